@@ -1,0 +1,179 @@
+"""What every kind of destination table offers to the graph: plan, prepare, write and commit, read back.
+
+Connectors implement `Destination`; the graph knows nothing else of them. Methods take or return Spark DataFrames only
+where Spark does the work; everything else works without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+from upsert_platform.model import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPERATION: Final = "_op"
+"""Column of a change frame: ``U`` puts the row, ``D`` deletes the row of its key (other columns are then null)."""
+OPERATION_UPSERT: Final = "U"
+OPERATION_DELETE: Final = "D"
+SEQUENCE: Final = "_seq"
+"""BIGINT column of a change frame that orders the versions of a key: a later batch has a greater one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Result of the last check of a destination, kept in the destination.
+
+    Attributes:
+        batch: the applied batch that was checked.
+        complete: whether everything was compared (`verify`), not only a batch's keys and a sample.
+    """
+
+    batch: int
+    passed: bool
+    complete: bool
+    at: datetime
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationState:
+    """What a destination remembers of the platform's writes.
+
+    Attributes:
+        applied_batch: number of the last changelog batch that is wholly in the table; 0 before the first.
+        changelog_id: identity of the changelog that those numbers belong to; empty before the first write.
+        holder: who holds the lease, when it has not expired; for messages.
+    """
+
+    applied_batch: int = 0
+    changelog_id: str = ""
+    verdict: Verdict | None = None
+    holder: str | None = None
+    lease_expires: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpan:
+    """Changelog batches after `after` and up to `upto`, written as one.
+
+    Attributes:
+        changelog_id: stored with the position, so that a rebuilt changelog is noticed.
+        run: name of the run that writes, for messages and recovery.
+    """
+
+    after: int
+    upto: int
+    changelog_id: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that the destination refuses for good (a limit, a bad name); it goes to quarantine, never lost.
+
+    Attributes:
+        key: primary key columns, as text.
+        row: the row as JSON text.
+    """
+
+    key: str
+    row: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """What one write did.
+
+    Attributes:
+        upserts: rows put.
+        deletes: delete operations sent.
+        refused: rows that the destination will not take, with the reason (bounded by the writer; see refused_count).
+        metrics: further numbers for asset metadata (requests, retries, throttled, bytes, seconds).
+    """
+
+    upserts: int = 0
+    deletes: int = 0
+    refused_count: int = 0
+    refused: tuple[RefusedRow, ...] = ()
+    metrics: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+class Lease(Protocol):
+    """The right to write a destination, bounded in time; renewed by its owner in the background."""
+
+    @property
+    def epoch(self) -> int:
+        """Grows by one with every new holder."""
+
+    @property
+    def deadline(self) -> datetime:
+        """UTC; a writing task stops before it."""
+
+    def check(self) -> None:
+        """Raises LeaseHeldError when the lease was lost."""
+
+
+class Destination(Protocol):
+    """A declared destination table.
+
+    Attributes:
+        name: of the declared table.
+        columns: declared physical columns, in the order in which change frames carry them.
+        primary_key: names; empty only for destinations that append.
+        uri: shown as metadata, without credentials.
+        kind: ``tablestore``, ``maxcompute`` or ``kafka``.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    uri: str
+    kind: str
+
+    def close(self) -> None:
+        """Releases clients. Idempotent."""
+
+    def prepare(self) -> None:
+        """Creates the table when it is missing and ``auto.create`` is on; compares it with the declaration otherwise.
+
+        Raises:
+            DestinationError: missing, or different; every difference is named.
+            EndpointError: not reachable, or credentials refused.
+        """
+
+    def state(self) -> DestinationState:
+        """Reads the control record. Works before `prepare` (a missing table gives the initial state). No Spark."""
+
+    def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
+        """Takes the destination for one writer, renews while open, gives it back at the end.
+
+        Raises:
+            LeaseHeldError: someone else has it.
+        """
+
+    def write(self, changes: DataFrame, *, span: BatchSpan, lease: Lease) -> WriteReport:
+        """Applies a change frame and records `span.upto` as applied, so that a replay of the span changes nothing.
+
+        Args:
+            changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key.
+
+        Raises:
+            DestinationError: the write failed for good. Nothing is recorded as applied then.
+        """
+
+    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
+        """Rows of the table, in declared types (lossless inverse of what `write` stores).
+
+        Args:
+            keys: only rows with these primary keys (columns named as the primary key); all rows if None.
+        """
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Keeps the result of a check beside the applied batch."""

@@ -1,0 +1,76 @@
+"""The errors that a user of the platform can meet.
+
+Every message says what was read, where, why it was refused and what to do next. Messages never contain the value of a
+secret; classes that wrap a foreign error keep its class and a text from which secrets were removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where a declaration stands: a file, and a line counted from 1 (0 when the whole file is meant)."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in what a user declared.
+
+    Attributes:
+        message: what is wrong, by which rule, and the remedy; names the option, column or table.
+        location: where it is declared, when known.
+        severity: ``error`` stops the platform, ``warning`` is shown and does not.
+    """
+
+    message: str
+    location: SourceLocation | None = None
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.location}: " if self.location else ""
+        return f"{place}{self.severity}: {self.message}"
+
+
+class UpsertPlatformError(Exception):
+    """Base of all errors that the platform raises on purpose."""
+
+
+class DeclarationError(UpsertPlatformError):
+    """The declared project cannot be used; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class EndpointError(UpsertPlatformError):
+    """An endpoint could not be reached, or refused the credentials or the request."""
+
+
+class TopicError(UpsertPlatformError):
+    """A topic is unknown, was recreated or truncated, or its records are no longer there."""
+
+
+class DestinationError(UpsertPlatformError):
+    """A destination table does not fit its declaration, or a write to it failed for good."""
+
+
+class LeaseHeldError(DestinationError):
+    """Another writer holds the destination; the message names the holder and when its lease ends."""
+
+
+class ChangelogError(UpsertPlatformError):
+    """The changelog in the lake is not in the state that was expected (a lost commit, a foreign writer)."""
+
+
+class RecordError(UpsertPlatformError):
+    """A record could not be decoded or written, and the policy is ``on-error = fail``."""
