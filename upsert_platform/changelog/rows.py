@@ -38,6 +38,8 @@ KIND_INSERT: Final = "+I"
 KIND_UPDATE_AFTER: Final = "+U"
 KIND_DELETE: Final = "-D"
 KIND_UPDATE_BEFORE: Final = "-U"
+KIND_REPLAYED: Final = "="
+"""Marks, by topic, partition and offset, a quarantined record that was replayed; the record itself stays."""
 KIND_QUARANTINED: Final = "?"
 """Of the kinds, + and - sort between # and ?, so file statistics tell files with quarantined rows apart."""
 

@@ -1,0 +1,329 @@
+"""The changelog of one table: a Delta Lake table whose every commit carries a batch and the position after it.
+
+Positions are read by delta-rs, without a JVM; rows are written and read by Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.errors import ChangelogError
+from upsert_platform.model import Table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+_ID_PROPERTY: Final = "upsert.changelog.id"
+_MODE_PROPERTY: Final = "upsert.changelog.mode"
+_HISTORY_DEPTH: Final = 200
+"""How far back a commit with our metadata is looked for; only VACUUM makes commits without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where reading goes on, per topic.
+
+    Attributes:
+        offsets: topic to partition to the first offset not read yet.
+        topic_ids: topic to the id that the broker gave it; a new id means that the topic was recreated.
+    """
+
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def advanced(self, ends: Mapping[tuple[str, int], int], topic_ids: Mapping[str, str]) -> Positions:
+        """These positions with the given ends (topic, partition) put in their place."""
+        offsets = {topic: dict(partitions) for topic, partitions in self.offsets.items()}
+        for (topic, partition), end in ends.items():
+            offsets.setdefault(topic, {})[partition] = end
+        return Positions(offsets, {**self.topic_ids, **topic_ids})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """State of a changelog after its last commit.
+
+    Attributes:
+        changelog_id: made when the changelog is created.
+        batch: number of the last batch, 0 before the first.
+        run: name of the run that committed it.
+        delta_version: of the Delta table; counts compactions too, so it is no position.
+    """
+
+    changelog_id: str
+    batch: int
+    positions: Positions
+    run: str = ""
+    delta_version: int = 0
+
+
+class ChangelogStore:
+    """Reads and appends the changelog of a table.
+
+    Args:
+        uri: of the Delta table; a path, or a URI that both Spark and delta-rs open.
+        table: the declared table; gives the columns.
+        mode: ``upsert`` or ``append``.
+    """
+
+    def __init__(self, uri: str, table: Table, *, mode: str = "upsert") -> None:
+        self.uri = uri
+        self.table = table
+        self.mode = mode
+
+    def _delta(self) -> DeltaTable | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        if "://" not in self.uri and not Path(self.uri, "_delta_log").is_dir():
+            return None
+        try:
+            return DeltaTable(self.uri)
+        except TableNotFoundError:
+            return None
+
+    def head(self) -> Head | None:
+        """The state after the last commit, or None when the changelog does not exist. No JVM.
+
+        Raises:
+            ChangelogError: the table at the URI is no changelog of the platform, or its position is lost.
+        """
+        delta = self._delta()
+        if delta is None:
+            return None
+        properties = delta.metadata().configuration
+        changelog_id = properties.get(_ID_PROPERTY)
+        if changelog_id is None:
+            raise ChangelogError(f"{self.uri} is a Delta table, but no changelog: it lacks the property {_ID_PROPERTY}")
+        declared = properties.get(_MODE_PROPERTY, "upsert")
+        if declared != self.mode:
+            raise ChangelogError(
+                f"the changelog of '{self.table.name}' at {self.uri} was made in mode '{declared}', and its"
+                f" consumers now need mode '{self.mode}'; move it away to have it built anew from the topic"
+            )
+        batch = delta.transaction_version(changelog_id) or 0
+        if batch == 0:
+            return Head(changelog_id, 0, Positions(), delta_version=delta.version())
+        for commit in delta.history(_HISTORY_DEPTH):
+            record = _commit_record(commit.get("userMetadata"))
+            if record is not None and record["batch"] == batch:
+                offsets = {
+                    topic: {int(partition): end for partition, end in partitions.items()}
+                    for topic, partitions in record["offsets"].items()
+                }
+                positions = Positions(offsets, record["topic_ids"])
+                return Head(changelog_id, batch, positions, run=record["run"], delta_version=delta.version())
+        raise ChangelogError(
+            f"batch {batch} of the changelog at {self.uri} is committed, but none of its last {_HISTORY_DEPTH} commits"
+            " tells the offsets after it; restore the table's log, or move it away to have it built anew"
+        )
+
+    def create(self, spark: SparkSession) -> Head:
+        """Creates the changelog if it does not exist, and returns its head."""
+        from delta.tables import DeltaTable as SparkDeltaTable
+
+        found = self.head()
+        if found is not None:
+            self._check_columns()
+            return found
+        builder = (
+            SparkDeltaTable.createIfNotExists(spark)
+            .location(self.uri)
+            .property(_ID_PROPERTY, str(uuid.uuid4()))
+            .property(_MODE_PROPERTY, self.mode)
+            .property("delta.enableDeletionVectors", "false")
+            .property("delta.dataSkippingNumIndexedCols", str(len(rows.SYSTEM_COLUMNS)))
+        )
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromDDL(rows.spark_schema(self.table))
+        builder.addColumns(schema).execute()
+        created = self.head()
+        if created is None:
+            raise ChangelogError(f"the changelog at {self.uri} was created, but cannot be opened again")
+        return created
+
+    def _check_columns(self) -> bool:
+        """Whether declared columns are missing in the lake (they are added by the next append).
+
+        Raises:
+            ChangelogError: a column has another type there.
+        """
+        delta = self._delta()
+        assert delta is not None
+        import pyarrow as pa
+
+        stored = {item.name: item.type for item in pa.schema(delta.schema().to_arrow())}
+        missing = False
+        differences = []
+        for item in rows.arrow_schema(self.table):
+            if item.name not in stored:
+                missing = True
+            elif not _same_type(item.type, stored[item.name]):
+                differences.append(f"column '{item.name}' is declared as {item.type}, stored as {stored[item.name]}")
+        if differences:
+            raise ChangelogError(
+                f"the changelog of '{self.table.name}' at {self.uri} does not fit its declaration: "
+                + "; ".join(differences)
+                + ". Declare the old types, or move it away to have it built anew from the topic"
+            )
+        return missing
+
+    def append(
+        self,
+        batch_rows: DataFrame,
+        *,
+        head: Head,
+        positions: Positions,
+        run: str,
+        counts: Mapping[str, int] | None = None,
+    ) -> Head | None:
+        """Commits the batch after `head`.
+
+        Args:
+            batch_rows: columns of `rows.spark_schema`, `_batch` being ``head.batch + 1``.
+            positions: where reading goes on after this batch.
+            run: name of this run; the commit is looked up by it, since a repeated or late commit of a number already
+                taken is silently dropped by Delta Lake.
+
+        Returns:
+            The new head, or None when another run committed that number first: plan again from the head.
+        """
+        batch = head.batch + 1
+        attempt = f"{run}/{uuid.uuid4().hex[:8]}"
+        record = {
+            "batch": batch,
+            "run": attempt,
+            "offsets": positions.offsets,
+            "topic_ids": positions.topic_ids,
+            **({"counts": counts} if counts else {}),
+        }
+        writer = (
+            batch_rows.write.format("delta")
+            .mode("append")
+            .option("txnAppId", head.changelog_id)
+            .option("txnVersion", str(batch))
+            .option("userMetadata", json.dumps({"upsert_platform": record}, separators=(",", ":")))
+        )
+        if self._check_columns():
+            writer = writer.option("mergeSchema", "true")
+        try:
+            writer.save(self.uri)
+        except Exception as error:
+            if _is_lost_race(error):
+                return None
+            raise
+        after = self.head()
+        if after is None:
+            raise ChangelogError(f"the changelog at {self.uri} vanished while batch {batch} was committed")
+        return after if after.batch == batch and after.run == attempt else None
+
+    def commit_metadata(self) -> str:
+        """The userMetadata of the head, for compactions: the last commit always tells the positions."""
+        head = self.head()
+        assert head is not None
+        record = {
+            "batch": head.batch,
+            "run": head.run,
+            "offsets": head.positions.offsets,
+            "topic_ids": head.positions.topic_ids,
+        }
+        return json.dumps({"upsert_platform": record}, separators=(",", ":"))
+
+    def accounts(self, *, after: int, upto: int) -> dict[int, list[RangeAccount]]:
+        """What became of every offset, batch to ranges, for the batches after `after` and up to `upto`. No JVM."""
+        result: dict[int, list[RangeAccount]] = {}
+        table = self._read_arrow([rows.BATCH, rows.ACCOUNTING], kind=rows.KIND_ACCOUNTING, after=after, upto=upto)
+        for batch, text in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True):
+            result.setdefault(batch, []).append(RangeAccount.from_json(text))
+        return result
+
+    def quarantined(self, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> Any:
+        """Quarantined records that were not replayed, as an Arrow table of the system columns. No JVM."""
+        import pyarrow as pa
+
+        columns = [name for name in rows.SYSTEM_COLUMNS if name not in (rows.KIND, rows.ACCOUNTING)]
+        found = self._read_arrow(columns, kind=rows.KIND_QUARANTINED, after=after, upto=upto)
+        place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
+        replayed = self._read_arrow(place, kind=rows.KIND_REPLAYED, after=0, upto=None)
+        if replayed.num_rows:
+            known = set(zip(*(replayed.column(name).to_pylist() for name in place), strict=True))
+            here = zip(*(found.column(name).to_pylist() for name in place), strict=True)
+            found = found.filter(pa.array([item not in known for item in here]))
+        found = found.sort_by([(name, "ascending") for name in place])
+        return found if limit is None else found.slice(0, limit)
+
+    def _read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> Any:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        delta = self._delta()
+        if delta is None:
+            full = rows.arrow_schema(self.table)
+            return pa.schema([full.field(name) for name in columns]).empty_table()
+        condition = (ds.field(rows.KIND) == kind) & (ds.field(rows.BATCH) > after)
+        if upto is not None:
+            condition = condition & (ds.field(rows.BATCH) <= upto)
+        return delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=condition)
+
+    def file_sizes(self) -> list[int]:
+        """Sizes in bytes of the live data files. No JVM."""
+        delta = self._delta()
+        if delta is None:
+            return []
+        import pyarrow as pa
+
+        return pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+
+    def read(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        """Change rows of the batches after `after` and up to `upto`: all columns, no quarantine, no accounting."""
+        kinds = ", ".join(f"'{kind}'" for kind in rows.CHANGE_KINDS)
+        return (
+            spark.read.format("delta")
+            .load(self.uri)
+            .where(f"{rows.BATCH} > {after} AND {rows.BATCH} <= {upto} AND {rows.KIND} IN ({kinds})")
+        )
+
+
+def _commit_record(text: str | None) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        record = json.loads(text).get("upsert_platform")
+    except (ValueError, AttributeError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _is_lost_race(error: Exception) -> bool:
+    """Whether a commit failed because another run committed the same batch number meanwhile."""
+    text = f"{type(error).__name__}: {error}"
+    return any(
+        name in text
+        for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION", "ConcurrentAppend", "MetadataChanged")
+    )
+
+
+def _same_type(declared: Any, stored: Any) -> bool:
+    return _shape(declared) == _shape(stored)
+
+
+def _shape(kind: Any) -> str:
+    """A type without the names and nullability of inner fields, in which two libraries differ."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list<{_shape(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_shape(kind.key_type)},{_shape(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return "struct<" + ",".join(f"{item.name}:{_shape(item.type)}" for item in kind) + ">"
+    return str(kind).replace("large_", "").replace("_view", "")

@@ -1,0 +1,77 @@
+"""The Spark session of a run: which settings it gets, and how it is opened and closed.
+
+Opening one costs 5 to 8 seconds and a JVM, so nothing here is called before a plan has found work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def default_settings() -> dict[str, str]:
+    """Spark settings of a local session: loopback only, no web page unless asked for, Delta Lake on, UTC.
+
+    Jars are resolved once into the cache and named one by one (`spark.jars.packages` would ask the network at every
+    start). Few shuffle partitions: a batch is bounded, and a task costs more than a megabyte of shuffle.
+    """
+    from upsert_platform.jars import delta_jars
+
+    cores = os.cpu_count() or 1
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": "upsert-platform",
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.warehouse.dir": os.path.join(os.environ.get("TMPDIR", "/tmp"), "upsert-platform-warehouse"),  # noqa: PTH118
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.speculation": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.log.level": "ERROR",
+    }
+
+
+def prepare_environment() -> None:
+    """Makes Spark's Python workers run this interpreter, and keeps the driver on loopback."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+
+
+def open_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Opens the session, or returns the one of this process.
+
+    Args:
+        settings: added to `default_settings`, and winning over them.
+
+    Raises:
+        EndpointError: Java is missing or too old, or a jar cannot be had.
+    """
+    from pyspark.sql import SparkSession
+
+    from upsert_platform.jars import java
+
+    home = java().resolve().parent.parent
+    os.environ.setdefault("JAVA_HOME", str(home))
+    prepare_environment()
+    builder = SparkSession.builder
+    for name, value in {**default_settings(), **(settings or {})}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
