@@ -1,0 +1,232 @@
+"""Properties of Java Kafka clients, as users declare them, translated for librdkafka.
+
+What librdkafka 2.16 takes was tried name by name: it refuses names that it does not know, Java trust stores and
+`sasl.jaas.config`. Sets and tables below are the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import SecretStr
+
+from upsert_platform.kafka.jaas import JaasError, client_settings
+from upsert_platform.model import is_secret_option
+from upsert_platform.options import nearest
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_COMMON: Final = _names(
+    """bootstrap.servers client.id client.rack client.dns.lookup connections.max.idle.ms metadata.max.age.ms
+    metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms reconnect.backoff.ms reconnect.backoff.max.ms
+    retry.backoff.ms retry.backoff.max.ms security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password
+    sasl.kerberos.service.name sasl.kerberos.keytab sasl.kerberos.principal sasl.kerberos.kinit.cmd
+    sasl.kerberos.min.time.before.relogin sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.method
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.scope sasl.oauthbearer.extensions
+    sasl.oauthbearer.config sasl.oauthbearer.sub.claim.name socket.timeout.ms socket.keepalive.enable
+    socket.connection.setup.timeout.ms socket.send.buffer.bytes socket.receive.buffer.bytes broker.address.family
+    ssl.cipher.suites ssl.curves.list ssl.sigalgs.list ssl.key.password ssl.key.location ssl.key.pem ssl.ca.location
+    ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.keystore.location ssl.keystore.password
+    ssl.endpoint.identification.algorithm enable.ssl.certificate.verification enable.metrics.push
+    receive.message.max.bytes"""
+)
+_CONSUMER: Final = _names(
+    """group.id group.instance.id allow.auto.create.topics check.crcs isolation.level fetch.min.bytes fetch.max.bytes
+    fetch.wait.max.ms fetch.message.max.bytes fetch.queue.backoff.ms fetch.error.backoff.ms queued.min.messages
+    queued.max.messages.kbytes max.partition.fetch.bytes session.timeout.ms heartbeat.interval.ms
+    max.poll.interval.ms"""
+)
+_PRODUCER: Final = _names(
+    """acks batch.size batch.num.messages compression.type compression.level delivery.timeout.ms enable.idempotence
+    linger.ms max.in.flight.requests.per.connection message.max.bytes message.send.max.retries
+    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms retries
+    sticky.partitioning.linger.ms transaction.timeout.ms"""
+)
+_RENAMED: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+}
+_JVM_ONLY: Final = _names(
+    """auto.include.jmx.reporter config.providers default.api.timeout.ms exclude.internal.topics group.protocol
+    group.remote.assignor interceptor.classes internal.leave.group.on.close max.block.ms max.poll.records
+    metadata.max.idle.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    partition.assignment.strategy partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
+    partitioner.ignore.keys register.consumer.metrics sasl.client.callback.handler.class
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
+    sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.oauthbearer.clock.skew.seconds
+    sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode
+    sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.url
+    sasl.oauthbearer.scope.claim.name security.providers socket.connection.setup.timeout.max.ms
+    ssl.enabled.protocols ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password
+    transaction.two.phase.commit.enable"""
+)
+_OWNED: Final = {
+    "key.deserializer": "formats read bytes",
+    "value.deserializer": "formats read bytes",
+    "key.serializer": "formats write bytes",
+    "value.serializer": "formats write bytes",
+    "auto.offset.reset": "a batch names its offsets, and one that is gone is an error",
+    "enable.auto.commit": "positions are committed with the data",
+    "auto.commit.interval.ms": "positions are committed with the data",
+    "partition.discovery.interval.ms": "every batch looks for new partitions when it is planned",
+    "transactional.id": "use 'sink.transactional-id-prefix'",
+}
+_HANDLED: Final = (
+    "sasl.jaas.config", "partitioner", "buffer.memory", "ssl.truststore.location", "ssl.truststore.type",
+    "ssl.keystore.location", "ssl.keystore.type", "commit.offsets.on.checkpoint", "client.id.prefix",
+)  # fmt: skip
+_JKS_REMEDY: Final = (
+    "convert it to PEM (keytool -importkeystore into PKCS12, then openssl pkcs12) and set '{option}' = 'PEM', or use"
+    " '{native}'"
+)
+PropertyProblem = tuple[str, str, str]
+"""Property name, severity, message."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProperties:
+    """Client settings in librdkafka's names, by who may be given them. Secrets are SecretStr.
+
+    Attributes:
+        group_id: of `group.id`; None when it is not declared, and no offsets are committed then.
+        commit_offsets: whether positions are committed to the group after a batch, for lag monitors.
+        commit_offsets_declared: whether that was asked for in so many words.
+    """
+
+    common: Mapping[str, str | SecretStr] = field(default_factory=dict)
+    consumer: Mapping[str, str | SecretStr] = field(default_factory=dict)
+    producer: Mapping[str, str | SecretStr] = field(default_factory=dict)
+    group_id: str | None = None
+    commit_offsets: bool = True
+    commit_offsets_declared: bool = False
+    client_id_prefix: str = "upsert-platform"
+
+    def secrets(self) -> Iterator[str]:
+        """Values that must never be shown."""
+        for settings in (self.common, self.consumer, self.producer):
+            yield from (value.get_secret_value() for value in settings.values() if isinstance(value, SecretStr))
+
+
+def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, list[PropertyProblem]]:
+    """Translates declared client properties.
+
+    Args:
+        properties: Java names (librdkafka's own are taken too), without ``properties.``.
+    """
+    problems: list[PropertyProblem] = []
+    native: dict[str, str] = {}
+    for name, value in properties.items():
+        if name in _OWNED:
+            problems.append((name, "warning", f"client property '{name}' has no effect: {_OWNED[name]}"))
+        elif name in _JVM_ONLY:
+            problems.append((name, "warning", f"client property '{name}' has no effect: it concerns Java clients only"))
+        elif name in _RENAMED:
+            native[_RENAMED[name]] = value
+        elif name in _COMMON or name in _CONSUMER or name in _PRODUCER:
+            native[name] = value
+        elif name not in _HANDLED:
+            hint = nearest(name, [*_COMMON, *_CONSUMER, *_PRODUCER, *_RENAMED, *_HANDLED])
+            problems.append((name, "error", f"unknown client property '{name}'{hint}"))
+    _translate_values(properties, native, problems)
+    _translate_stores(properties, native, problems)
+    native.setdefault("isolation.level", "read_committed")
+    commit = properties.get("commit.offsets.on.checkpoint", "").strip().lower()
+    group = native.get("group.id", "").strip() or None
+
+    def chosen(names: frozenset[str]) -> dict[str, str | SecretStr]:
+        return {
+            name: SecretStr(value) if _is_secret(name) else value for name, value in native.items() if name in names
+        }
+
+    client = ClientProperties(
+        common=chosen(_COMMON),
+        consumer=chosen(_CONSUMER),
+        producer=chosen(_PRODUCER),
+        group_id=group,
+        commit_offsets=group is not None and commit != "false",
+        commit_offsets_declared=commit == "true",
+        client_id_prefix=properties.get("client.id.prefix", group or "upsert-platform"),
+    )
+    return client, problems
+
+
+def _is_secret(name: str) -> bool:
+    return is_secret_option(name) or name in ("ssl.key.pem", "sasl.oauthbearer.config")
+
+
+def _translate_values(properties: Mapping[str, str], native: dict[str, str], problems: list[PropertyProblem]) -> None:
+    """Values that are spelled differently, and properties that become several."""
+    if "sasl.jaas.config" in properties:
+        try:
+            native.update(client_settings(properties["sasl.jaas.config"], properties))
+        except JaasError as error:
+            problems.append(("sasl.jaas.config", "error", f"client property 'sasl.jaas.config' {error}"))
+    if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
+        native["ssl.endpoint.identification.algorithm"] = "none"
+    if "security.protocol" in native:
+        native["security.protocol"] = native["security.protocol"].strip().lower()
+    if "isolation.level" in native and native["isolation.level"] not in ("read_committed", "read_uncommitted"):
+        problems.append(
+            ("isolation.level", "error", "client property 'isolation.level' is read_committed or read_uncommitted")
+        )
+    if properties.get("acks") == "-1":
+        native["acks"] = "all"
+    if "buffer.memory" in properties:
+        try:
+            native["queue.buffering.max.kbytes"] = str(max(1, int(properties["buffer.memory"]) // 1024))
+        except ValueError:
+            problems.append(("buffer.memory", "error", "client property 'buffer.memory' takes a number of bytes"))
+    if "partitioner" in properties:
+        problems.append(
+            (
+                "partitioner",
+                "error",
+                "client property 'partitioner' is refused: records are partitioned by Kafka's murmur2 of the key, like"
+                " every Java producer does by default; remove it",
+            )
+        )
+    commit = properties.get("commit.offsets.on.checkpoint", "true").strip().lower()
+    if commit not in ("true", "false"):
+        problems.append(
+            ("commit.offsets.on.checkpoint", "error", "property 'commit.offsets.on.checkpoint' takes true or false")
+        )
+
+
+def _translate_stores(properties: Mapping[str, str], native: dict[str, str], problems: list[PropertyProblem]) -> None:
+    """Java trust and key stores: PEM and PKCS#12 can be used, JKS cannot."""
+    trust = properties.get("ssl.truststore.location")
+    trust_type = properties.get("ssl.truststore.type", "JKS").upper()
+    if trust is not None and trust_type == "PEM":
+        native["ssl.ca.location"] = trust
+    elif trust is not None:
+        remedy = _JKS_REMEDY.format(option="properties.ssl.truststore.type", native="properties.ssl.ca.location")
+        message = f"client property 'ssl.truststore.location' is a {trust_type} store, which the client cannot read;"
+        problems.append(("ssl.truststore.location", "error", f"{message} {remedy}"))
+    key = properties.get("ssl.keystore.location")
+    key_type = properties.get("ssl.keystore.type", "JKS").upper()
+    if key is not None and key_type == "PEM":
+        native["ssl.certificate.location"] = key
+        native["ssl.key.location"] = key
+    elif key is not None and key_type == "PKCS12":
+        native["ssl.keystore.location"] = key
+    elif key is not None:
+        remedy = _JKS_REMEDY.format(option="properties.ssl.keystore.type", native="properties.ssl.certificate.location")
+        message = f"client property 'ssl.keystore.location' is a {key_type} store, which the client cannot read;"
+        problems.append(("ssl.keystore.location", "error", f"{message} {remedy}"))

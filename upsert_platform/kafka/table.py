@@ -1,0 +1,352 @@
+"""A declared Kafka table, read into what source and sink need: sides, formats, projections, client properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
+from upsert_platform.kafka.properties import ClientProperties, read_properties
+from upsert_platform.kafka.settings import (
+    FieldsInclude,
+    KafkaSettings,
+    ScanSettings,
+    StartupMode,
+    UpsertKafkaSettings,
+)
+from upsert_platform.model import Column, ColumnKind, Options, Table
+from upsert_platform.options import nearest, read_settings
+from upsert_platform.types import LogicalType, TypeName
+
+INSERT_ONLY_FORMATS: Final = ("json", "csv", "avro", "avro-confluent", "raw")
+CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")
+CONNECTORS: Final = ("upsert-kafka", "kafka")
+_PARTITIONER_REASON: Final = (
+    "the partition of an upsert record follows from its key alone (Kafka's murmur2), or records of one key would lose"
+    " their order; remove the option"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSide:
+    """One side of the records of a topic.
+
+    Attributes:
+        format: a format id such as ``json``.
+        columns: columns as the format knows them, in its order (the key: primary key order, prefix stripped).
+        names: the names of the same columns in the table.
+        options: of the format, without the side: ``json.ignore-parse-errors``.
+    """
+
+    format: str
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTable:
+    """A Kafka table that passed validation. Picklable; prints no secret.
+
+    Attributes:
+        key: None on a `kafka` table without key.format.
+        primary_key: names, in declared order; may be empty on a `kafka` table.
+    """
+
+    name: str
+    table: Table
+    settings: ScanSettings
+    key: FormatSide | None
+    value: FormatSide
+    properties: ClientProperties
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Names of the primary key columns."""
+        return self.table.primary_key
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether a record replaces what its key had before (`upsert-kafka`)."""
+        return isinstance(self.settings, UpsertKafkaSettings)
+
+    @property
+    def metadata_columns(self) -> tuple[Column, ...]:
+        """Declared metadata columns, in order."""
+        return tuple(column for column in self.table.columns if column.kind is ColumnKind.METADATA)
+
+    @property
+    def topics_text(self) -> str:
+        """The topics, for messages."""
+        return ";".join(self.settings.topic) or f"/{self.settings.topic_pattern}/"
+
+
+def read_kafka_table(
+    table: Table, *, writes: bool = False, ignore: Callable[[str], bool] = lambda name: False
+) -> tuple[KafkaTable | None, list[Problem]]:
+    """Reads the declaration of an `upsert-kafka` or `kafka` table.
+
+    Args:
+        writes: whether the table is a destination, which has rules of its own.
+        ignore: names of options that another room reads.
+
+    Returns:
+        The table, or None when there are errors, and everything found, warnings included.
+    """
+    reader = _Reader(table, writes=writes, ignore=ignore)
+    return reader.read()
+
+
+def _finer_than_microseconds(declared: LogicalType) -> bool:
+    return (declared.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ) and (declared.precision or 0) > 6) or any(
+        _finer_than_microseconds(inner)
+        for inner in (declared.element, declared.key, *(item.type for item in declared.fields))
+        if inner is not None
+    )
+
+
+class _Reader:
+    def __init__(self, table: Table, *, writes: bool, ignore: Callable[[str], bool]) -> None:
+        self._table = table
+        self._writes = writes
+        self._ignore = ignore
+        self._problems: list[Problem] = []
+        self._subject = f"table '{table.name}'"
+
+    def read(self) -> tuple[KafkaTable | None, list[Problem]]:
+        table = self._table
+        if table.connector not in CONNECTORS:
+            self._report(f"connector '{table.connector}' is not a Kafka connector", "connector")
+            return None, self._problems
+        self._refuse_known_traps()
+        declared = self._without_trap_options()
+        model: type[ScanSettings] = UpsertKafkaSettings if table.connector == "upsert-kafka" else KafkaSettings
+        settings, problems = read_settings(
+            model, declared, subject=self._subject, location=table.location, ignore=self._read_elsewhere
+        )
+        self._problems += problems
+        properties, property_problems = read_properties(
+            {
+                name.removeprefix("properties."): value
+                for name, value in table.options.items()
+                if name.startswith("properties.")
+            }
+        )
+        for name, severity, message in property_problems:
+            self._report(message, f"properties.{name}", severity=severity)
+        if settings is None:
+            return None, self._problems
+        self._check_columns(settings)
+        if isinstance(settings, UpsertKafkaSettings):
+            self._check_upsert(settings)
+        elif self._writes:
+            self._report("the platform reads 'kafka' tables and writes 'upsert-kafka' ones; change the connector")
+        self._check_group(settings, properties)
+        key, value = self._sides(settings)
+        if any(problem.severity == "error" for problem in self._problems) or value is None:
+            return None, self._problems
+        return KafkaTable(table.name, table, settings, key, value, properties), self._problems
+
+    def _report(self, message: str, option: str = "", *, severity: str = "error") -> None:
+        place = self._table.options.location(option) or self._table.location
+        self._problems.append(Problem(f"{self._subject}: {message}", place, severity))
+
+    def _refuse_known_traps(self) -> None:
+        options = self._table.options
+        if "sink.partitioner" in options and self._table.connector == "upsert-kafka":
+            self._report(f"option 'sink.partitioner' is refused: {_PARTITIONER_REASON}", "sink.partitioner")
+        if "scan.topic-partition-discovery.interval" in options:
+            self._report(
+                "option 'scan.topic-partition-discovery.interval' changes nothing: every batch looks for new partitions"
+                " when it is planned, and reads them from their start",
+                "scan.topic-partition-discovery.interval",
+                severity="warning",
+            )
+
+    def _without_trap_options(self) -> Options:
+        options = self._table.options
+        kept = {name: value for name, value in options.items() if name != "sink.partitioner"}
+        locations = {name: place for name in kept if (place := options.location(name)) is not None}
+        return Options(kept, locations)
+
+    def _format_ids(self) -> dict[str, str]:
+        options = self._table.options
+        value = options.get("value.format", options.get("format", ""))
+        return {"key": options.get("key.format", "").strip(), "value": value.strip()}
+
+    def _format_prefixes(self) -> dict[str, str]:
+        """Prefixes of format options to the side that they belong to."""
+        formats = self._format_ids()
+        prefixes = {f"{side}.{name}.": side for side, name in formats.items() if name}
+        if "format" in self._table.options and formats["value"]:
+            prefixes[f"{formats['value']}."] = "value"
+        return prefixes
+
+    def _read_elsewhere(self, name: str) -> bool:
+        return (
+            name.startswith(("properties.", *self._format_prefixes())) and name != "properties.bootstrap.servers"
+        ) or self._ignore(name)
+
+    def _check_columns(self, settings: ScanSettings) -> None:
+        for column in self._table.columns:
+            if column.kind is ColumnKind.METADATA:
+                problem = metadata_problem(column)
+                if problem:
+                    self._report(problem)
+                elif self._writes and not column.virtual:
+                    self._check_written_metadata(column)
+            elif column.type is not None and _finer_than_microseconds(column.type):
+                self._report(
+                    f"column '{column.name}' is {column.type}; microseconds are the finest that is kept, declare a"
+                    " precision of 6 or less"
+                )
+        if not self._table.physical_columns:
+            self._report("no physical column is declared")
+
+    def _check_written_metadata(self, column: Column) -> None:
+        key = metadata_key(column)
+        if key not in WRITABLE:
+            self._report(f"column '{column.name}' reads '{key}', which cannot be written; declare it VIRTUAL")
+            return
+        written = [
+            metadata_key(other)
+            for other in self._table.columns
+            if other.kind is ColumnKind.METADATA and not other.virtual
+        ]
+        if key == "headers" and "header-list" in written:
+            self._report("'headers' and 'header-list' would both be written; declare one of the columns VIRTUAL")
+        self._report(
+            f"column '{column.name}' is not written: inserts fill physical columns only; declare it VIRTUAL",
+            severity="warning",
+        )
+
+    def _check_upsert(self, settings: UpsertKafkaSettings) -> None:
+        table = self._table
+        if not table.primary_key:
+            self._report("a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records")
+            return
+        for name in table.primary_key:
+            try:
+                kind = table.column(name).kind
+            except KeyError:
+                self._report(f"primary key column '{name}' is not declared")
+                continue
+            if kind is not ColumnKind.PHYSICAL:
+                self._report(f"primary key column '{name}' is a {kind} column; only physical columns can be keys")
+        if settings.key_fields and set(settings.key_fields) != set(table.primary_key):
+            self._report(
+                f"'key.fields' is '{';'.join(settings.key_fields)}' but the primary key is"
+                f" '{';'.join(table.primary_key)}'; the primary key decides, remove 'key.fields'",
+                "key.fields",
+            )
+        for side, format_id in (("key", settings.key_format), ("value", settings.value_format)):
+            if format_id in CDC_FORMATS:
+                self._report(
+                    f"'{side}.format' = '{format_id}': a CDC format carries its own row kinds and cannot be the {side}"
+                    " of an upsert topic; declare a table with 'connector' = 'kafka' for it",
+                    f"{side}.format",
+                )
+        if settings.startup_mode is not StartupMode.EARLIEST:
+            self._report(
+                f"'scan.startup.mode' = '{settings.startup_mode}' leaves out earlier records: keys that are not written"
+                " again are missing, and the table is partial",
+                "scan.startup.mode",
+                severity="warning",
+            )
+        if settings.naming_strategy == "INCREMENTING":
+            self._report(
+                "'sink.transaction-naming-strategy' = 'INCREMENTING' has no effect: transactional ids are reused by"
+                " writing task",
+                "sink.transaction-naming-strategy",
+                severity="warning",
+            )
+        for name in table.options:
+            if name.startswith("aliyun.kafka."):
+                self._report(
+                    f"option '{name}' is for the control plane of ApsaraMQ, which the platform does not call: create"
+                    " the topic there, or let auto.create do it over the Kafka protocol",
+                    name,
+                    severity="warning",
+                )
+        if self._writes and len(set(settings.topic)) != 1:
+            self._report("a destination writes one topic; set 'topic' to one name", "topic")
+
+    def _check_group(self, settings: ScanSettings, properties: ClientProperties) -> None:
+        if properties.group_id:
+            return
+        if settings.bounded_mode.value == "group-offsets":
+            self._report("'scan.bounded.mode' = 'group-offsets' needs 'properties.group.id'", "scan.bounded.mode")
+        if settings.startup_mode.value == "group-offsets" and "scan.startup.mode" in self._table.options:
+            self._report("'scan.startup.mode' = 'group-offsets' needs 'properties.group.id'", "scan.startup.mode")
+        if properties.commit_offsets_declared:
+            self._report(
+                "'properties.commit.offsets.on.checkpoint' = 'true' needs 'properties.group.id'",
+                "properties.commit.offsets.on.checkpoint",
+            )
+
+    def _sides(self, settings: ScanSettings) -> tuple[FormatSide | None, FormatSide | None]:
+        table = self._table
+        physical = {column.name: column for column in table.physical_columns}
+        formats = self._format_ids()
+        upsert = isinstance(settings, UpsertKafkaSettings)
+        if isinstance(settings, UpsertKafkaSettings):
+            key_names = table.primary_key
+        else:
+            assert isinstance(settings, KafkaSettings)
+            key_names = settings.key_fields
+        prefix = settings.key_fields_prefix
+        key_columns = []
+        for name in key_names:
+            if name not in physical:
+                if not upsert:
+                    self._report(f"'key.fields' names '{name}', which is no physical column", "key.fields")
+                continue
+            if not name.startswith(prefix) or name == prefix:
+                self._report(
+                    f"key column '{name}' does not start with 'key.fields-prefix' = '{prefix}'", "key.fields-prefix"
+                )
+                continue
+            key_columns.append(replace(physical[name], name=name.removeprefix(prefix)))
+        except_key = settings.value_fields_include is FieldsInclude.EXCEPT_KEY
+        value_names = tuple(name for name in physical if not (except_key and name in key_names))
+        key = None
+        if formats["key"]:
+            key = self._side("key", formats["key"], tuple(key_columns), tuple(key_names))
+        value = self._side("value", formats["value"], tuple(physical[name] for name in value_names), value_names)
+        return key, value
+
+    def _side(
+        self, side: str, format_id: str, columns: tuple[Column, ...], names: tuple[str, ...]
+    ) -> FormatSide | None:
+        if format_id not in (*INSERT_ONLY_FORMATS, *CDC_FORMATS):
+            hint = nearest(format_id, [*INSERT_ONLY_FORMATS, *CDC_FORMATS])
+            self._report(f"'{side}.format' = '{format_id}' is not a known format{hint}", f"{side}.format")
+            return None
+        if side == "key" and format_id in CDC_FORMATS and self._table.connector == "kafka":
+            self._report(
+                f"'key.format' = '{format_id}': a key has no row kinds; use an insert-only format", "key.format"
+            )
+        if format_id == "raw" and len(columns) != 1:
+            self._report(
+                f"format 'raw' holds one column, but the {side} has {len(columns)}: {', '.join(names) or 'none'}",
+                f"{side}.format",
+            )
+        if format_id == "csv" and not columns:
+            self._report(
+                f"the {side} has no column, and an empty CSV message cannot be read back; use json", f"{side}.format"
+            )
+        declared = self._table.options
+        options: dict[str, str] = {}
+        locations: dict[str, SourceLocation] = {}
+        for name, text in declared.items():
+            for prefix, owner in self._format_prefixes().items():
+                if owner != side or not name.startswith(prefix):
+                    continue
+                short = name if prefix == f"{format_id}." else name.removeprefix(f"{side}.")
+                if short in options:
+                    self._report(f"option '{name}' is given twice, with and without 'value.'; keep one", name)
+                options[short] = text
+                locations[short] = declared.location(name) or self._table.location
+        return FormatSide(format_id, columns, names, Options(options, locations))
