@@ -64,7 +64,7 @@ def test_delta_set_repeats_no_jar_of_pyspark() -> None:
 
 def test_broker_jars_are_on_disk() -> None:
     found = jars.kafka_broker_jars()
-    assert len(found) == 45
+    assert len(found) == 46
     assert all(path.stat().st_size > 0 for path in found)
 
 

@@ -1,0 +1,183 @@
+"""Server processes: start one, know it again, wait until it answers, end it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+_POLL_SECONDS = 0.05
+_SAME_START_SECONDS = 3.0  # create times shift a little when the system clock is corrected
+_LOG_BYTES_KEPT = 8 << 20
+_TAIL_LINES = 15
+_PR_SET_PDEATHSIG = 1
+
+
+class ServerError(RuntimeError):
+    """A local server could not be started or ended; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What to run.
+
+    Attributes:
+        name: for messages.
+        command: program and arguments.
+        home: its directory; the log and the pid file lie there.
+        answers: tells whether it serves already; called until it does.
+        environment: added to the environment that it inherits; never written anywhere.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    home: Path
+    answers: Callable[[], bool]
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def log(self) -> Path:
+        return self.home / "server.log"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.home / "server.pid"
+
+
+def start(server: Server, *, timeout: float = 60.0, die_with_parent: bool = False) -> psutil.Process:
+    """Starts a server and returns when it answers.
+
+    It runs in a session of its own and outlives the caller, unless `die_with_parent` (Linux only; elsewhere ignored by
+    the system) asks the kernel to end it when the calling thread ends.
+
+    Raises:
+        ServerError: it ended by itself, or did not answer in `timeout` seconds (it is ended then).
+    """
+    server.home.mkdir(parents=True, exist_ok=True)
+    if server.log.exists() and server.log.stat().st_size > _LOG_BYTES_KEPT:
+        server.log.replace(server.log.with_suffix(".log.1"))
+    with server.log.open("ab") as log:
+        begin = log.tell()
+        child = subprocess.Popen(
+            server.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=server.home,
+            env={**os.environ, **server.environment},
+            start_new_session=True,
+            preexec_fn=_end_with_parent if die_with_parent and sys.platform == "linux" else None,
+        )
+    process = psutil.Process(child.pid)
+    _remember(server, process)
+    deadline = time.monotonic() + timeout
+    while not server.answers():
+        if child.poll() is not None:
+            server.pid_file.unlink(missing_ok=True)
+            raise ServerError(f"{server.name} ended with code {child.returncode} {_said(server, begin)}")
+        if time.monotonic() > deadline:
+            stop(server)
+            raise ServerError(f"{server.name} did not answer within {timeout:.0f} s {_said(server, begin)}")
+        time.sleep(_POLL_SECONDS)
+    if child.poll() is not None:  # what answered is another process on its port
+        server.pid_file.unlink(missing_ok=True)
+        raise ServerError(f"{server.name} ended with code {child.returncode} {_said(server, begin)}")
+    return process
+
+
+def running(pid_file: Path) -> psutil.Process | None:
+    """The process that a pid file names, or None when it has ended or its number now belongs to another process."""
+    try:
+        noted = json.loads(pid_file.read_text("utf-8"))
+        process = psutil.Process(noted["pid"])
+        same = (
+            abs(process.create_time() - noted["created"]) < _SAME_START_SECONDS
+            and process.cmdline()[1:] == noted["arguments"]
+            and process.status() != psutil.STATUS_ZOMBIE
+        )
+    except (FileNotFoundError, ValueError, KeyError, TypeError, psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+    return process if same else None
+
+
+def stop(server: Server, *, timeout: float = 30.0) -> bool:
+    """Ends a server that was started here; see `stop_noted`."""
+    return stop_noted(server.pid_file, timeout=timeout)
+
+
+def stop_noted(pid_file: Path, *, timeout: float = 30.0) -> bool:
+    """Ends the process that a pid file names, first politely, after `timeout` seconds by force.
+
+    Returns:
+        True if it ran. A pid file whose process is gone is only removed.
+    """
+    process = running(pid_file)
+    if process is not None:
+        try:
+            process.terminate()
+            try:
+                process.wait(timeout)
+            except psutil.TimeoutExpired:
+                process.kill()
+                process.wait(timeout)
+        except psutil.NoSuchProcess:
+            pass  # it ended in between
+    pid_file.unlink(missing_ok=True)
+    return process is not None
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    """Tells whether a server could listen on the port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT does not count
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def accepts(port: int) -> bool:
+    """Tells whether a connection to the port of 127.0.0.1 is accepted."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _remember(server: Server, process: psutil.Process) -> None:
+    noted = {"pid": process.pid, "created": process.create_time(), "arguments": list(server.command[1:])}
+    scratch = server.pid_file.with_suffix(".pid.new")
+    scratch.write_text(json.dumps(noted), "utf-8")
+    scratch.replace(server.pid_file)
+
+
+def _said(server: Server, begin: int) -> str:
+    with server.log.open("rb") as log:
+        log.seek(begin)
+        lines = log.read().decode("utf-8", "replace").splitlines()
+    if not lines:
+        return f"and logged nothing ({server.log})"
+    return "\n  ".join([f"(log: {server.log}):", *lines[-_TAIL_LINES:]])
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
