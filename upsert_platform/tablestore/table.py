@@ -1,0 +1,167 @@
+"""A declared Tablestore table: which column is kept in which cell, and the checks of the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from upsert_platform.errors import Problem
+from upsert_platform.model import Column, Table
+from upsert_platform.options import nearest, read_settings
+from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.settings import InsertMode, TablestoreSettings
+from upsert_platform.tablestore.types import StoredType, primary_key_type, stored_type
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A declared column and the cell that holds it."""
+
+    column: Column
+    stored: StoredType
+
+    @property
+    def name(self) -> str:
+        """Of the column and of the cell: names are kept as declared."""
+        return self.column.name
+
+
+@dataclass(frozen=True, slots=True)
+class TablestoreTable:
+    """A declared Tablestore table.
+
+    Attributes:
+        name: as declared.
+        table_name: in the instance.
+        primary_key: in the order of the PRIMARY KEY clause, which is the order of the table's keys.
+        attributes: the other columns.
+        columns: all of them in declared order, as change frames carry them.
+    """
+
+    name: str
+    table_name: str
+    primary_key: tuple[StoredColumn, ...]
+    attributes: tuple[StoredColumn, ...]
+    columns: tuple[Column, ...]
+    settings: TablestoreSettings
+
+
+def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Problem]]:
+    """Reads a declared table of this connector.
+
+    Returns:
+        The table, or None when a problem is an error, and every problem found.
+    """
+    subject = f"table '{table.name}'"
+    settings, problems = read_settings(TablestoreSettings, table.options, subject=subject, location=table.location)
+    problems.extend(_check_columns(table, settings))
+    if settings is None or any(problem.severity == "error" for problem in problems):
+        return None, problems
+    stored = {
+        column.name: StoredColumn(column, stored_type(column.type))
+        for column in table.physical_columns
+        if column.type is not None
+    }
+    return (
+        TablestoreTable(
+            name=table.name,
+            table_name=settings.table_name or table.name,
+            primary_key=tuple(stored[name] for name in table.primary_key),
+            attributes=tuple(column for name, column in stored.items() if name not in table.primary_key),
+            columns=table.physical_columns,
+            settings=settings,
+        ),
+        problems,
+    )
+
+
+def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    names = [column.name for column in table.physical_columns]
+    if settings is not None and not settings.table_name and not limits.is_valid_name(table.name):
+        yield Problem(
+            f"{subject}: Tablestore takes a name of a letter or '_', then letters, digits and '_'; set 'table.name'",
+            table.location,
+        )
+    for column in table.columns:
+        if column.name not in names:
+            yield Problem(
+                f"{subject}: column '{column.name}' is a {column.kind} column; a Tablestore table has physical columns"
+                " only. Compute it in the INSERT",
+                column.location or table.location,
+            )
+        elif not limits.is_valid_name(column.name):
+            yield Problem(
+                f"{subject}: column '{column.name}': Tablestore takes a letter or '_', then letters, digits and '_',"
+                " 255 characters at most; rename the column",
+                column.location or table.location,
+            )
+    yield from _check_primary_key(table, names)
+    attributes = [name for name in names if name not in table.primary_key]
+    version = settings.version_column if settings is not None else None
+    if len(attributes) + (version is not None) > limits.MAX_COLUMNS_PER_ROW:
+        yield Problem(
+            f"{subject}: {len(attributes)} columns beside the primary key; Tablestore writes"
+            f" {limits.MAX_COLUMNS_PER_ROW} per row, the version column included. Split the table",
+            table.location,
+        )
+    if version is not None and version in names:
+        yield Problem(
+            f"{subject}: option 'version.column': '{version}' is a declared column; name one that is not",
+            table.options.location("version.column") or table.location,
+        )
+    if settings is not None:
+        yield from _check_modes(table, settings, attributes)
+
+
+def _check_primary_key(table: Table, names: list[str]) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    if not 1 <= len(table.primary_key) <= limits.MAX_PRIMARY_KEYS:
+        yield Problem(
+            f"{subject}: a Tablestore table has 1 to {limits.MAX_PRIMARY_KEYS} primary key columns, not"
+            f" {len(table.primary_key)}; declare PRIMARY KEY (...) NOT ENFORCED with them",
+            table.location,
+        )
+    if len(set(table.primary_key)) != len(table.primary_key):
+        yield Problem(f"{subject}: a column stands twice in the PRIMARY KEY clause; keep one", table.location)
+    for name in table.primary_key:
+        if name not in names:
+            yield Problem(
+                f"{subject}: primary key column '{name}' is not a physical column{nearest(name, names)}", table.location
+            )
+            continue
+        column = table.column(name)
+        if column.type is not None and primary_key_type(column.type) is None:
+            yield Problem(
+                f"{subject}: primary key column '{name}' is of type {column.type}; a Tablestore key is STRING, INTEGER"
+                " or BINARY. Use a character, integer, decimal, date, time or binary type",
+                column.location or table.location,
+            )
+
+
+def _check_modes(table: Table, settings: TablestoreSettings, attributes: list[str]) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    place = table.options.location("delete.mode") or table.options.location("insert.mode") or table.location
+    if settings.insert_mode is InsertMode.UPDATE and not attributes:
+        yield Problem(
+            f"{subject}: option 'insert.mode' = 'update' needs a column beside the primary key, because Tablestore"
+            " refuses an update without columns; use 'put'",
+            place,
+        )
+    if not settings.delete_mode.deletes_rows:
+        left = "refused" if settings.insert_mode is InsertMode.UPDATE else "a row with its primary key alone"
+        if settings.insert_mode is InsertMode.UPDATE and settings.delete_mode.deletes_columns:
+            left = "a row with its primary key and undeclared columns"
+        yield Problem(
+            f"{subject}: option 'delete.mode' = '{settings.delete_mode}': a deleted key leaves {left}, so the table"
+            " does not equal its topic; 'row' or 'row_and_column' delete it",
+            place,
+            severity="warning",
+        )
+    if settings.insert_mode is InsertMode.UPDATE and not settings.delete_mode.deletes_columns:
+        yield Problem(
+            f"{subject}: option 'delete.mode' = '{settings.delete_mode}': with 'insert.mode' = 'update' a column that"
+            " becomes null keeps its old value; 'row_and_column' deletes it",
+            place,
+            severity="warning",
+        )
