@@ -26,6 +26,9 @@ _MODE_PROPERTY: Final = "upsert.changelog.mode"
 _HISTORY_DEPTH: Final = 200
 """How far back a commit with our metadata is looked for; only VACUUM makes commits without it."""
 
+_RUN_DEPTH: Final = 5000
+"""How many commits of one run are looked up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Positions:
@@ -237,6 +240,22 @@ class ChangelogStore:
             "topic_ids": head.positions.topic_ids,
         }
         return json.dumps({"upsert_platform": record}, separators=(",", ":"))
+
+    def batches_of_run(self, run: str) -> list[int]:
+        """Numbers of the batches that a run committed, ascending, as far as the table's log tells. No JVM."""
+        delta = self._delta()
+        if delta is None:
+            return []
+        found: set[int] = set()
+        for commit in delta.history(_RUN_DEPTH):
+            record = _commit_record(commit.get("userMetadata"))
+            if record is None:
+                continue
+            if record["run"].partition("/")[0] == run:
+                found.add(record["batch"])
+            elif found:
+                break
+        return sorted(found)
 
     def accounts(self, *, after: int, upto: int) -> dict[int, list[RangeAccount]]:
         """What became of every offset, batch to ranges, for the batches after `after` and up to `upto`. No JVM."""

@@ -1,0 +1,146 @@
+"""Assets: topics (observable), changelogs and destination tables (materialised).
+
+No pools: a run that was killed keeps its slot for ever, and pools do not hold between runs of ``dagster job execute``.
+One writer per table is what the lease in the destination and the batch number in the changelog are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import dagster as dg
+
+from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.changelog_hop import ChangelogHop
+from upsert_platform.graph.destination_hop import DestinationHop
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.model import Insert, Project, Table
+
+
+def topic_assets(project: Project) -> list[Any]:
+    """One observable asset per topic that a table reads; its data version is the end offsets per partition."""
+    readers: dict[str, Table] = {}
+    for table in project.sources():
+        for topic in keys.topic_names(table):
+            readers.setdefault(topic, table)
+    return [_topic(topic, table) for topic, table in readers.items()]
+
+
+def _topic(topic: str, table: Table) -> Any:
+    @dg.observable_source_asset(
+        key=keys.topic_key(topic),
+        group_name="topics",
+        description=f"Kafka topic {topic}.",
+        metadata={"dagster/uri": f"kafka://{topic}"},
+        tags={"dagster/kind/kafka": ""},
+    )
+    def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
+        source = platform.binding().sources[table.name]
+        plan = ChangelogHop(source, source.store(platform.root), run=context.run_id).plan()
+        named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
+        return dg.ObserveResult(
+            asset_key=keys.topic_key(topic),
+            data_version=metadata.data_version_of_topic(plan, named),
+            metadata=metadata.of_topic(plan, named),
+        )
+
+    return observe
+
+
+def changelog_asset(table: Table) -> dg.AssetsDefinition:
+    """The changelog of a declared table."""
+
+    @dg.asset(
+        key=keys.changelog_key(table.name),
+        deps=[keys.topic_key(topic) for topic in keys.topic_names(table)],
+        io_manager_key=keys.CHANGELOG_IO,
+        group_name="changelogs",
+        kinds={"kafka", "spark", "deltalake"},
+        description=f"Upsert changelog of table {table.name}, declared at {table.location}.",
+        metadata={
+            keys.TABLE_METADATA: table.name,
+            "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
+        },
+    )
+    def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
+        source = platform.binding().sources[table.name]
+        hop = ChangelogHop(source, source.store(platform.root), run=context.run_id)
+        plan = hop.plan()
+        for topic in plan.topics:
+            context.log_event(
+                dg.AssetObservation(
+                    asset_key=keys.topic_key(topic.name),
+                    metadata=metadata.of_topic(plan, topic.name),
+                    tags={"dagster/data_version": metadata.data_version_of_topic(plan, topic.name).value},
+                )
+            )
+        version = dg.DataVersion(
+            ";".join(metadata.data_version_of_topic(plan, topic.name).value for topic in plan.topics)
+        )
+        if not plan.backlog:
+            context.log.info("nothing new in the topics: nothing is written")
+            return dg.MaterializeResult(
+                metadata={**metadata.of_changelog_plan(plan), "lag": 0, "records": 0, "batches": 0},
+                data_version=version,
+            )
+        context.log.info(f"{plan.lag} offsets to read from {len(plan.backlog)} partitions")
+        return dg.MaterializeResult(value=plan, metadata=metadata.of_changelog_plan(plan), data_version=version)
+
+    return changelog
+
+
+def destination_asset(insert: Insert, source: Table, target: Table) -> dg.AssetsDefinition:
+    """A destination table, kept equal to what its insert selects."""
+
+    @dg.asset(
+        key=keys.destination_key(target.name),
+        deps=[keys.changelog_key(source.name)],
+        io_manager_key=keys.DESTINATION_IO,
+        group_name="tables",
+        kinds={"spark", keys.kind_of(target)},
+        description=f"Table {target.name} ({target.connector}), declared at {target.location}."
+        f"\n\n```sql\n{insert.sql}\n```",
+        metadata={
+            keys.TABLE_METADATA: target.name,
+            "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key),
+            "dagster/table_name": target.options.get("table.name", target.options.get("topic", target.name)),
+        },
+    )
+    def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
+        bound = platform.binding().targets[target.name]
+        opened = platform.destination(target.name)
+        hop = DestinationHop(bound, bound.source.store(platform.root), opened, run=context.run_id)
+        try:
+            plan = hop.plan()
+        except BaseException:
+            opened.close()
+            raise
+        shown = metadata.of_destination_plan(plan)
+        version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
+        if not plan.behind:
+            context.log.info("every batch is applied: nothing is written")
+            opened.close()
+            return dg.MaterializeResult(
+                metadata={**shown, "upserts": 0, "deletes": 0, "batches": 0}, data_version=version
+            )
+        context.log.info(f"{plan.behind} batches to apply, from batch {plan.state.applied_batch}")
+        return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
+
+    return destination
+
+
+def project_assets(project: Project) -> Iterator[Any]:
+    """Every asset of a project."""
+    yield from topic_assets(project)
+    for table in project.sources():
+        yield changelog_asset(table)
+    for insert, source, target in inserts_of(project):
+        yield destination_asset(insert, source, target)
+
+
+def inserts_of(project: Project) -> Iterable[tuple[Insert, Table, Table]]:
+    """Inserts with the tables that they read and write."""
+    for insert in project.inserts:
+        if insert.source in project.tables and insert.target in project.tables:
+            yield insert, project.tables[insert.source], project.tables[insert.target]

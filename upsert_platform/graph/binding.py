@@ -1,0 +1,180 @@
+"""Binds a declared project to its connectors: which table is read from where, which is written where.
+
+Knows no dagster and opens no connection, so `validate`, the graph and tests share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.destination import Destination
+from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.graph import lake
+from upsert_platform.kafka.table import KafkaTable, read_kafka_table
+from upsert_platform.model import Insert, Options, Project, Table
+from upsert_platform.project import load_project
+
+SOURCE_CONNECTORS = ("upsert-kafka",)
+DESTINATION_CONNECTORS = ("tablestore", "maxcompute", "upsert-kafka")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A declared table that inserts read: its topics and its changelog."""
+
+    table: Table
+    kafka: KafkaTable
+
+    def store(self, root: str) -> ChangelogStore:
+        """The changelog of the table below a lake's root."""
+        return ChangelogStore(lake.changelog_uri(root, self.table.name), self.table, mode="upsert")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A declared table that an insert writes."""
+
+    table: Table
+    insert: Insert
+    source: Source
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A project whose declarations fit together.
+
+    Attributes:
+        warnings: problems that do not stop it.
+    """
+
+    project: Project
+    sources: Mapping[str, Source]
+    targets: Mapping[str, Target]
+    warnings: tuple[Problem, ...] = ()
+
+
+def with_defaults(table: Table, defaults: Mapping[str, str]) -> Table:
+    """A table whose options are completed by those of a resource; what is declared wins."""
+    from dataclasses import replace
+
+    return replace(table, options=table.options.with_defaults(defaults)) if defaults else table
+
+
+def bind(
+    project: Project, problems: list[Problem], *, defaults: Mapping[str, Mapping[str, str]] | None = None
+) -> Binding:
+    """Checks every table against its connector and joins inserts with what they read and write.
+
+    Args:
+        problems: those found so far; more are added.
+        defaults: connector to options that its tables get where they declare none.
+
+    Raises:
+        DeclarationError: with every error found.
+    """
+    sources: dict[str, Source] = {}
+    targets: dict[str, Target] = {}
+    declared = {
+        name: with_defaults(table, (defaults or {}).get(table.connector, {})) for name, table in project.tables.items()
+    }
+    read = {insert.source for insert in project.inserts}
+    written = {insert.target for insert in project.inserts}
+    for name, table in declared.items():
+        if name in read:
+            source = _source(table, problems)
+            if source is not None:
+                sources[name] = source
+        if name in written or name not in read:
+            problems.extend(destination_problems(table))
+    for insert in project.inserts:
+        source = sources.get(insert.source)
+        if insert.target in targets:
+            problems.append(
+                Problem(
+                    f"table '{insert.target}' is written by more than one INSERT INTO; give each its own table, for the"
+                    " last value per key of two sources is not defined",
+                    insert.location,
+                )
+            )
+        elif source is not None and insert.target in declared:
+            targets[insert.target] = Target(declared[insert.target], insert, source)
+    if any(problem.severity == "error" for problem in problems):
+        raise DeclarationError(problem for problem in problems if problem.severity == "error")
+    return Binding(project, sources, targets, tuple(problems))
+
+
+def _source(table: Table, problems: list[Problem]) -> Source | None:
+    if table.connector not in SOURCE_CONNECTORS:
+        problems.append(
+            Problem(
+                f"table '{table.name}' is read by an INSERT INTO, but connector '{table.connector}' is not readable;"
+                f" readable are: {', '.join(SOURCE_CONNECTORS)}",
+                table.options.location("connector") or table.location,
+            )
+        )
+        return None
+    kafka, found = read_kafka_table(table)
+    problems.extend(found)
+    return Source(table, kafka) if kafka is not None else None
+
+
+def destination_problems(table: Table) -> list[Problem]:
+    """What is wrong with a table that is written, by the rules of its connector. Opens no connection."""
+    match table.connector:
+        case "tablestore":
+            from upsert_platform.tablestore.settings import read_tablestore_table
+
+            return list(read_tablestore_table(table)[1])
+        case "maxcompute":
+            from upsert_platform.maxcompute.settings import read_maxcompute_table
+
+            return list(read_maxcompute_table(table)[1])
+        case "upsert-kafka":
+            return list(read_kafka_table(table)[1])
+    return [
+        Problem(
+            f"table '{table.name}': connector '{table.connector}' is not known; known are: "
+            + ", ".join(DESTINATION_CONNECTORS),
+            table.options.location("connector") or table.location,
+        )
+    ]
+
+
+def open_destination(table: Table) -> Destination:
+    """The destination of a declared table.
+
+    Raises:
+        DeclarationError: its options do not fit.
+    """
+    destination: Destination
+    match table.connector:
+        case "tablestore":
+            from upsert_platform.tablestore.destination import TablestoreDestination
+            from upsert_platform.tablestore.settings import read_tablestore_table
+
+            tablestore, problems = read_tablestore_table(table)
+            if tablestore is None:
+                raise DeclarationError(problems)
+            destination = TablestoreDestination(tablestore)
+        case "maxcompute":
+            from upsert_platform.maxcompute.destination import MaxComputeDestination
+            from upsert_platform.maxcompute.settings import read_maxcompute_table
+
+            maxcompute, problems = read_maxcompute_table(table)
+            if maxcompute is None:
+                raise DeclarationError(problems)
+            destination = MaxComputeDestination(maxcompute)
+        case _:
+            raise DeclarationError(destination_problems(table))
+    return destination
+
+
+def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
+    """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
+    return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()))
+
+
+__all__ = ["Binding", "Options", "Source", "Target", "bind", "destination_problems", "load", "open_destination"]

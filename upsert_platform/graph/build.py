@@ -1,0 +1,51 @@
+"""A project as Dagster definitions."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from upsert_platform.graph import assets, checks, jobs, keys
+from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
+from upsert_platform.graph.resources import (
+    KafkaResource,
+    MaxComputeResource,
+    PlatformResource,
+    SparkResource,
+    TablestoreResource,
+)
+from upsert_platform.model import Project
+
+
+def build_definitions(
+    project: Project,
+    *,
+    platform: PlatformResource | None = None,
+    spark: SparkResource | None = None,
+) -> dg.Definitions:
+    """Assets, checks, jobs, sensor and resources of a project.
+
+    Args:
+        platform: where the project and the lake are, and defaults for endpoints; from the environment if left out.
+        spark: the session's settings.
+    """
+    spark = spark or SparkResource()
+    platform = platform or PlatformResource(
+        kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource()
+    )
+    sync = jobs.sync_job(project)
+    targets = [target for _, _, target in assets.inserts_of(project)]
+    return dg.Definitions(
+        assets=list(assets.project_assets(project)),
+        asset_checks=[
+            *(checks.accounted_check(table) for table in project.sources()),
+            *(checks.last_value_check(table) for table in targets),
+        ],
+        jobs=[sync, jobs.verify_job(project)] if project.inserts else [],
+        sensors=[jobs.new_offsets_sensor(project, sync)] if project.inserts else [],
+        resources={
+            "platform": platform,
+            "spark": spark,
+            keys.CHANGELOG_IO: ChangelogIOManager(platform=platform, spark=spark),
+            keys.DESTINATION_IO: DestinationIOManager(platform=platform, spark=spark),
+        },
+    )

@@ -1,0 +1,132 @@
+"""Asset checks: `offsets_accounted` on changelogs, `last_value_per_key` on destinations (blocking)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from upsert_platform.changelog.accounting import RangeAccount, total
+from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.destination_hop import DestinationHop
+from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.graph.verify import check_batch, check_everything
+from upsert_platform.model import Table
+
+
+def accounted_check(table: Table) -> dg.AssetChecksDefinition:
+    """Every offset that this run committed is a record or a gap, and every record has a fate. Needs no JVM."""
+    key = keys.changelog_key(table.name)
+
+    @dg.multi_asset_check(
+        name=f"accounted_{table.name}",
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_ACCOUNTED,
+                asset=key,
+                description="offsets = records + gaps; records = kept + superseded + quarantined + skipped",
+            )
+        ],
+        can_subset=True,
+    )
+    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        store = platform.binding().sources[table.name].store(platform.root)
+        batches = store.batches_of_run(context.run.run_id)
+        if not batches:
+            return
+        accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
+        flat = [account for batch in sorted(accounts) for account in accounts[batch]]
+        wrong = [
+            f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
+            for account in flat
+            if (reason := account.imbalance())
+        ]
+        wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
+        wrong += _holes(flat)
+        summed = total(flat)
+        yield dg.AssetCheckResult(
+            check_name=keys.CHECK_ACCOUNTED,
+            asset_key=key,
+            passed=not wrong,
+            metadata={
+                **metadata.of_account(summed),
+                **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
+            },
+        )
+
+    return check
+
+
+def _holes(accounts: list[RangeAccount]) -> list[str]:
+    """Ranges of a partition that do not begin where the one before ended."""
+    ends: dict[tuple[str, int], int] = {}
+    found = []
+    for account in accounts:
+        place = (account.topic, account.partition)
+        if ends.get(place, account.start) != account.start:
+            found.append(f"{account.topic}-{account.partition}: [{account.start}, ...) follows an end of {ends[place]}")
+        ends[place] = account.end
+    return found
+
+
+def last_value_check(target: Table) -> dg.AssetChecksDefinition:
+    """The blocking check of a destination.
+
+    In a sync it compares the keys written since the last verdict and a sample of earlier ones, so its cost follows the
+    batch. In a run tagged COMPLETE_TAG (job `verify`) it compares every row.
+    """
+    key = keys.destination_key(target.name)
+
+    @dg.multi_asset_check(
+        name=f"check_{target.name}",
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_LAST_VALUE,
+                asset=key,
+                blocking=True,
+                description="The table holds the last value per key. A sync looks at the batch's keys and at a sample"
+                " of earlier ones, job `verify` at every row.",
+            )
+        ],
+        can_subset=True,
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        bound = platform.binding().targets[target.name]
+        opened = platform.destination(target.name)
+        hop = DestinationHop(bound, bound.source.store(platform.root), opened, run=context.run.run_id)
+        try:
+            state = hop.plan().state
+            checked = state.verdict.batch if state.verdict else 0
+            if context.run.tags.get(keys.COMPLETE_TAG) == "true":
+                if state.applied_batch == 0:
+                    context.log.info("nothing was written yet: there is nothing to compare")
+                    return
+                found = check_everything(spark.spark_session, hop, upto=state.applied_batch)
+            elif state.verdict is not None and not state.verdict.passed:
+                yield dg.AssetCheckResult(
+                    check_name=keys.CHECK_LAST_VALUE,
+                    asset_key=key,
+                    passed=False,
+                    metadata=dict(metadata.of_state(state)),
+                    description=f"the last check failed ({state.verdict.detail}); job 'verify' compares every row and"
+                    " clears this once they are equal",
+                )
+                return
+            elif checked >= state.applied_batch:
+                context.log.info("nothing was written since the last check")
+                return
+            else:
+                found = check_batch(spark.spark_session, hop, after=checked, upto=state.applied_batch)
+            opened.record_verdict(found.verdict())
+            yield dg.AssetCheckResult(
+                check_name=keys.CHECK_LAST_VALUE,
+                asset_key=key,
+                passed=found.passed,
+                metadata=dict(metadata.of_comparison(found)),
+            )
+        finally:
+            opened.close()
+
+    return check

@@ -1,0 +1,138 @@
+"""The second hop: changelog to destination. Plan, read, transform, write and commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
+from upsert_platform.changelog.rows import stored_columns
+from upsert_platform.changelog.store import ChangelogStore, Head
+from upsert_platform.destination import BatchSpan, Destination, DestinationState, WriteReport
+from upsert_platform.errors import DestinationError
+from upsert_platform.graph.binding import Target
+from upsert_platform.sql.transform import change_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LEASE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class DestinationPlan:
+    """How far a destination is behind the changelog.
+
+    Attributes:
+        head: of the changelog, or None when it does not exist.
+    """
+
+    state: DestinationState
+    head: Head | None
+
+    @property
+    def behind(self) -> int:
+        """Batches to apply."""
+        return max(0, self.head.batch - self.state.applied_batch) if self.head else 0
+
+    @property
+    def last_verdict_failed(self) -> bool:
+        """Whether the last check of the destination failed."""
+        return self.state.verdict is not None and not self.state.verdict.passed
+
+
+@dataclass(frozen=True)
+class DestinationRun:
+    """What a run did, for metadata."""
+
+    span: BatchSpan
+    report: WriteReport
+    multi_partition_keys: int
+    seconds: float
+
+
+class DestinationHop:
+    """Keeps a destination table equal to what its insert selects from a changelog."""
+
+    def __init__(self, target: Target, store: ChangelogStore, destination: Destination, *, run: str) -> None:
+        self.target = target
+        self.store = store
+        self.destination = destination
+        self.run = run
+
+    def plan(self) -> DestinationPlan:
+        """Compares the applied batch with the head of the changelog. No JVM.
+
+        Raises:
+            DestinationError: the destination was written from another changelog.
+        """
+        plan = DestinationPlan(self.destination.state(), self.store.head())
+        self._check_identity(plan)
+        return plan
+
+    def execute(self, spark: SparkSession) -> DestinationRun | None:
+        """Applies every batch that is not applied yet; None when another run did so meanwhile.
+
+        Raises:
+            LeaseHeldError: another run writes the destination.
+            DestinationError: the write failed; nothing is recorded as applied.
+        """
+        started = time.monotonic()
+        self.destination.prepare()
+        with self.destination.lease(owner=self.run, duration=LEASE) as lease:
+            plan = self.plan()
+            if plan.head is None or not plan.behind:
+                return None
+            span = BatchSpan(plan.state.applied_batch, plan.head.batch, plan.head.changelog_id, self.run)
+            from pyspark.sql import Observation
+            from pyspark.sql import functions as F  # noqa: N812
+
+            observed = Observation(f"reduced {self.destination.name} {span.upto}")
+            reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
+                observed, F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("multi_partition_keys")
+            )
+            report = self.destination.write(self._transformed(spark, reduced), span=span, lease=lease)
+            met = int(observed.get["multi_partition_keys"])
+        return DestinationRun(span, report, met, time.monotonic() - started)
+
+    def changes(self, spark: SparkSession, *, after: int, upto: int, keys: DataFrame | None = None) -> DataFrame:
+        """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key.
+
+        Args:
+            keys: only these keys of the source (its primary key columns; few rows), or all.
+        """
+        return self._transformed(spark, self._reduced(spark, after=after, upto=upto, keys=keys))
+
+    def _reduced(self, spark: SparkSession, *, after: int, upto: int, keys: DataFrame | None = None) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        source = self.target.source.table
+        found = self.store.read(spark, after=after, upto=upto)
+        if keys is not None:
+            found = found.join(F.broadcast(keys), list(source.primary_key), "left_semi")
+        names = [column.name for column in stored_columns(source)]
+        return latest_per_key(found, key=source.primary_key, columns=names)
+
+    def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
+        # A name of its own per frame: frames are lazy, and two of one destination may be alive at once.
+        view = f"changes_{uuid.uuid4().hex}"
+        reduced.createOrReplaceTempView(view)
+        return spark.sql(change_query(self.target.insert, self.target.source.table, self.target.table, view))
+
+    def _check_identity(self, plan: DestinationPlan) -> None:
+        written_by = plan.state.changelog_id
+        if plan.head is not None and written_by and written_by != plan.head.changelog_id:
+            raise DestinationError(
+                f"table '{self.destination.name}' ({self.destination.uri}) was written from another changelog"
+                f" ({written_by}) than the one at {self.store.uri} ({plan.head.changelog_id}); rows that are in neither"
+                " would stay for ever. Restore that changelog, or drop the destination table to have it built anew"
+            )
+        if plan.head is not None and plan.state.applied_batch > plan.head.batch:
+            raise DestinationError(
+                f"table '{self.destination.name}' has applied batch {plan.state.applied_batch}, but the changelog at"
+                f" {self.store.uri} ends with batch {plan.head.batch}: the changelog was set back. Restore it, or drop"
+                " the destination table to have it built anew"
+            )

@@ -1,0 +1,72 @@
+"""Names of assets, and what is known of them before a run."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from upsert_platform.model import Column, Table
+from upsert_platform.types import LogicalType
+
+CHANGELOG_IO = "changelog_io"
+DESTINATION_IO = "destination_io"
+TABLE_METADATA = "upsert/table"
+CHECK_LAST_VALUE = "last_value_per_key"
+CHECK_ACCOUNTED = "offsets_accounted"
+COMPLETE_TAG = "upsert/complete"
+"""Run tag; ``true`` makes checks compare every row."""
+_KINDS = {"upsert-kafka": "kafka", "kafka": "kafka", "tablestore": "tablestore", "maxcompute": "maxcompute"}
+
+
+def topic_names(table: Table) -> tuple[str, ...]:
+    """The topics that a table reads; a pattern stands for the topics that it will match."""
+    pattern = table.options.get("topic-pattern")
+    if pattern:
+        return (f"pattern {pattern}",)
+    return tuple(item.strip() for item in table.options.get("topic", "").split(";") if item.strip())
+
+
+def _part(name: str) -> str:
+    """A text that Dagster takes as a part of an asset key."""
+    return "".join(char if char.isalnum() or char in "_-." else "_" for char in name)
+
+
+def topic_key(topic: str) -> dg.AssetKey:
+    """Key of a topic's asset."""
+    return dg.AssetKey(["topics", _part(topic)])
+
+
+def changelog_key(table: str) -> dg.AssetKey:
+    """Key of the changelog asset of a declared table."""
+    return dg.AssetKey(["changelogs", _part(table)])
+
+
+def destination_key(table: str) -> dg.AssetKey:
+    """Key of the asset of a destination table."""
+    return dg.AssetKey(["tables", _part(table)])
+
+
+def kind_of(table: Table) -> str:
+    """The kind shown on an asset of a connector."""
+    return _KINDS.get(table.connector, table.connector or "table")
+
+
+def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> dg.TableSchema:
+    """Dagster's form of declared columns."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                column.name,
+                _shown(column.type),
+                description=column.comment,
+                constraints=dg.TableColumnConstraints(
+                    nullable=column.name not in primary_key and (column.type is None or column.type.nullable)
+                ),
+            )
+            for column in columns
+        ],
+        constraints=dg.TableConstraints(other=[f"PRIMARY KEY ({', '.join(primary_key)})"] if primary_key else []),
+    )
+
+
+def _shown(kind: LogicalType | None) -> str:
+    return "computed" if kind is None else str(kind)

@@ -1,0 +1,141 @@
+"""What a run tells of a hop, in Dagster's terms. Numbers are plain ints and floats, so that the UI plots them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.destination import DestinationState
+from upsert_platform.graph.changelog_hop import ChangelogPlan, ChangelogRun
+from upsert_platform.graph.destination_hop import DestinationPlan, DestinationRun
+from upsert_platform.graph.verify import Comparison
+
+
+def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:
+    """Of a topic: partitions, start and end offsets, lag."""
+    found = next(item for item in plan.topics if item.name == topic)
+    waiting = {item.partition: item.offsets for item in plan.backlog if item.topic == topic}
+    return {
+        "partitions": len(found.partitions),
+        "lag": sum(waiting.values()),
+        "offsets": dg.MetadataValue.table(
+            [
+                dg.TableRecord(
+                    {
+                        "partition": item.partition,
+                        "start": item.low,
+                        "end": item.end,
+                        "lag": waiting.get(item.partition, 0),
+                    }
+                )
+                for item in found.partitions
+            ]
+        ),
+    }
+
+
+def data_version_of_topic(plan: ChangelogPlan, topic: str) -> dg.DataVersion:
+    """End offsets per partition, in order of partition."""
+    found = next(item for item in plan.topics if item.name == topic)
+    return dg.DataVersion(
+        ",".join(f"{item.partition}:{item.end}" for item in sorted(found.partitions, key=lambda p: p.partition))
+    )
+
+
+def of_changelog_plan(plan: ChangelogPlan) -> dict[str, Any]:
+    """Of a changelog before a run."""
+    return {"lag_before": plan.lag, "batch": plan.head.batch if plan.head else 0}
+
+
+def of_changelog_run(run: ChangelogRun) -> dict[str, Any]:
+    """Of a changelog after a run."""
+    account = run.account
+    return {
+        "batch": run.head.batch,
+        "batches": run.batches,
+        "lag": 0,
+        "seconds": round(run.seconds, 3),
+        "records_per_second": round(account.records / run.seconds, 1) if run.seconds else 0.0,
+        **of_account(account),
+        "ranges": dg.MetadataValue.table([dg.TableRecord(_range_row(item)) for item in run.ranges[-100:]]),
+    }
+
+
+def of_account(account: RangeAccount) -> dict[str, Any]:
+    """The counts of the offsets of a run, summed over its ranges."""
+    return {
+        "offsets": account.offsets,
+        "records": account.records,
+        "gaps": account.gaps,
+        "rows": account.rows,
+        "tombstones": account.tombstones,
+        "superseded": account.superseded,
+        "quarantined": account.quarantined,
+        "skipped": account.skipped_total,
+    }
+
+
+def _range_row(item: RangeAccount) -> dict[str, str | int]:
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "start": item.start,
+        "end": item.end,
+        "records": item.records,
+        "gaps": item.gaps,
+        "rows": item.rows,
+        "superseded": item.superseded,
+        "quarantined": item.quarantined,
+    }
+
+
+def of_destination_plan(plan: DestinationPlan) -> dict[str, Any]:
+    """Of a destination before a run."""
+    return {"batches_behind": plan.behind, "applied_batch": plan.state.applied_batch}
+
+
+def of_destination_run(run: DestinationRun) -> dict[str, Any]:
+    """Of a destination after a run."""
+    report = run.report
+    written = report.upserts + report.deletes
+    return {
+        "applied_batch": run.span.upto,
+        "batches": run.span.upto - run.span.after,
+        "batches_behind": 0,
+        "upserts": report.upserts,
+        "deletes": report.deletes,
+        "refused": report.refused_count,
+        "multi_partition_keys": run.multi_partition_keys,
+        "seconds": round(run.seconds, 3),
+        "rows_per_second": round(written / run.seconds, 1) if run.seconds else 0.0,
+        **{f"writer/{name}": value for name, value in report.metrics.items()},
+    }
+
+
+def of_comparison(found: Comparison) -> Mapping[str, Any]:
+    """Of a check."""
+    shown: dict[str, Any] = {
+        "batch": found.batch,
+        "compared": found.compared,
+        "missing": found.missing,
+        "extra": found.extra,
+        "stale": found.stale,
+        "complete": found.complete,
+    }
+    if found.sample:
+        shown["sample"] = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in found.sample])
+    return shown
+
+
+def of_state(state: DestinationState) -> Mapping[str, Any]:
+    """Of the control record of a destination."""
+    verdict = state.verdict
+    return {
+        "applied_batch": state.applied_batch,
+        "last_check": "none"
+        if verdict is None
+        else f"{'passed' if verdict.passed else 'failed'} at batch {verdict.batch}",
+    }

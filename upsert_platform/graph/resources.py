@@ -1,0 +1,141 @@
+"""Dagster resources: the endpoints that declarations may leave out, the Spark session, and the project itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field, PrivateAttr
+
+from upsert_platform.destination import Destination
+from upsert_platform.graph import lake
+from upsert_platform.graph.binding import Binding, bind, load, open_destination
+
+
+class SparkResource(LazyPySparkResource):
+    """The Spark session of a run, opened when a hop has work and closed at the end of the run.
+
+    `settings` win over the platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
+    ``EnvVar`` inside them is resolved.
+    """
+
+    spark_config: dict[str, Any] = Field(default_factory=dict, description="Not used; see `settings`.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Spark settings, name to value.")
+    _opened: bool = PrivateAttr(default=False)
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:  # declared by the base class
+            from upsert_platform.spark import open_session
+
+            self._spark_session = open_session({**self.spark_config, **self.settings})
+            self._opened = True
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Stops the session if this run opened it."""
+        if self._opened and self._spark_session is not None:
+            self._spark_session.stop()
+            self._spark_session, self._opened = None, False
+
+
+class EndpointResource(dg.ConfigurableResource):
+    """Base of resources that complete the options of tables: what a table declares wins."""
+
+    options: dict[str, str] = Field(
+        default_factory=dict, description="Further table options, by their names in DDL, for tables that lack them."
+    )
+
+    def defaults(self) -> dict[str, str]:
+        """Option name to value, for tables of the connector."""
+        return dict(self.options)
+
+
+class KafkaResource(EndpointResource):
+    """Brokers for tables whose declaration names none."""
+
+    bootstrap_servers: str | None = Field(default=None, description="host:port, joined by commas.")
+
+    def defaults(self) -> dict[str, str]:
+        """Option name to value, for upsert-kafka tables."""
+        named = {"properties.bootstrap.servers": self.bootstrap_servers} if self.bootstrap_servers else {}
+        return {**self.options, **named}
+
+
+class TablestoreResource(EndpointResource):
+    """Instance and credentials for Tablestore tables whose declaration names none."""
+
+    endpoint: str | None = None
+    instance: str | None = None
+    access_key_id: str | None = Field(default=None, description="Give it as EnvVar.")
+    access_key_secret: str | None = Field(default=None, description="Give it as EnvVar.")
+
+    def defaults(self) -> dict[str, str]:
+        """Option name to value, for tablestore tables."""
+        named = {
+            "tablestore.endpoint": self.endpoint,
+            "tablestore.instance.name": self.instance,
+            "tablestore.access.key.id": self.access_key_id,
+            "tablestore.access.key.secret": self.access_key_secret,
+        }
+        return {**self.options, **{name: value for name, value in named.items() if value}}
+
+
+class MaxComputeResource(EndpointResource):
+    """Project and credentials for MaxCompute tables whose declaration names none."""
+
+    endpoint: str | None = None
+    project: str | None = None
+    access_id: str | None = Field(default=None, description="Give it as EnvVar.")
+    access_key: str | None = Field(default=None, description="Give it as EnvVar.")
+
+    def defaults(self) -> dict[str, str]:
+        """Option name to value, for maxcompute tables."""
+        named = {
+            "odps.end.point": self.endpoint,
+            "odps.project.name": self.project,
+            "odps.access.id": self.access_id,
+            "odps.access.key": self.access_key,
+        }
+        return {**self.options, **{name: value for name, value in named.items() if value}}
+
+
+class PlatformResource(dg.ConfigurableResource):
+    """The declared project, bound to its connectors, and the lake.
+
+    Args:
+        project: folder of the project; UPSERT_PLATFORM_PROJECT or the demo if left out.
+        home: root of the lake; UPSERT_PLATFORM_HOME or ``.upsert_platform`` if left out.
+    """
+
+    project: str | None = None
+    home: str | None = None
+    kafka: dg.ResourceDependency[KafkaResource]
+    tablestore: dg.ResourceDependency[TablestoreResource]
+    maxcompute: dg.ResourceDependency[MaxComputeResource]
+    _binding: Binding | None = PrivateAttr(default=None)
+
+    @property
+    def root(self) -> str:
+        """Root of the lake."""
+        return self.home or lake.home()
+
+    def binding(self) -> Binding:
+        """The project with every option in place.
+
+        Raises:
+            DeclarationError: the project cannot be used.
+        """
+        if self._binding is None:
+            project, problems = load(Path(self.project) if self.project else None, root=self.root)
+            defaults = {
+                "upsert-kafka": self.kafka.defaults(),
+                "tablestore": self.tablestore.defaults(),
+                "maxcompute": self.maxcompute.defaults(),
+            }
+            self._binding = bind(project, problems, defaults=defaults)
+        return self._binding
+
+    def destination(self, name: str) -> Destination:
+        """Opens the destination of a declared table; the caller closes it."""
+        return open_destination(self.binding().targets[name].table)

@@ -1,0 +1,186 @@
+"""Compares a destination with the last value per key of its changelog.
+
+`check_batch` costs as much as the batch: it looks at the keys written since the last verdict, and at a sample of
+keys of the batches just before. `check_everything` compares all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.destination import OPERATION, OPERATION_UPSERT, Verdict
+from upsert_platform.graph.destination_hop import DestinationHop
+from upsert_platform.model import Column
+from upsert_platform.types import LogicalType, TypeName
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+SAMPLE_BATCHES: Final = 20
+SAMPLE_ROWS: Final = 1000
+SHOWN_ROWS: Final = 20
+_STATUS: Final = "_status"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of comparing expected rows with a destination.
+
+    Attributes:
+        compared: keys that were looked at.
+        missing: keys that should be in the table and are not.
+        extra: keys that are in the table and should not be.
+        stale: keys whose row differs.
+        sample: some differing rows: status, key, and the columns that differ with both values, as text.
+    """
+
+    batch: int
+    complete: bool
+    compared: int
+    missing: int
+    extra: int
+    stale: int
+    sample: tuple[Mapping[str, str], ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.missing or self.extra or self.stale)
+
+    def verdict(self) -> Verdict:
+        """The form that is kept in the destination."""
+        detail = "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
+        return Verdict(self.batch, self.passed, self.complete, datetime.now(UTC), detail)
+
+
+def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
+    """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones."""
+    changes = hop.changes(spark, after=after, upto=upto)
+    sample = _earlier_sample(spark, hop, before=after, upto=upto)
+    if sample is not None:
+        changes = changes.unionByName(sample)
+    changes = changes.persist()
+    try:
+        keys = changes.select(*[_column(name) for name in hop.destination.primary_key])
+        actual = hop.destination.read(spark, keys=keys)
+        return _compare(hop, changes, actual, batch=upto, complete=False)
+    finally:
+        changes.unpersist()
+
+
+def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
+    """Compares every row of the destination with the changelog up to the applied batch."""
+    return _compare(hop, hop.changes(spark, after=0, upto=upto), hop.destination.read(spark), batch=upto, complete=True)
+
+
+def _earlier_sample(spark: SparkSession, hop: DestinationHop, *, before: int, upto: int) -> DataFrame | None:
+    """Change rows of keys that batches just before wrote last, a bounded number; None when there are none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if before <= 0:
+        return None
+    first = max(0, before - SAMPLE_BATCHES)
+    accounts = hop.store.accounts(after=first, upto=before)
+    oldest, budget = before, SAMPLE_ROWS * SAMPLE_BATCHES
+    for batch in range(before, first, -1):
+        oldest = batch
+        budget -= sum(account.rows for account in accounts.get(batch, ()))
+        if budget <= 0:
+            break
+    key = [_column(name) for name in hop.target.source.table.primary_key]
+    candidates = hop.store.read(spark, after=oldest - 1, upto=oldest).limit(SAMPLE_ROWS).select(*key).distinct()
+    later = hop.store.read(spark, after=oldest, upto=upto).select(*key)
+    names = list(hop.target.source.table.primary_key)
+    untouched = candidates.join(F.broadcast(later.distinct()), names, "left_anti") if upto > oldest else candidates
+    return hop.changes(spark, after=oldest - 1, upto=oldest, keys=untouched)
+
+
+def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    key = list(hop.destination.primary_key)
+    columns = {column.name: column for column in hop.destination.columns if column.name not in key}
+    wanted = F.col(OPERATION) == OPERATION_UPSERT
+    expected = changes.select(
+        *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
+        *[
+            _comparable(_column(name), column).alias(f"e{index}")
+            for index, (name, column) in enumerate(columns.items())
+        ],
+        wanted.alias("_wanted"),
+        F.lit(True).alias("_listed"),
+    )
+    found = actual.select(
+        *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
+        *[
+            _comparable(_column(name), column).alias(f"a{index}")
+            for index, (name, column) in enumerate(columns.items())
+        ],
+        F.lit(True).alias("_found"),
+    )
+    joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
+    same = F.lit(True)
+    for index in range(len(columns)):
+        same = same & F.col(f"e{index}").eqNullSafe(F.col(f"a{index}"))
+    is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
+    is_found = F.coalesce(F.col("_found"), F.lit(False))
+    status = (
+        F.when(is_wanted & ~is_found, "missing").when(~is_wanted & is_found, "extra").when(is_wanted & ~same, "stale")
+    )
+    judged = joined.withColumn(_STATUS, status).persist()
+    try:
+        counts = {row[_STATUS]: row["count"] for row in judged.groupBy(_STATUS).count().collect()}
+        sample = tuple(
+            _describe(row.asDict(), key, list(columns))
+            for row in judged.where(F.col(_STATUS).isNotNull()).limit(SHOWN_ROWS).collect()
+        )
+    finally:
+        judged.unpersist()
+    return Comparison(
+        batch=batch,
+        complete=complete,
+        compared=sum(counts.values()),
+        missing=counts.get("missing", 0),
+        extra=counts.get("extra", 0),
+        stale=counts.get("stale", 0),
+        sample=sample,
+    )
+
+
+def _describe(row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    differing = [
+        f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
+        for index, name in enumerate(columns)
+        if row[_STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
+    ]
+    return {
+        "status": str(row[_STATUS]),
+        "key": ", ".join(f"{name}={row[f'k{index}']!r}" for index, name in enumerate(key)),
+        "difference": "; ".join(differing),
+    }
+
+
+def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
+    """A value that Spark can compare: maps are compared as JSON text."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert column.type is not None
+    return F.to_json(F.struct(value)) if _holds_map(column.type) else value
+
+
+def _holds_map(kind: LogicalType) -> bool:
+    if kind.name in (TypeName.MAP, TypeName.MULTISET):
+        return True
+    if kind.element is not None and _holds_map(kind.element):
+        return True
+    return any(_holds_map(item.type) for item in kind.fields)
+
+
+def _column(name: str) -> SparkColumn:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(f"`{name.replace('`', '``')}`")
