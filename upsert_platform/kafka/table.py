@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
 from upsert_platform.kafka.properties import ClientProperties, read_properties
 from upsert_platform.kafka.settings import (
@@ -66,6 +67,11 @@ class KafkaTable:
     def primary_key(self) -> tuple[str, ...]:
         """Names of the primary key columns."""
         return self.table.primary_key
+
+    @property
+    def endpoint(self) -> KafkaEndpoint:
+        """The cluster that holds the topics."""
+        return KafkaEndpoint(self.settings.bootstrap_servers, self.properties)
 
     @property
     def is_upsert(self) -> bool:

@@ -1,0 +1,346 @@
+"""Plans what to read: discovers partitions and their ends, compares them with the committed position, bounds a batch.
+
+Needs no Spark. The end of a partition is the last stable offset (`isolation.level` = read_committed), so a batch never
+waits for an open transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin
+from upsert_platform.kafka.settings import BoundedMode, OnDataLoss, StartupMode
+from upsert_platform.kafka.table import KafkaTable
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import OffsetSpec
+
+ASSUMED_RECORD_BYTES: Final = 1024.0
+"""Size of a record while no batch has told it, for `batch.max-bytes`."""
+_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_REBUILD: Final = "move the changelog away to have it built anew from the topic"
+_log = logging.getLogger(__name__)
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class CommittedPositions(Protocol):
+    """Where reading goes on, as a changelog tells it.
+
+    Attributes:
+        offsets: topic to partition to the first offset not read yet.
+        topic_ids: topic to the id that the broker gave it.
+    """
+
+    @property
+    def offsets(self) -> Mapping[str, Mapping[int, int]]: ...
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """Offsets of a partition that can be read: from `low` (inclusive) to `end` (exclusive)."""
+
+    partition: int
+    low: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """A topic as the brokers describe it.
+
+    Attributes:
+        topic_id: given by the broker when the topic was created; empty on brokers before 2.8.
+    """
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionOffsets, ...]
+
+
+def discover(table: KafkaTable) -> tuple[TopicOffsets, ...]:
+    """What can be read of the topics of a table, by name and partition.
+
+    Raises:
+        TopicError: a topic does not exist, or none matches the pattern.
+        EndpointError: the brokers cannot be reached, or refuse the login or the request.
+    """
+    with table.endpoint.admin() as admin:
+        return _discover(admin, table)
+
+
+def _discover(admin: ClusterAdmin, table: KafkaTable) -> tuple[TopicOffsets, ...]:
+    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    names = _topic_names(admin, table)
+    described = admin.client.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
+    topics = {name: admin.result(future, f"describing topic '{name}'") for name, future in described.items()}
+    places = [(name, info.id) for name in sorted(names) for info in topics[name].partitions]
+    both = [
+        _ask_offsets(admin, table, {TopicPartition(*place): spec for place in places})
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    ]
+    starts, ends = ({place: offset.offset for place, offset in answer().items()} for answer in both)
+    return tuple(
+        TopicOffsets(
+            name,
+            str(topics[name].topic_id or ""),
+            tuple(
+                PartitionOffsets(info.id, starts[name, info.id], ends[name, info.id])
+                for info in sorted(topics[name].partitions, key=lambda item: item.id)
+            ),
+        )
+        for name in sorted(names)
+    )
+
+
+def _topic_names(admin: ClusterAdmin, table: KafkaTable) -> list[str]:
+    settings = table.settings
+    if settings.topic_pattern is None:
+        wanted = list(dict.fromkeys(settings.topic))
+        for name in wanted:
+            if admin.topics(name).topics[name].error is not None:
+                raise TopicError(
+                    f"table '{table.name}': topic '{name}' does not exist on {table.settings.bootstrap_servers}, or the"
+                    " user may not see it; create it, or correct 'topic'"
+                )
+        return wanted
+    pattern = re.compile(settings.topic_pattern)
+    found = [name for name in admin.topics().topics if pattern.fullmatch(name) and name not in _INTERNAL_TOPICS]
+    if not found:
+        raise TopicError(
+            f"table '{table.name}': no topic on {table.settings.bootstrap_servers} matches 'topic-pattern' ="
+            f" '{settings.topic_pattern}' as a whole"
+        )
+    return found
+
+
+def _ask_offsets(
+    admin: ClusterAdmin, table: KafkaTable, specs: Mapping[Any, OffsetSpec], *, stable: bool = True
+) -> Any:
+    """Sends one request for all partitions; the result is a function that waits for the answer, by place."""
+    from confluent_kafka import IsolationLevel
+
+    committed = stable and table.properties.consumer.get("isolation.level") == "read_committed"
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    futures = admin.client.list_offsets(dict(specs), isolation_level=level, request_timeout=REQUEST_SECONDS)
+
+    def answer() -> dict[Place, Any]:
+        return {
+            (place.topic, place.partition): admin.result(future, f"listing offsets of {place.topic}-{place.partition}")
+            for place, future in futures.items()
+        }
+
+    return answer
+
+
+def plan_backlog(
+    table: KafkaTable, topics: Sequence[TopicOffsets], positions: CommittedPositions
+) -> tuple[OffsetRange, ...]:
+    """Every offset after the committed position, up to the end (or the declared bound), by topic and partition.
+
+    Partitions that are new since the last batch are read from their start. A range is empty (start = end) only where a
+    first plan starts at the end (`scan.startup.mode` = latest-offset): committing it fixes the position.
+
+    Raises:
+        TopicError: a topic was recreated or truncated, or records were deleted before they were read and
+            ``on-data-loss`` is ``fail``.
+        EndpointError: the brokers cannot be reached.
+    """
+    first = not any(positions.offsets.values())
+    _check_same_topics(table, topics, positions)
+    starts = _start_offsets(table, topics) if first else {}
+    bounds = _bounds(table, topics)
+    ranges = []
+    for topic in topics:
+        known = positions.offsets.get(topic.name, {})
+        for item in topic.partitions:
+            start = known.get(item.partition, starts.get((topic.name, item.partition), item.low))
+            if start > item.end:
+                _check_not_truncated(table, topic, item, start)
+                continue
+            if start < item.low:
+                _report_loss(table, topic, item, start)
+            end = min(item.end, bounds.get((topic.name, item.partition), item.end))
+            if start < end or (
+                first and start == end == item.end and table.settings.startup_mode is StartupMode.LATEST
+            ):
+                ranges.append(OffsetRange(topic.name, item.partition, start, end))
+    return tuple(ranges)
+
+
+def _check_same_topics(table: KafkaTable, topics: Sequence[TopicOffsets], positions: CommittedPositions) -> None:
+    for topic in topics:
+        before = positions.topic_ids.get(topic.name, "")
+        if before and topic.topic_id and before != topic.topic_id:
+            raise TopicError(
+                f"table '{table.name}': topic '{topic.name}' was deleted and created anew (its id was {before}, now"
+                f" {topic.topic_id}), so the committed offsets mean nothing in it; {_REBUILD}"
+            )
+        partitions = {item.partition for item in topic.partitions}
+        gone = sorted(set(positions.offsets.get(topic.name, {})) - partitions)
+        if gone:
+            raise TopicError(
+                f"table '{table.name}': topic '{topic.name}' has {len(partitions)} partitions, but partition {gone[0]}"
+                f" was read before: it was recreated; {_REBUILD}"
+            )
+
+
+def _check_not_truncated(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets, start: int) -> None:
+    """Tells a truncated log from a last stable offset that lies behind (isolation.level was declared otherwise)."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    with table.endpoint.admin() as admin:
+        place = TopicPartition(topic.name, item.partition)
+        answer = _ask_offsets(admin, table, {place: OffsetSpec.latest()}, stable=False)
+        high = answer()[topic.name, item.partition].offset
+    if high < start:
+        raise TopicError(
+            f"table '{table.name}': {topic.name}-{item.partition} ends at offset {high}, but was read up to {start}:"
+            f" the topic was truncated or recreated; {_REBUILD}"
+        )
+
+
+def _report_loss(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets, start: int) -> None:
+    lost = (
+        f"table '{table.name}': {topic.name}-{item.partition}: offsets {start} to {item.low - 1}"
+        f" ({item.low - start} offsets) were deleted before they were read (retention, or records deleted by hand)"
+    )
+    if table.settings.on_data_loss is OnDataLoss.FAIL:
+        raise TopicError(
+            f"{lost}; {_REBUILD}, or set 'on-data-loss' = 'continue' to go on at offset {item.low}, the gap counted"
+        )
+    _log.warning("%s; going on, as 'on-data-loss' is 'continue'", lost)
+
+
+def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets]) -> dict[Place, int]:
+    """Where the very first batch starts, where that is not the start of the partition."""
+    settings = table.settings
+    places = {(topic.name, item.partition): item for topic in topics for item in topic.partitions}
+    match settings.startup_mode:
+        case StartupMode.LATEST:
+            return {place: item.end for place, item in places.items()}
+        case StartupMode.TIMESTAMP:
+            assert settings.startup_timestamp is not None
+            return _offsets_at(table, places, settings.startup_timestamp)
+        case StartupMode.SPECIFIC:
+            declared = dict(settings.startup_offsets)
+            return {place: _within(item, declared[place[1]]) for place, item in places.items() if place[1] in declared}
+        case StartupMode.GROUP:
+            committed = _group_offsets(table, places) if table.properties.group_id else {}
+            return {place: _within(places[place], offset) for place, offset in committed.items()}
+    return {}
+
+
+def _within(item: PartitionOffsets, offset: int) -> int:
+    return min(max(offset, item.low), item.end)
+
+
+def _bounds(table: KafkaTable, topics: Sequence[TopicOffsets]) -> dict[Place, int]:
+    """Where reading ends for good; a partition without an entry has no bound."""
+    settings = table.settings
+    places = {(topic.name, item.partition): item for topic in topics for item in topic.partitions}
+    match settings.bounded_mode:
+        case BoundedMode.TIMESTAMP:
+            assert settings.bounded_timestamp is not None
+            return _offsets_at(table, places, settings.bounded_timestamp)
+        case BoundedMode.SPECIFIC:
+            declared = dict(settings.bounded_offsets)
+            return {place: declared.get(place[1], 0) for place in places}
+        case BoundedMode.GROUP:
+            committed = _group_offsets(table, places)
+            missing = sorted(set(places) - set(committed))
+            if missing:
+                topic, partition = missing[0]
+                raise TopicError(
+                    f"table '{table.name}': 'scan.bounded.mode' = 'group-offsets', but group"
+                    f" '{table.properties.group_id}' has committed no offset for {topic}-{partition}"
+                )
+            return committed
+    return {}
+
+
+def _offsets_at(table: KafkaTable, places: Mapping[Place, PartitionOffsets], timestamp: int) -> dict[Place, int]:
+    """First offset whose record is not older than a time in ms; the end where there is none."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    with table.endpoint.admin() as admin:
+        specs = {TopicPartition(*place): OffsetSpec.for_timestamp(timestamp) for place in places}
+        answer = _ask_offsets(admin, table, specs)()
+    return {place: answer[place].offset if answer[place].offset >= 0 else item.end for place, item in places.items()}
+
+
+def _group_offsets(table: KafkaTable, places: Iterable[Place]) -> dict[Place, int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    group = table.properties.group_id
+    assert group is not None
+    with table.endpoint.admin() as admin:
+        request = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
+        futures = admin.client.list_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
+        answer = admin.result(futures[group], f"listing offsets of group '{group}'")
+    return {(item.topic, item.partition): item.offset for item in answer.topic_partitions if item.offset >= 0}
+
+
+def bound_batch(
+    table: KafkaTable, backlog: Sequence[OffsetRange], *, record_bytes: float | None = None
+) -> tuple[OffsetRange, ...]:
+    """The first part of a backlog that fits a batch, shared evenly: a short partition leaves its share to the others.
+
+    Args:
+        record_bytes: mean size of a record of the batch before, for `batch.max-bytes`.
+    """
+    size = max(record_bytes or ASSUMED_RECORD_BYTES, 1.0)
+    left = max(len(backlog), min(table.settings.max_records, int(table.settings.max_bytes / size)))
+    shares: dict[Place, int] = {}
+    by_length = sorted(backlog, key=lambda item: item.offsets)
+    for index, item in enumerate(by_length):
+        share = min(item.offsets, left // (len(by_length) - index))
+        shares[item.topic, item.partition] = share
+        left -= share
+    return tuple(
+        OffsetRange(item.topic, item.partition, item.start, item.start + shares[item.topic, item.partition])
+        for item in backlog
+    )
+
+
+def commit_to_group(table: KafkaTable, offsets: Mapping[str, Mapping[int, int]]) -> bool:
+    """Commits positions to the declared consumer group, for lag monitors; the platform never reads them back.
+
+    Returns:
+        Whether they were committed. Without `properties.group.id` nothing is; a failure is logged and does not fail the
+        batch, whose position is already safe in the changelog.
+    """
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    group = table.properties.group_id
+    if group is None or not table.properties.commit_offsets:
+        return False
+    places = [
+        TopicPartition(topic, partition, offset)
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    ]
+    if not places:
+        return False
+    try:
+        with table.endpoint.admin() as admin:
+            request = ConsumerGroupTopicPartitions(group, places)
+            futures = admin.client.alter_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
+            admin.result(futures[group], f"committing offsets of group '{group}'")
+    except (EndpointError, TopicError) as error:
+        _log.warning("offsets were not published to group '%s': %s", group, error)
+        return False
+    return True
