@@ -1,13 +1,17 @@
-"""Fixtures that several rooms share: a real broker for the whole session, and topics in it."""
+"""Fixtures that several rooms share: a real broker for the whole session, topics in it, and one Spark session."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
 from upsert_platform.local.kafka import Broker, start_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +50,13 @@ def make_topic(kafka_bootstrap: str) -> Callable[..., str]:
 def topic(make_topic: Callable[..., str]) -> str:
     """A fresh topic of one partition."""
     return make_topic()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark session with Delta Lake for the whole pytest session, as runs open it."""
+    from upsert_platform.spark import open_session
+
+    session = open_session({"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
+    yield session
+    session.stop()
