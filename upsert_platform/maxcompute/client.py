@@ -1,0 +1,223 @@
+"""The project's service: SQL, tables as they are, the tunnel's address. Driver only; PyODPS behind guards."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+from upsert_platform.maxcompute.connection import (
+    Connection,
+    ServiceError,
+    explain,
+    guarded_rest,
+    is_foreign,
+    to_service_error,
+    with_retries,
+)
+from upsert_platform.maxcompute.names import TableName
+from upsert_platform.maxcompute.types import MaxComputeType, parse_maxcompute_type
+
+if TYPE_CHECKING:
+    from odps import ODPS
+
+_FIRST_POLL_SECONDS = 0.05
+_LONGEST_POLL_SECONDS = 2.0
+_NULL = "\\N"
+_MISSING_TABLE = ("NoSuchTable", "NoSuchObject", "ODPS-0130131")
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table as it is."""
+
+    name: str
+    type: MaxComputeType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as it is in MaxCompute.
+
+    Attributes:
+        columns: data columns in order, names in lower case.
+        partition_columns: in order, names in lower case.
+        primary_key: lower-case names; empty for tables that append.
+        transactional: whether it is a Delta table or another transactional table.
+        buckets: None when the service does not tell.
+    """
+
+    columns: tuple[TableColumn, ...]
+    partition_columns: tuple[TableColumn, ...]
+    primary_key: tuple[str, ...]
+    transactional: bool
+    buckets: int | None
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def column(self, name: str) -> TableColumn | None:
+        """The data or partition column of that name, case ignored."""
+        for column in (*self.columns, *self.partition_columns):
+            if column.name == name.lower():
+                return column
+        return None
+
+
+class Client:
+    """One project. Closing it drops connections; requests in flight end on their own."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._odps: ODPS | None = None
+        self._tunnel: str | None = connection.tunnel_endpoint
+
+    def close(self) -> None:
+        """Releases the connections. Idempotent."""
+        if self._odps is not None:
+            self._odps.rest.session.close()
+            self._odps = None
+
+    @property
+    def odps(self) -> ODPS:
+        """PyODPS, opened when first needed."""
+        if self._odps is None:
+            from odps import ODPS
+
+            connection = self.connection
+            self._odps = ODPS(
+                connection.account(),
+                project=connection.project,
+                endpoint=connection.endpoint,
+                tunnel_endpoint=connection.tunnel_endpoint,
+                logview_host=connection.endpoint,
+                overwrite_global=False,
+                rest_client_cls=_rest_factory(connection),
+            )
+        return self._odps
+
+    def tunnel_endpoint(self) -> str:
+        """Where rows are sent: as declared, or as the project answers.
+
+        Raises:
+            EndpointError: the project does not answer.
+        """
+        if self._tunnel is None:
+            rest = self.odps.rest
+            url = f"{rest.endpoint}/projects/{self.connection.project}/tunnel"
+            params = {"quotaName": self.connection.quota} if self.connection.quota else {}
+            doing = f"asking project '{self.connection.project}' for its tunnel"
+            answer = self._run(lambda: rest.get(url, action="service", params=params), doing)
+            scheme = urlparse(rest.endpoint).scheme
+            self._tunnel = f"{scheme}://{answer.text.strip()}"
+        return self._tunnel
+
+    def run_sql(self, statement: str, *, hints: dict[str, str] | None = None, timeout: float = 600.0) -> str:
+        """Runs one statement to its end and returns the text of its result (CSV for a query).
+
+        Raises:
+            ServiceError: the statement failed; `code` is the service's.
+            EndpointError: no answer.
+        """
+        settings = {
+            "odps.sql.type.system.odps2": "true",
+            "odps.sql.decimal.odps2": "true",
+            "odps.namespace.schema": str(self.connection.namespace_schema).lower(),
+            **(hints or {}),
+        }
+        first_words = " ".join(statement.split()[:4])
+        try:
+            instance = with_retries(
+                lambda: self.odps.run_sql(statement, hints=settings), self.connection, only_sure=True
+            )
+            wait, end = _FIRST_POLL_SECONDS, time.monotonic() + timeout
+            while not with_retries(lambda: instance.is_terminated(retry=False), self.connection):
+                if time.monotonic() > end:
+                    text = f"'{first_words} ...' is not done after {timeout:.0f} s (instance {instance.id})"
+                    raise ServiceError(text, status=None, code="Timeout", sure=False)
+                time.sleep(wait)
+                wait = min(wait * 1.5, _LONGEST_POLL_SECONDS)
+            with_retries(lambda: instance.wait_for_success(interval=_FIRST_POLL_SECONDS), self.connection)
+            results = with_retries(instance.get_task_results, self.connection)
+        except Exception as error:
+            if not is_foreign(error):
+                raise
+            failure = to_service_error(error, self.connection)
+            if failure.status is None and not failure.code:
+                explain(failure, self.connection, f"'{first_words} ...'")
+            raise failure from None
+        return next(iter(results.values()), "")
+
+    def query(self, statement: str) -> list[dict[str, str | None]]:
+        """Runs a SELECT with a small result; values are text, null is None.
+
+        Raises:
+            ServiceError: the statement failed.
+            EndpointError: no answer.
+        """
+        rows = csv.DictReader(io.StringIO(self.run_sql(statement)))
+        return [{name: None if value == _NULL else value for name, value in row.items()} for row in rows]
+
+    def table(self, name: TableName) -> TableState | None:
+        """Reads a table, or gives None when there is none.
+
+        Raises:
+            EndpointError: no answer, or no right to see it.
+            DestinationError: any other refusal.
+        """
+        from odps.errors import NoSuchObject
+
+        try:
+            found = self.odps.get_table(name.table, project=name.project, schema=name.schema)
+            with_retries(found.reload, self.connection)
+            with_retries(found.reload_extend_info, self.connection)
+        except NoSuchObject:
+            return None
+        except Exception as error:
+            if not is_foreign(error):
+                raise
+            failure = to_service_error(error, self.connection)
+            if failure.code in _MISSING_TABLE or (failure.status == 404 and "NoSuchTable" in str(failure)):
+                return None
+            explain(failure, self.connection, f"reading table '{name}'")
+        return _state(found)
+
+    def _run(self, request: Any, doing: str) -> Any:
+        try:
+            return with_retries(request, self.connection)
+        except Exception as error:
+            if not is_foreign(error):
+                raise
+            explain(error, self.connection, doing)
+
+
+def _rest_factory(connection: Connection) -> Any:
+    def build(account: Any, endpoint: str, project: str, schema: str | None = None, **options: Any) -> Any:
+        tag, region = options.get("tag") or "ODPS", options.get("region_name")
+        return guarded_rest(connection, endpoint, tag=tag, region=region)
+
+    return build
+
+
+def _state(table: Any) -> TableState:
+    reserved = table.reserved if isinstance(table.reserved, dict) else {}
+    properties = {str(key): str(value) for key, value in (table.table_properties or {}).items()}
+    buckets = reserved.get("BucketNum") or properties.get("write.bucket.num") or reserved.get("write.bucket.num")
+    key = reserved.get("PrimaryKey") or []
+    key = [key] if isinstance(key, str) else key
+    schema = table.table_schema
+    return TableState(
+        columns=tuple(_column(column) for column in schema.simple_columns),
+        partition_columns=tuple(_column(column) for column in schema.partitions),
+        primary_key=tuple(str(name).lower() for name in key),
+        transactional=str(reserved.get("Transactional", "")).lower() == "true",
+        buckets=int(buckets) if buckets else None,
+        properties=properties,
+    )
+
+
+def _column(column: Any) -> TableColumn:
+    nullable = column.nullable is None or str(column.nullable).lower() != "false"
+    return TableColumn(column.name.lower(), parse_maxcompute_type(str(column.type)), nullable)

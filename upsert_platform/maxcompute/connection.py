@@ -1,0 +1,219 @@
+"""How to reach a project: picklable, so that writing tasks open their own clients; secrets are never shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from pydantic import SecretStr
+
+from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError
+from upsert_platform.maxcompute.settings import MaxComputeSettings
+
+if TYPE_CHECKING:
+    from odps.rest import RestClient
+
+T = TypeVar("T")
+CONNECT_SECONDS = 10.0
+_BACKOFF_SECONDS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+_CREDENTIAL_CODES = (
+    "Unauthorized",
+    "SignatureNotMatch",
+    "InvalidAccessKeyId",
+    "InvalidStsToken",
+    "AuthorizationRequired",
+    "AuthenticationRequestExpired",
+    "RequestTimeTooSkewed",
+    "NoPermission",
+)
+
+
+class ServiceError(Exception):
+    """An answer of the service that is not a success, before it is explained to the user.
+
+    Attributes:
+        status: HTTP status; None when there was no answer.
+        code: the service's error code; empty when it gave none.
+        sure: whether the request certainly changed nothing.
+    """
+
+    def __init__(self, text: str, *, status: int | None, code: str, sure: bool) -> None:
+        self.status = status
+        self.code = code
+        self.sure = sure
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Endpoint, credentials and patience.
+
+    Attributes:
+        retries: of one request, after failures that may pass.
+        timeout: seconds to wait for one answer.
+    """
+
+    endpoint: str
+    project: str
+    access_id: SecretStr = field(repr=False)
+    access_key: SecretStr = field(repr=False)
+    sts_token: SecretStr | None = field(default=None, repr=False)
+    tunnel_endpoint: str | None = None
+    quota: str | None = None
+    namespace_schema: bool = False
+    retries: int = 3
+    timeout: float = 120.0
+
+    @staticmethod
+    def of(settings: MaxComputeSettings) -> Connection:
+        """The connection that a table's options describe."""
+        return Connection(
+            endpoint=settings.endpoint,
+            project=settings.project,
+            access_id=settings.access_id,
+            access_key=settings.access_key,
+            sts_token=settings.sts_token,
+            tunnel_endpoint=settings.tunnel_endpoint,
+            quota=settings.tunnel_quota,
+            namespace_schema=settings.namespace_schema or settings.table_name.count(".") == 2,
+            retries=settings.writer_retries,
+            timeout=settings.request_timeout.total_seconds(),
+        )
+
+    def account(self) -> Any:
+        """Credentials for PyODPS."""
+        from odps.accounts import CloudAccount, StsAccount
+
+        access_id, key = self.access_id.get_secret_value(), self.access_key.get_secret_value()
+        if self.sts_token is not None:
+            return StsAccount(access_id, key, self.sts_token.get_secret_value())
+        return CloudAccount(access_id, key)
+
+    def hide(self, text: str) -> str:
+        """The text without any secret of this connection."""
+        for secret in (self.access_key, self.access_id, self.sts_token):
+            if secret is not None and secret.get_secret_value():
+                text = text.replace(secret.get_secret_value(), "***")
+        return text
+
+
+def guarded_rest(connection: Connection, endpoint: str, *, tag: str, region: str | None = None) -> RestClient:
+    """A PyODPS client for which only 200 and 201 are success, that sends no usage surveys and retries nothing itself.
+
+    PyODPS takes every status below 400 for success: an answer 308 without Location, which tells that a tunnel slot
+    moved, then loses the rows it answers.
+    """
+    from odps.rest import RestClient
+
+    class GuardedRest(RestClient):
+        def is_ok(self, resp: Any) -> bool:
+            return resp.status_code in (200, 201)
+
+        def upload_survey_log(self) -> None:
+            return None
+
+        def _request(self, url: str, method: str, stream: bool = False, **kwargs: Any) -> Any:
+            kwargs["timeout"] = kwargs.get("timeout") or (CONNECT_SECONDS, connection.timeout)
+            return super()._request(url, method, stream=stream, **kwargs)
+
+    return GuardedRest(
+        connection.account(), endpoint, connection.project, None, tag=tag, retry_enabled=False, region_name=region
+    )
+
+
+def to_service_error(error: Exception, connection: Connection) -> ServiceError:
+    """What a PyODPS or network error says, without secrets."""
+    import requests
+    from odps.errors import BaseODPSError
+    from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+    if isinstance(error, ServiceError):
+        return error
+    text = connection.hide(f"{type(error).__name__}: {error}")[:2000]
+    if isinstance(error, BaseODPSError):
+        status = error.status_code
+        code = str(error.code or type(error).__name__)
+        refused_for_now = status == 429 or (status is not None and 400 <= status < 500 and status != 408)
+        return ServiceError(text, status=status, code=code, sure=refused_for_now)
+    wrapped = error.args[0] if error.args else None
+    never_sent = isinstance(wrapped, MaxRetryError) and isinstance(wrapped.reason, NewConnectionError)
+    sure = never_sent or isinstance(error, requests.exceptions.ConnectTimeout)
+    return ServiceError(text, status=None, code="", sure=sure)
+
+
+def may_pass(error: ServiceError) -> bool:
+    """Whether the same request can succeed later: no answer, moved slot, timeout, too many requests, server fault."""
+    return error.status is None or error.status in (308, 408, 429) or error.status >= 500
+
+
+def with_retries(
+    request: Callable[[], T],
+    connection: Connection,
+    *,
+    retries: int | None = None,
+    deadline: float | None = None,
+    only_sure: bool = False,
+) -> T:
+    """Runs a request, again after failures that may pass.
+
+    Args:
+        retries: most repetitions; the connection's if None.
+        deadline: `time.monotonic()` after which nothing is repeated.
+        only_sure: repeat only what certainly changed nothing.
+
+    Raises:
+        ServiceError: the last failure.
+    """
+    attempt = 0
+    while True:
+        try:
+            return request()
+        except Exception as error:
+            if not is_foreign(error):
+                raise
+            failure = to_service_error(error, connection)
+        attempt += 1
+        wait = _BACKOFF_SECONDS[min(attempt - 1, len(_BACKOFF_SECONDS) - 1)]
+        late = deadline is not None and time.monotonic() + wait > deadline
+        if attempt > (connection.retries if retries is None else retries) or late or not may_pass(failure):
+            raise failure from None
+        if only_sure and not failure.sure:
+            raise failure from None
+        time.sleep(wait)
+
+
+def is_foreign(error: Exception) -> bool:
+    """Whether an error comes from PyODPS, the network or `ServiceError`, rather than from a fault of ours."""
+    import requests
+    from odps.errors import BaseODPSError
+
+    return isinstance(error, BaseODPSError | requests.RequestException | ServiceError | OSError)
+
+
+def explain(error: Exception, connection: Connection, doing: str) -> NoReturn:
+    """Raises the platform's error for a failed request.
+
+    Args:
+        doing: what was attempted, for example ``commit of batch 7 to p.t``.
+
+    Raises:
+        EndpointError: no answer, or the credentials were refused.
+        DestinationError: anything else.
+    """
+    if isinstance(error, UpsertPlatformError) or not is_foreign(error):
+        raise error
+    failure = to_service_error(error, connection)
+    text = f"{doing}: {failure}"
+    if failure.status is None and not failure.code:
+        raise EndpointError(
+            f"{text}. Check 'odps.end.point' ({connection.endpoint}) and 'odps.tunnel.end.point'"
+            f" ({connection.tunnel_endpoint or 'found by the project'}), and that they are reachable from here"
+        ) from None
+    if failure.status in (401, 403) or failure.code in _CREDENTIAL_CODES:
+        raise EndpointError(
+            f"{text}. Check 'odps.access.id', 'odps.access.key' and the rights they have in project"
+            f" '{connection.project}'"
+        ) from None
+    raise DestinationError(text) from None

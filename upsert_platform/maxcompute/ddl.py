@@ -1,0 +1,137 @@
+"""CREATE TABLE from a declaration, and the differences between a declaration and a table that exists."""
+
+from __future__ import annotations
+
+from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.client import Client, TableState
+from upsert_platform.maxcompute.connection import ServiceError, explain
+from upsert_platform.maxcompute.names import quote, sql_text
+from upsert_platform.maxcompute.partition_spec import Spec
+from upsert_platform.maxcompute.settings import DEFAULT_BUCKETS
+from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.maxcompute.types import stores
+
+
+def create_statement(table: MaxComputeTable) -> str:
+    """The CREATE TABLE statement of a declared table.
+
+    Key columns are NOT NULL, as a Delta table needs them. Other columns stay nullable although declared NOT NULL:
+    a delete carries the key alone.
+    """
+    partition = set(table.partitions.columns)
+    key = [name for name in table.primary_key if name.lower() not in partition] if table.upserts else []
+    lines = []
+    for column, kind in table.data_columns:
+        not_null = " NOT NULL" if column.name in key else ""
+        comment = f" COMMENT {sql_text(column.comment)}" if column.comment else ""
+        lines.append(f"  {quote(column.name)} {kind}{not_null}{comment}")
+    if key:
+        lines.append(f"  PRIMARY KEY ({', '.join(quote(name) for name in key)})")
+    parts = [f"CREATE TABLE IF NOT EXISTS {table.target.sql} (\n" + ",\n".join(lines) + "\n)"]
+    if table.comment:
+        parts.append(f"COMMENT {sql_text(table.comment)}")
+    if partition:
+        types = {c.name.lower(): str(kind) for c, kind in zip(table.columns, table.types, strict=True)}
+        names = ", ".join(f"{quote(name)} {types.get(name, 'STRING')}" for name in table.partitions.columns)
+        parts.append(f"PARTITIONED BY ({names})")
+    if key:
+        properties = {"transactional": "true", "write.bucket.num": str(table.settings.buckets or DEFAULT_BUCKETS)}
+        if table.settings.retain_hours is not None:
+            properties["acid.data.retain.hours"] = str(table.settings.retain_hours)
+        listed = ", ".join(f'"{name}"="{value}"' for name, value in properties.items())
+        parts.append(f"TBLPROPERTIES ({listed})")
+    if table.settings.lifecycle is not None:
+        parts.append(f"LIFECYCLE {table.settings.lifecycle}")
+    return "\n".join(parts)
+
+
+def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
+    """Says every difference that stops the table from holding what is declared; empty when it fits."""
+    differences = []
+    declared = {column.name.lower(): (column, kind) for column, kind in table.data_columns}
+    present = {column.name: column for column in actual.columns}
+    for name, (column, kind) in declared.items():
+        found = present.get(name)
+        assert column.type is not None
+        if found is None:
+            differences.append(f"column '{column.name}' {kind} is missing in the table")
+        elif not stores(found.type, kind, column.type):
+            differences.append(f"column '{column.name}' is {found.type} in the table, {column.type} needs {kind}")
+    for name, found in present.items():
+        if name not in declared and not found.nullable:
+            differences.append(f"column '{name}' {found.type} NOT NULL of the table is not declared")
+    differences.extend(_compare_partitions(table, actual))
+    if table.upserts:
+        differences.extend(_compare_key(table, actual))
+    elif actual.primary_key:
+        differences.append(
+            f"the table has the primary key ({', '.join(actual.primary_key)}): use 'sink.operation' = 'upsert'"
+        )
+    return differences
+
+
+def _compare_partitions(table: MaxComputeTable, actual: TableState) -> list[str]:
+    wanted = list(table.partitions.columns)
+    found = [column.name for column in actual.partition_columns]
+    if wanted == found:
+        return []
+    if not wanted:
+        return [
+            f"the table is partitioned by ({', '.join(found)}): name the columns in PARTITIONED BY, or fix them with"
+            " 'sink.partition'"
+        ]
+    if not found:
+        return [f"the table has no partitions, the declaration has ({', '.join(wanted)})"]
+    return [f"the table is partitioned by ({', '.join(found)}), the declaration by ({', '.join(wanted)})"]
+
+
+def _compare_key(table: MaxComputeTable, actual: TableState) -> list[str]:
+    if not actual.transactional or not actual.primary_key:
+        return ["the table is no Delta table with a primary key, which 'sink.operation' = 'upsert' needs"]
+    differences = []
+    partition = set(table.partitions.columns)
+    key = [name.lower() for name in table.primary_key if name.lower() not in partition]
+    if sorted(key) != sorted(actual.primary_key):
+        differences.append(
+            f"the primary key is ({', '.join(actual.primary_key)}) in the table, ({', '.join(key)}) as declared"
+            " (partition columns left out)"
+        )
+    wanted = table.settings.buckets
+    if wanted is not None and actual.buckets is not None and wanted != actual.buckets:
+        differences.append(f"'upsert.write.bucket.num' is {wanted}, the table has {actual.buckets} buckets")
+    return differences
+
+
+def prepare_table(client: Client, table: MaxComputeTable) -> TableState:
+    """Gives the table as it is, created when it is missing and ``auto.create`` is on.
+
+    Raises:
+        DestinationError: it is missing, or differs; every difference is named.
+        EndpointError: not reachable, or credentials refused.
+    """
+    actual = client.table(table.target)
+    if actual is None:
+        statement = create_statement(table)
+        if not table.settings.auto_create:
+            raise DestinationError(
+                f"table '{table.name}': {table.target} does not exist. Set 'auto.create' = 'true', or create it:\n"
+                f"{statement};"
+            )
+        try:
+            client.run_sql(statement)
+        except ServiceError as error:
+            explain(error, client.connection, f"creating table '{table.target}'")
+        actual = client.table(table.target)
+        if actual is None:
+            raise DestinationError(f"table '{table.name}': {table.target} is not there after CREATE TABLE succeeded")
+    differences = compare(table, actual)
+    if differences:
+        listed = "\n".join(f"  - {difference}" for difference in differences)
+        raise DestinationError(f"table '{table.name}': {table.target} does not fit its declaration:\n{listed}")
+    return actual
+
+
+def add_partition_statement(table: MaxComputeTable, spec: Spec) -> str:
+    """The statement that creates a partition unless it is there."""
+    listed = ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in spec)
+    return f"ALTER TABLE {table.target.sql} ADD IF NOT EXISTS PARTITION ({listed})"

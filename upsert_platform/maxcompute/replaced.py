@@ -1,0 +1,46 @@
+"""Options of the Flink connector that have no work left here: accepted, with a warning that says what replaces them."""
+
+from __future__ import annotations
+
+from upsert_platform.errors import Problem
+from upsert_platform.model import Table
+
+_SPILL = "spilled files are Spark's shuffle files; use 'spark.local.dir' and 'spark.sql.shuffle.partitions'"
+_METADATA = "the table's metadata is read once per run, so there is no cache to size"
+_SERVER_BUCKETS = "the service sorts rows into buckets itself; 'write.body-size' bounds what a task sends at once"
+_NO_SLOTS = "the write session needs no tunnel slots; 'sink.parallelism' bounds how many tasks send at once"
+_ONE_COMMIT = "one commit covers all partitions of a batch, so there is nothing to commit at once"
+
+REPLACED = {
+    "sink.meta.cache.time": _METADATA,
+    "sink.meta.cache.expire.time": _METADATA,
+    "sink.file-cached.enable": _SPILL,
+    "sink.file-cached.tmp.dirs": _SPILL,
+    "sink.file-cached.writer.num": _SPILL,
+    "sink.bucket.check-interval": "a task sends a body when it has 'write.body-size' bytes; no timer is needed",
+    "sink.file-cached.rolling.max-size": "'write.body-size' is the size at which rows are sent",
+    "sink.file-cached.memory": _SPILL,
+    "sink.file-cached.memory.segment-size": _SPILL,
+    "sink.file-cached.flush.always": _SPILL,
+    "sink.file-cached.write.max-retries": "'upsert.writer.max-retries' bounds the retries of every request with rows",
+    "upsert.writer.bucket.buffer-size": _SERVER_BUCKETS,
+    "upsert.write.slot-num": _NO_SLOTS,
+    "upsert.flush.concurrent": _NO_SLOTS,
+    "upsert.commit.thread-num": _ONE_COMMIT,
+    "insert.commit.thread-num": _ONE_COMMIT,
+    "insert.arrow-writer.enable": "rows always travel as Arrow",
+    "insert.arrow-writer.batch-size": "'spark.sql.execution.arrow.maxRecordsPerBatch' sets the rows of an Arrow batch",
+    "insert.arrow-writer.flush-interval": "a run ends with a commit, so no timer flushes",
+}
+"""Option to what takes its place."""
+
+
+def warn_of_replaced(table: Table) -> list[Problem]:
+    """Warnings for the options of a declaration that change nothing here."""
+    problems = []
+    for name in table.options:
+        if name in REPLACED:
+            place = table.options.location(name) or table.location
+            message = f"table '{table.name}': option '{name}' changes nothing here: {REPLACED[name]}"
+            problems.append(Problem(message, place, severity="warning"))
+    return problems

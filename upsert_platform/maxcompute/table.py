@@ -1,0 +1,211 @@
+"""A declared MaxCompute table, checked: settings, target, columns, partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upsert_platform.errors import Problem
+from upsert_platform.maxcompute.names import TableName, parse_table_name
+from upsert_platform.maxcompute.partition_spec import MAX_LEVELS, PartitionPlan, Spec, parse_spec, plan_partitions
+from upsert_platform.maxcompute.replaced import warn_of_replaced
+from upsert_platform.maxcompute.settings import DEFAULT_PARTITION_LIMIT, MaxComputeSettings, SinkOperation
+from upsert_platform.maxcompute.types import MaxComputeType, UnsupportedTypeError, maxcompute_type, partition_type
+from upsert_platform.model import Column, Table
+from upsert_platform.options import read_settings
+
+_KEY_TYPES = frozenset(
+    {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "VARCHAR", "STRING", "DATE"}
+    | {"DATETIME", "TIMESTAMP", "DECIMAL", "BINARY"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxComputeTable:
+    """What `read_maxcompute_table` makes of a declaration.
+
+    Attributes:
+        name: as declared.
+        columns: physical columns, in declared order; partition columns are among them when they are declared so.
+        primary_key: declared names; empty in `insert` mode without a PRIMARY KEY clause.
+        target: the table in MaxCompute.
+        types: MaxCompute type of each column of `columns`.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    settings: MaxComputeSettings
+    target: TableName
+    partitions: PartitionPlan
+    types: tuple[MaxComputeType, ...]
+    comment: str | None = None
+
+    @property
+    def data_columns(self) -> tuple[tuple[Column, MaxComputeType], ...]:
+        """Columns that are stored as columns, with their types: all but the partition columns."""
+        partition = set(self.partitions.columns)
+        pairs = zip(self.columns, self.types, strict=True)
+        return tuple((column, kind) for column, kind in pairs if column.name.lower() not in partition)
+
+    @property
+    def upserts(self) -> bool:
+        """Whether the table is kept equal to the last value per key (else rows are appended)."""
+        return self.settings.operation is SinkOperation.UPSERT
+
+    @property
+    def partitions_follow_key(self) -> bool:
+        """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
+        key = {name.lower() for name in self.primary_key}
+        return not self.partitions.assigner and all(name in key for name in self.partitions.dynamic)
+
+
+def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Problem]]:
+    """Checks the declaration of a MaxCompute table.
+
+    Returns:
+        The table, or None when there are errors, and all problems; warnings name options that change nothing here.
+    """
+    subject = f"table '{table.name}'"
+    settings, problems = read_settings(MaxComputeSettings, table.options, subject=subject, location=table.location)
+    problems.extend(warn_of_replaced(table))
+    types, type_problems = _types(table)
+    problems.extend(type_problems)
+    problems.extend(_check_names(table))
+    if settings is None:
+        return None, problems
+
+    def add(message: str, option: str | None = None, severity: str = "error") -> None:
+        place = (table.options.location(option) if option else None) or table.location
+        problems.append(Problem(f"{subject}: {message}", place, severity))
+
+    target = None
+    try:
+        target = parse_table_name(
+            settings.table_name, project=settings.project, namespace_schema=settings.namespace_schema
+        )
+    except ValueError as error:
+        add(f"option 'table.name' {error}", "table.name")
+    plan = None
+    try:
+        plan = _plan(table, settings)
+    except ValueError as error:
+        add(f"option 'sink.partition' {error}", "sink.partition")
+    if plan is not None:
+        _check_mode(table, settings, plan, add)
+    if target is None or plan is None or any(problem.severity == "error" for problem in problems):
+        return None, problems
+    checked = MaxComputeTable(
+        name=table.name,
+        columns=table.physical_columns,
+        primary_key=table.primary_key,
+        settings=settings,
+        target=target,
+        partitions=plan,
+        types=tuple(types),
+        comment=table.comment,
+    )
+    if not checked.data_columns:
+        add("has partition columns only; a MaxCompute table needs another column")
+        return None, problems
+    return checked, problems
+
+
+def _types(table: Table) -> tuple[list[MaxComputeType], list[Problem]]:
+    types: list[MaxComputeType] = []
+    problems = []
+    partition = {name.lower() for name in table.partitioned_by}
+    for column in table.physical_columns:
+        assert column.type is not None
+        try:
+            convert = partition_type if column.name.lower() in partition else maxcompute_type
+            types.append(convert(column.type))
+        except UnsupportedTypeError as error:
+            where = column.location or table.location
+            problems.append(Problem(f"table '{table.name}': column '{column.name}': {error}", where))
+    return types, problems
+
+
+def _check_names(table: Table) -> list[Problem]:
+    problems = []
+    seen: dict[str, str] = {}
+    for column in table.physical_columns:
+        where = column.location or table.location
+        lowered = column.name.lower()
+        if lowered in seen:
+            message = f"columns '{seen[lowered]}' and '{column.name}' are one name in MaxCompute, which ignores case"
+            problems.append(Problem(f"table '{table.name}': {message}", where))
+        seen[lowered] = column.name
+        if len(column.name.encode()) > 128 or any(char in column.name for char in "`.\\'\"") or lowered[:2] == "__":
+            message = f"column '{column.name}': a name has at most 128 bytes, no quotes or dots, no __ in front"
+            problems.append(Problem(f"table '{table.name}': {message}", where))
+    return problems
+
+
+def _plan(table: Table, settings: MaxComputeSettings) -> PartitionPlan:
+    static: Spec = parse_spec(settings.partition) if settings.partition else ()
+    fixed, dynamic = plan_partitions(static, [name.lower() for name in table.partitioned_by])
+    return PartitionPlan(
+        static=fixed,
+        dynamic=dynamic,
+        default=settings.partition_default,
+        limit=settings.partition_limit,
+        assigner=settings.assigner,
+    )
+
+
+def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]
+    physical = {column.name.lower(): column for column in table.physical_columns}
+    if len(plan.columns) > MAX_LEVELS:
+        add(f"has {len(plan.columns)} partition columns; MaxCompute allows {MAX_LEVELS}")
+    for name in plan.dynamic:
+        if name not in physical and not settings.assigner:
+            add(
+                f"PARTITIONED BY names '{name}', which is no column; declare it or give 'sink.partition.assigner.class'"
+            )
+    if settings.assigner and not plan.dynamic:
+        add("option 'sink.partition.assigner.class' needs dynamic partition columns in PARTITIONED BY",
+            "sink.partition.assigner.class")  # fmt: skip
+    if settings.partition_limit > DEFAULT_PARTITION_LIMIT:
+        add(
+            f"option 'sink.dynamic-partition.limit' is {settings.partition_limit}: many partitions per batch make many"
+            " small files",
+            "sink.dynamic-partition.limit",
+            "warning",
+        )
+    if settings.operation is SinkOperation.UPSERT:
+        _check_upsert(table, settings, plan, add)
+    else:
+        if not settings.coordinator:
+            add("option 'sink.coordinator.enable' = 'false' changes nothing here: the driver always commits",
+                "sink.coordinator.enable", "warning")  # fmt: skip
+        if table.primary_key:
+            add("has a PRIMARY KEY and 'sink.operation' = 'insert': rows are appended, the key is not enforced;"
+                " use 'sink.operation' = 'upsert' to keep one row per key", "sink.operation", "warning")  # fmt: skip
+
+
+def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]
+    if not settings.coordinator:
+        add("option 'sink.coordinator.enable' = 'false' cannot be used with 'sink.operation' = 'upsert': sessions of"
+            " single tasks are not committed together", "sink.coordinator.enable")  # fmt: skip
+    if not table.primary_key:
+        add("'sink.operation' = 'upsert' needs PRIMARY KEY (...) NOT ENFORCED", "sink.operation")
+    if settings.assigner:
+        add("option 'sink.partition.assigner.class' needs 'sink.operation' = 'insert': a delete carries the key only,"
+            " so its partition cannot be computed", "sink.partition.assigner.class")  # fmt: skip
+    partition = set(plan.columns)
+    key = [name for name in table.primary_key if name.lower() not in partition]
+    if table.primary_key and not key:
+        add("the PRIMARY KEY has partition columns only; MaxCompute needs a key column beside them")
+    for name in key:
+        kind = table.column(name).type
+        assert kind is not None
+        try:
+            root = maxcompute_type(kind).root
+        except UnsupportedTypeError:
+            continue  # reported with the column
+        if root not in _KEY_TYPES:
+            add(f"column '{name}': {root} cannot be in a PRIMARY KEY of MaxCompute")
+    parallelism, buckets = settings.parallelism, settings.buckets
+    if parallelism and buckets and buckets % parallelism:
+        add(f"'upsert.write.bucket.num' = {buckets} is no multiple of 'sink.parallelism' = {parallelism}: buckets are"
+            " then spread unevenly over tasks", "sink.parallelism", "warning")  # fmt: skip
