@@ -1,0 +1,114 @@
+"""The decoder and encoder of a declared format, and what is wrong with its declaration.
+
+Options are given by names with the format's prefix and without the side's: ``key.json.ignore-parse-errors`` of a table
+is passed as ``json.ignore-parse-errors``. Columns are those of one side (the key, or the value) in declared order.
+Everything heavy (pyarrow, fastavro) is imported when a decoder or encoder is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from upsert_platform.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.kafka.formats.base import Decoder, Encoder
+from upsert_platform.kafka.formats.options import JsonSettings
+from upsert_platform.kafka.formats.validate import check_columns, check_settings
+from upsert_platform.model import Options
+from upsert_platform.options import Settings, nearest, read_settings
+from upsert_platform.types import LogicalType
+
+Columns = Sequence[tuple[str, LogicalType]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What is known of a format without loading it.
+
+    Attributes:
+        settings: the model of its options, all of which begin with the format's name and a point.
+        changes: messages carry row kinds (change data capture), so it serves no upsert-kafka table.
+    """
+
+    settings: type[Settings]
+    changes: bool = False
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    "json": Format(JsonSettings),
+}
+
+
+def build_decoder(format_id: str, columns: Columns, options: Mapping[str, str]) -> Decoder:
+    """Builds the decoder of one side of a topic.
+
+    Raises:
+        DeclarationError: unknown format, or options that `validate_format` reports.
+    """
+    settings = _settings(format_id, options)
+    match settings:
+        case JsonSettings():
+            from upsert_platform.kafka.formats.json_decoder import JsonDecoder
+
+            return JsonDecoder(columns, settings)
+    raise AssertionError(settings)
+
+
+def build_encoder(format_id: str, columns: Columns, options: Mapping[str, str]) -> Encoder:
+    """Builds the encoder of one side of a topic.
+
+    Raises:
+        DeclarationError: unknown format, or options that `validate_format` reports.
+    """
+    settings = _settings(format_id, options)
+    match settings:
+        case JsonSettings():
+            from upsert_platform.kafka.formats.json_encoder import JsonEncoder
+
+            return JsonEncoder(columns, settings)
+    raise AssertionError(settings)
+
+
+def validate_format(
+    format_id: str,
+    options: Mapping[str, str],
+    columns: Columns,
+    *,
+    side: Literal["key", "value"],
+    direction: Literal["source", "sink"],
+    subject: str,
+    location: SourceLocation,
+    truncate_timestamps: bool = False,
+) -> list[Problem]:
+    """What is wrong with the format of one side of a declared table; empty if it can be used.
+
+    Args:
+        subject: what messages begin with, for example ``table 'users'``.
+        truncate_timestamps: allow TIMESTAMP(7..9), whose values are cut to microseconds.
+    """
+    found = FORMATS.get(format_id)
+    if found is None:
+        hint = nearest(format_id, FORMATS)
+        known = ", ".join(FORMATS)
+        return [Problem(f"{subject}: unknown {side} format '{format_id}'{hint}; known are {known}", location)]
+    declared = options if isinstance(options, Options) else Options(options)
+    settings, problems = read_settings(found.settings, declared, subject=subject, location=location)
+    about = f"{subject}: {side} format '{format_id}'"
+    texts = check_columns(format_id, columns, settings, truncate_timestamps=truncate_timestamps)
+    if settings is not None:
+        texts += check_settings(settings, direction=direction)
+    return problems + [Problem(f"{about}: {text}", location, severity) for severity, text in texts]
+
+
+def _settings(format_id: str, options: Mapping[str, str]) -> Settings:
+    found = FORMATS.get(format_id)
+    if found is None:
+        raise DeclarationError([Problem(f"unknown format '{format_id}'; known are {', '.join(FORMATS)}")])
+    subject = f"format '{format_id}'"
+    settings, problems = read_settings(
+        found.settings, Options(options), subject=subject, location=SourceLocation("(options)")
+    )
+    if settings is None:
+        raise DeclarationError(problems)
+    return settings

@@ -1,0 +1,145 @@
+"""Text of scalar values in bulk, as Java prints them; shared by the JSON, CSV and Avro-JSON encoders."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.kafka.formats.java_text import format_decimal, format_double, format_float
+from upsert_platform.kafka.formats.java_time import DAY_NS, format_date
+from upsert_platform.types import LogicalType, TypeName
+
+Refusals = dict[int, str]
+"""Index of a row to why it cannot be written."""
+
+_YEAR_ONE: Final = -719_162
+_YEAR_10000: Final = 2_932_897
+
+
+def scalar_text(
+    array: pa.Array, kind: LogicalType, *, plain_decimal: bool, iso: bool, millis: bool = False
+) -> pa.Array:
+    """Text of each value of a scalar column, null where the value is null.
+
+    Args:
+        plain_decimal: write decimals with all digits of their scale; else without trailing zeros, in powers of ten.
+        iso: a T between date and time.
+        millis: write the milliseconds of a TIME where it has some.
+    """
+    match kind.name:
+        case TypeName.CHAR | TypeName.VARCHAR | TypeName.STRING:
+            return array
+        case TypeName.BOOLEAN | TypeName.TINYINT | TypeName.SMALLINT | TypeName.INT | TypeName.BIGINT:
+            return array.cast(pa.string())
+        case TypeName.FLOAT | TypeName.DOUBLE:
+            return _floats(array)
+        case TypeName.DECIMAL:
+            return _decimals(array, plain=plain_decimal)
+        case TypeName.BINARY | TypeName.VARBINARY | TypeName.BYTES:
+            encode = binascii.b2a_base64
+            return pa.array(
+                [None if value is None else encode(value, newline=False).decode() for value in array.to_pylist()],
+                pa.string(),
+            )
+        case TypeName.DATE:
+            return _dates(array)
+        case TypeName.TIME:
+            return _times(array, millis=millis)
+    return _timestamps(array, iso=iso, zone=kind.name is TypeName.TIMESTAMP_LTZ)
+
+
+def _floats(array: pa.Array) -> pa.Array:
+    # Arrow prints the shortest digits too, in another notation: only the common range is taken from it.
+    magnitude = pc.abs(array)
+    common = pc.and_(pc.greater_equal(magnitude, 0.001), pc.less(magnitude, 1e7))
+    text = array.cast(pa.string())
+    dotted = pc.if_else(pc.match_substring(text, "."), text, pc.binary_join_element_wise(text, pa.scalar(".0"), ""))
+    if pc.all(common).as_py():
+        return dotted
+    write = format_float if pa.types.is_float32(array.type) else format_double
+    return pa.array(
+        [
+            easy if fits else None if value is None else write(value)
+            for easy, fits, value in zip(dotted.to_pylist(), common.to_pylist(), array.to_pylist(), strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def _decimals(array: pa.Array, *, plain: bool) -> pa.Array:
+    text = array.cast(pa.string())
+    if array.type.scale > 6 or (not plain and array.type.scale == 0):
+        # BigDecimal writes very small numbers, and stripped whole numbers, in powers of ten.
+        return pa.array(
+            [None if value is None else _decimal(value, plain=plain) for value in array.to_pylist()], pa.string()
+        )
+    if plain:
+        return text
+    stripped = pc.replace_substring_regex(text, r"\.?0+$", "")
+    # A whole number that ends with zeros (or is zero) lost too much, and needs an exponent.
+    round_number = pc.invert(pc.match_substring_regex(text, r"[1-9]\.0*$|\.\d*[1-9]\d*$"))
+    if not pc.any(round_number).as_py():
+        return stripped
+    return pa.array(
+        [
+            None if value is None else _decimal(value, plain=False) if odd else easy
+            for easy, odd, value in zip(stripped.to_pylist(), round_number.to_pylist(), array.to_pylist(), strict=True)
+        ],
+        pa.string(),
+    )
+
+
+def _decimal(value: object, *, plain: bool) -> str:
+    from decimal import Decimal
+
+    assert isinstance(value, Decimal)
+    return f"{value:f}" if plain else format_decimal(value, strip=True)
+
+
+def _dates(array: pa.Array) -> pa.Array:
+    days = array.cast(pa.int32())
+    if pc.all(pc.and_(pc.greater_equal(days, _YEAR_ONE), pc.less(days, _YEAR_10000)), min_count=0).as_py() is False:
+        return pa.array([None if day is None else format_date(day) for day in days.to_pylist()], pa.string())
+    return array.cast(pa.string())
+
+
+def _times(array: pa.Array, *, millis: bool) -> pa.Array:
+    unit = "ms" if millis else "s"
+    if millis:
+        whole = pc.divide(array, 1000).cast(pa.int32()).cast(pa.time32(unit)).cast(pa.string())
+        return _trim_fraction(whole)
+    return pc.divide(array, 1_000_000).cast(pa.int32()).cast(pa.time32(unit)).cast(pa.string())
+
+
+def _trim_fraction(text: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(text, r"(\.\d*[1-9])0+$|\.0+$", r"\1")
+
+
+def _timestamps(array: pa.Array, *, iso: bool, zone: bool) -> pa.Array:
+    naive = array.cast(pa.timestamp(array.type.unit))
+    per_day = {"s": 86_400, "ms": 86_400_000, "us": DAY_NS // 1000, "ns": DAY_NS}[array.type.unit]
+    count = naive.cast(pa.int64())
+    low, high = _YEAR_ONE * per_day, _YEAR_10000 * per_day
+    if (
+        abs(high) >= 1 << 63
+        or pc.all(pc.and_(pc.greater_equal(count, low), pc.less(count, high)), min_count=0).as_py() is not False
+    ):
+        text = _trim_fraction(naive.cast(pa.string()))
+        if iso:
+            text = pc.replace_substring(text, " ", "T", max_replacements=1)
+    else:
+        text = pa.array(
+            [None if one is None else _timestamp(one, per_day, iso=iso) for one in count.to_pylist()], pa.string()
+        )
+    return pc.binary_join_element_wise(text, pa.scalar("Z"), "") if zone else text
+
+
+def _timestamp(count: int, per_day: int, *, iso: bool) -> str:
+    days, rest = divmod(count, per_day)
+    seconds, fraction = divmod(rest, per_day // 86_400)
+    digits = f"{fraction:0{len(str(per_day // 86_400)) - 1}}".rstrip("0") if fraction else ""
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{format_date(days)}{'T' if iso else ' '}{clock}{'.' if digits else ''}{digits}"

@@ -1,0 +1,160 @@
+"""JSON objects read in bulk by Arrow, behind guards that keep the result Flink's.
+
+Arrow's JSON reader differs silently from Flink's in some inputs, and dies on one; each guard below takes a class of
+them away. What passes no guard gives None: the caller splits the block or reads it one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, quoted_form, wire_type
+from upsert_platform.kafka.formats.json_values import JsonManner
+from upsert_platform.types import LogicalType, TypeName
+
+_LONG_MESSAGE: Final = 900
+_LONG_NUMBER = re.compile(rb"[0-9.]{999}")
+
+
+def plan_bulk(columns: Columns, manner: JsonManner) -> JsonBulk | None:
+    """The bulk way for these columns, or None if there is none (a MAP, or repeated names)."""
+    if not all(_has_bulk_form(logical) for _, logical in columns):
+        return None
+    if len({name for name, _ in columns}) != len(columns):
+        return None
+    nested = any(logical.name is TypeName.ROW or _holds_row(logical) for _, logical in columns)
+    if manner.fail_on_missing and nested:
+        return None
+    return JsonBulk(columns, manner, quoted=frozenset())
+
+
+def _has_bulk_form(logical: LogicalType) -> bool:
+    if logical.name in (TypeName.MAP, TypeName.MULTISET):
+        return False
+    inner = [item.type for item in logical.fields]
+    if logical.element is not None:
+        inner.append(logical.element)
+    if len({item.name for item in logical.fields}) != len(logical.fields):
+        return False
+    return all(_has_bulk_form(part) for part in inner)
+
+
+def _holds_row(logical: LogicalType) -> bool:
+    return logical.name is TypeName.ROW or (logical.element is not None and _holds_row(logical.element))
+
+
+@dataclass(frozen=True)
+class JsonBulk:
+    """Reads blocks of messages with Arrow.
+
+    Attributes:
+        quoted: columns whose numbers or booleans come in quotes in this block; they are read as text.
+    """
+
+    columns: Columns
+    manner: JsonManner
+    quoted: frozenset[str]
+
+    def for_block(self, messages: Sequence[bytes]) -> JsonBulk:
+        """The reader for a block: its first message tells which columns come in quotes (a wrong guess costs time)."""
+        candidates = [name for name, logical in self.columns if quoted_form(logical) is not None]
+        if not messages or not candidates:
+            return self
+        import orjson
+
+        try:
+            sample = orjson.loads(messages[0])
+        except orjson.JSONDecodeError:
+            return self
+        if not isinstance(sample, dict):
+            return self
+        return JsonBulk(
+            self.columns, self.manner, frozenset(name for name in candidates if isinstance(sample.get(name), str))
+        )
+
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int]] | None:
+        """Reads messages that are one JSON object each.
+
+        Returns:
+            A row per message, and the places of rows that must be read one by one instead; None if the block does not
+            pass the guards.
+        """
+        blob = _guarded(messages)
+        if blob is None:
+            return None
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(blob),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(blob) + 1),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=self._wire_schema(), unexpected_field_behavior="ignore"
+                ),
+            )
+            if table.num_rows != len(messages):
+                return None
+            table.validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        return self._convert(table.combine_chunks())
+
+    def _wire_schema(self) -> pa.Schema:
+        return pa.schema(
+            [
+                pa.field(name, pa.string() if name in self.quoted else wire_type(logical))
+                for name, logical in self.columns
+            ]
+        )
+
+    def _convert(self, table: pa.Table) -> tuple[pa.RecordBatch, list[int]] | None:
+        doubts: list[Any] = []
+        arrays: list[pa.Array] = []
+        for (_, logical), column in zip(self.columns, table.columns, strict=True):
+            array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+            try:
+                converted, doubt = convert_column(array, logical, standard=self.manner.standard)
+            except DoubtError:
+                return None
+            arrays.append(converted)
+            if doubt is not None:
+                doubts.append(doubt)
+            if self.manner.fail_on_missing and array.null_count:
+                doubts.append(pc.is_null(array))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema_of(self.columns))
+        if not doubts:
+            return batch, []
+        mask = doubts[0]
+        for doubt in doubts[1:]:
+            mask = pc.or_(mask, doubt)
+        return batch, pc.indices_nonzero(mask).to_pylist()
+
+
+def _guarded(messages: Sequence[bytes]) -> bytes | None:
+    # Every value is one pair of braces: with as many rows as values this proves that rows and values align. (Arrow
+    # dies on a first record `null`, and takes several objects, or halves of one, from neighbouring values.)
+    for message in messages:
+        if message[:1] != b"{" or message[-1:] != b"}":
+            return None
+    blob = b"\n".join(messages)
+    if b"NaN" in blob or b"Inf" in blob:
+        return None
+    if not blob.isascii():
+        try:
+            blob.decode()
+        except UnicodeDecodeError:
+            return None
+    if len(blob) >= _LONG_MESSAGE and any(_is_extreme(item) for item in messages if len(item) >= _LONG_MESSAGE):
+        return None
+    return blob
+
+
+def _is_extreme(message: bytes) -> bool:
+    # Jackson refuses nesting beyond 1000 and numbers of more than 1000 characters.
+    return message.count(b"{") + message.count(b"[") >= _LONG_MESSAGE or _LONG_NUMBER.search(message) is not None

@@ -1,0 +1,160 @@
+"""Format ``json``, write side: one compact object per row, byte for byte as Flink writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.fragments import Refusals, scalar_text
+from upsert_platform.kafka.formats.json_text import quote_for_bytes
+from upsert_platform.kafka.formats.options import JsonSettings
+from upsert_platform.types import LogicalType, TypeName
+
+_QUOTED: Final = (
+    TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ,
+    TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES,
+)  # fmt: skip
+_TEXT: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+_NEEDS_ESCAPES: Final = '["\\\\\\x00-\\x1f\U00010000-\U0010ffff]'
+
+
+class JsonEncoder:
+    """Encodes rows into JSON objects."""
+
+    def __init__(self, columns: Columns, settings: JsonSettings) -> None:
+        self._columns = list(columns)
+        self._settings = settings
+
+    def encode(self, rows: pa.RecordBatch) -> tuple[pa.Array, dict[int, str]]:
+        """Encodes a block; see `upsert_platform.kafka.formats.base.Encoder`."""
+        refusals: Refusals = {}
+        names = [name for name, _ in self._columns]
+        kinds = [logical for _, logical in self._columns]
+        text = json_objects(rows.columns, names, kinds, self._settings, rows.num_rows, refusals)
+        encoded = text.view(pa.binary())
+        if refusals:
+            mask = [at not in refusals for at in range(rows.num_rows)]
+            encoded = pc.if_else(pa.array(mask), encoded, pa.scalar(None, pa.binary()))
+        return encoded, refusals
+
+
+def json_objects(
+    arrays: Sequence[pa.Array],
+    names: Sequence[str],
+    kinds: Sequence[LogicalType],
+    settings: JsonSettings,
+    count: int,
+    refusals: Refusals,
+) -> pa.Array:
+    """JSON objects of rows given by columns, as a string array without nulls."""
+    pieces: list[pa.Array | pa.Scalar] = []
+    for place, (array, name, kind) in enumerate(zip(arrays, names, kinds, strict=True)):
+        lead = f"{'' if settings.encode_ignore_null_fields else '{' if place == 0 else ','}{quote_for_bytes(name)}:"
+        text = json_values(array, kind, settings, refusals)
+        if settings.encode_ignore_null_fields:
+            present = pc.binary_join_element_wise(pa.scalar(lead), text, "")
+            pieces.append(present)
+        else:
+            pieces += [pa.scalar(lead), pc.fill_null(text, "null")]
+    if settings.encode_ignore_null_fields:
+        joined = pc.binary_join_element_wise(*pieces, ",", null_handling="skip")
+        return pc.binary_join_element_wise(pa.scalar("{"), joined, pa.scalar("}"), "")
+    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), "")
+
+
+def json_values(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    """JSON text of each value, null where the value is null. Refusals are by row of this array."""
+    match kind.name:
+        case TypeName.ARRAY:
+            return _arrays(array, kind, settings, refusals)
+        case TypeName.MAP | TypeName.MULTISET:
+            return _maps(array, kind, settings, refusals)
+        case TypeName.ROW:
+            return _rows(array, kind, settings, refusals)
+    if kind.name in _TEXT:
+        return _strings(array)
+    text = scalar_text(array, kind, plain_decimal=settings.encode_decimal_as_plain_number, iso=_iso(settings))
+    if kind.name in _QUOTED:
+        return pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), "")
+    if kind.name in (TypeName.FLOAT, TypeName.DOUBLE):
+        special = pc.invert(pc.is_finite(array))
+        if pc.any(special).as_py():
+            return pc.if_else(special, pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), ""), text)
+    return text
+
+
+def _iso(settings: JsonSettings) -> bool:
+    return settings.timestamp_standard == "ISO-8601"
+
+
+def _strings(array: pa.Array) -> pa.Array:
+    hard = pc.match_substring_regex(array, _NEEDS_ESCAPES)
+    if not pc.any(hard).as_py():
+        return pc.binary_join_element_wise(pa.scalar('"'), array, pa.scalar('"'), "")
+    return pa.array([None if text is None else quote_for_bytes(text) for text in array.to_pylist()], pa.string())
+
+
+def _spans(array: pa.Array) -> tuple[list[int], pa.Array]:
+    """Bounds of each list in the flattened children."""
+    offsets = array.offsets.to_pylist()
+    return offsets, pc.is_valid(array)
+
+
+def _lift(inner: Refusals, offsets: Sequence[int], refusals: Refusals) -> None:
+    """Refusals of children become those of the rows that hold them."""
+    import bisect
+
+    for at, reason in inner.items():
+        refusals.setdefault(bisect.bisect_right(offsets, at) - 1, reason)
+
+
+def _arrays(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    assert kind.element is not None
+    inner: Refusals = {}
+    text = pc.fill_null(json_values(array.values, kind.element, settings, inner), "null").to_pylist()
+    offsets, valid = _spans(array)
+    _lift(inner, offsets, refusals)
+    bounds = zip(offsets, offsets[1:], valid.to_pylist(), strict=False)
+    return pa.array(
+        [f"[{','.join(text[low:high])}]" if present else None for low, high, present in bounds], pa.string()
+    )
+
+
+def _maps(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    value = kind.element if kind.name is TypeName.MAP else LogicalType(TypeName.INT)
+    assert value is not None
+    inner: Refusals = {}
+    text = pc.fill_null(json_values(array.items, value, settings, inner), "null").to_pylist()
+    keys = array.keys.to_pylist()
+    offsets, valid = _spans(array)
+    _lift(inner, offsets, refusals)
+    written: list[str | None] = []
+    for at, (low, high, present) in enumerate(zip(offsets, offsets[1:], valid.to_pylist(), strict=False)):
+        if not present:
+            written.append(None)
+            continue
+        entries: dict[str, str] = {}
+        for key, item in zip(keys[low:high], text[low:high], strict=True):
+            if key is None:
+                if settings.map_null_key_mode == "DROP":
+                    continue
+                if settings.map_null_key_mode != "LITERAL":
+                    refusals.setdefault(
+                        at, "a map has a null key; set 'json.map-null-key.mode' to DROP or LITERAL to write it"
+                    )
+                    break
+                key = settings.map_null_key_literal
+            entries[key] = item
+        written.append("{" + ",".join(f"{quote_for_bytes(key)}:{item}" for key, item in entries.items()) + "}")
+    return pa.array(written, pa.string())
+
+
+def _rows(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    names = [item.name for item in kind.fields]
+    kinds = [item.type for item in kind.fields]
+    text = json_objects(array.flatten(), names, kinds, settings, len(array), refusals)
+    return text if array.null_count == 0 else pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
