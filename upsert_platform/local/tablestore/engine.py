@@ -1,0 +1,180 @@
+"""Rows in an embedded database: one SQLite file in WAL mode, one table of rows per Tablestore table.
+
+A row is (sortable key, time of the last write, data size, encoded row). A transaction of the database holds every
+request that arrived together; a request that fails is undone by its savepoint.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from upsert_platform.local.tablestore.messages import pb
+from upsert_platform.local.tablestore.table import Table
+
+
+class Stored(NamedTuple):
+    """A stored row: encoded without header, and when it was last written (milliseconds)."""
+
+    row: bytes
+    written: int
+
+
+class Rows(Protocol):
+    """Access to rows by sortable key: the engine, or a local transaction's view of it."""
+
+    def read(self, table: Table, key: bytes) -> Stored | None: ...
+
+    def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None: ...
+
+    def remove(self, table: Table, key: bytes) -> None: ...
+
+    def scan(
+        self, table: Table, low: bytes, high: bytes, *, reverse: bool
+    ) -> Generator[tuple[bytes, Stored, int], None, None]: ...
+
+
+class Engine:
+    """The store of one instance.
+
+    Args:
+        directory: where the database lies; created when missing.
+        synchronous: ``FULL`` syncs the log at each commit, so an answered write survives a power cut; ``NORMAL``
+            survives the end of the process only.
+    """
+
+    def __init__(self, directory: Path, *, synchronous: str = "FULL") -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / "tablestore.db"
+        self.connection = sqlite3.connect(
+            self.path, isolation_level=None, cached_statements=512, check_same_thread=False
+        )
+        run = self.connection.execute
+        run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA synchronous = {synchronous}")
+        run("PRAGMA cache_size = -131072")
+        run("PRAGMA wal_autocheckpoint = 8000")
+        run("PRAGMA temp_store = MEMORY")
+        run(
+            "CREATE TABLE IF NOT EXISTS catalog (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,"
+            " description BLOB NOT NULL, created INTEGER NOT NULL, stored_versions INTEGER NOT NULL)"
+        )
+        self.tables: dict[str, Table] = {}
+        self.load_catalog()
+
+    def load_catalog(self) -> None:
+        """Reads the tables; also after a rollback, which may have undone a change of them."""
+        self.tables.clear()
+        for id_, description, created, stored in self.connection.execute(
+            "SELECT id, description, created, stored_versions FROM catalog ORDER BY name"
+        ):
+            table = Table(
+                id_, pb.DescribeTableResponse.FromString(description), created=created, stored_versions=stored
+            )
+            self.tables[table.name] = table
+
+    def create_table(self, description: Any, now: int) -> Table:
+        """Adds a table and its rows; the name must be free."""
+        cursor = self.connection.execute(
+            "INSERT INTO catalog (name, description, created, stored_versions) VALUES (?, ?, ?, ?)",
+            (
+                description.table_meta.table_name,
+                description.SerializeToString(),
+                now,
+                description.table_options.max_versions,
+            ),
+        )
+        table = Table(
+            int(cursor.lastrowid or 0),
+            description,
+            created=now,
+            stored_versions=description.table_options.max_versions,
+        )
+        self.connection.execute(
+            f"CREATE TABLE {table.rows} (key BLOB PRIMARY KEY, written INTEGER NOT NULL, size INTEGER NOT NULL,"
+            " row BLOB NOT NULL)"
+        )
+        self.tables[table.name] = table
+        return table
+
+    def save_table(self, table: Table) -> None:
+        """Keeps a changed description."""
+        table.read_options()
+        self.connection.execute(
+            "UPDATE catalog SET description = ?, stored_versions = ? WHERE id = ?",
+            (table.description.SerializeToString(), table.stored_versions, table.id),
+        )
+
+    def drop_table(self, table: Table) -> None:
+        self.connection.execute("DELETE FROM catalog WHERE id = ?", (table.id,))
+        self.connection.execute(f"DROP TABLE {table.rows}")
+        del self.tables[table.name]
+
+    def read(self, table: Table, key: bytes) -> Stored | None:
+        found = self.connection.execute(f"SELECT row, written FROM {table.rows} WHERE key = ?", (key,)).fetchone()
+        return Stored(*found) if found is not None else None
+
+    def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None:
+        self.connection.execute(_upsert(table), (key, now, size, row))
+
+    def write_many(self, table: Table, rows: list[tuple[bytes, int, int, bytes]]) -> None:
+        """Writes rows of (key, written, size, row), in order."""
+        self.connection.executemany(_upsert(table), rows)
+
+    def remove(self, table: Table, key: bytes) -> None:
+        self.connection.execute(f"DELETE FROM {table.rows} WHERE key = ?", (key,))
+
+    def scan(
+        self, table: Table, low: bytes, high: bytes, *, reverse: bool
+    ) -> Generator[tuple[bytes, Stored, int], None, None]:
+        """Rows with low <= key < high in key order (or its reverse) as (key, row, data size)."""
+        order = "DESC" if reverse else "ASC"
+        cursor = self.connection.execute(
+            f"SELECT key, row, written, size FROM {table.rows} WHERE key >= ? AND key < ? ORDER BY key {order}",
+            (low, high),
+        )
+        try:
+            for key, row, written, size in cursor:
+                yield key, Stored(row, written), size
+        finally:
+            cursor.close()
+
+    def data_size(self, table: Table) -> tuple[int, int]:
+        """Number of rows and their data size in bytes."""
+        rows, size = self.connection.execute(f"SELECT count(*), coalesce(sum(size), 0) FROM {table.rows}").fetchone()
+        return rows, size
+
+    def begin(self) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undoes the open transaction, if there is one."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        self.load_catalog()
+
+    def savepoint(self) -> None:
+        self.connection.execute("SAVEPOINT request")
+
+    def release(self) -> None:
+        self.connection.execute("RELEASE request")
+
+    def undo(self) -> None:
+        """Undoes what happened since the savepoint."""
+        self.connection.execute("ROLLBACK TO request")
+        self.connection.execute("RELEASE request")
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _upsert(table: Table) -> str:
+    return (
+        f"INSERT INTO {table.rows} (key, written, size, row) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET"
+        " written = excluded.written, size = excluded.size, row = excluded.row"
+    )
