@@ -1,0 +1,238 @@
+"""The changelog store: commits, positions, replays, races, quarantine, compaction."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from upsert_platform.changelog import compaction, rows
+from upsert_platform.changelog.accounting import RangeAccount, total
+from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
+from upsert_platform.changelog.store import ChangelogStore, Head, Positions
+from upsert_platform.errors import ChangelogError, SourceLocation
+from upsert_platform.model import Column, Options, Table
+from upsert_platform.types import parse_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = "orders"
+
+
+def declared(*extra: tuple[str, str], value_type: str = "STRING") -> Table:
+    columns = [("id", "BIGINT"), ("value", value_type), ("price", "DECIMAL(12, 2)"), *extra]
+    return Table(
+        "orders",
+        tuple(Column(name, parse_type(kind)) for name, kind in columns),
+        ("id",),
+        Options({}),
+        SourceLocation("orders.sql", 1),
+    )
+
+
+def batch_frame(
+    spark: SparkSession,
+    batch: int,
+    changes: Iterable[tuple[int, str | None]],
+    *,
+    table: Table | None = None,
+    partition: int = 0,
+    at: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+    quarantined: int = 0,
+) -> DataFrame:
+    """A batch of upserts and deletes (value None) in one range, with its accounting row."""
+    table = table or declared()
+    found: list[dict[str, Any]] = []
+    for offset, (key, value) in enumerate(changes):
+        found.append(
+            {
+                rows.BATCH: batch,
+                rows.KIND: rows.KIND_DELETE if value is None else rows.KIND_UPDATE_AFTER,
+                rows.TOPIC: TOPIC,
+                rows.PARTITION: partition,
+                rows.OFFSET: batch * 1000 + offset,
+                rows.TIMESTAMP: at,
+                rows.ROW: 0,
+                "id": key,
+                "value": value,
+            }
+        )
+    for index in range(quarantined):
+        found.append(
+            {
+                rows.BATCH: batch,
+                rows.KIND: rows.KIND_QUARANTINED,
+                rows.TOPIC: TOPIC,
+                rows.PARTITION: partition,
+                rows.OFFSET: batch * 1000 + 900 + index,
+                rows.REASON: "not JSON",
+                rows.RAW_KEY: b"k",
+                rows.RAW_VALUE: b"{",
+            }
+        )
+    count = len(found)
+    account = RangeAccount(
+        TOPIC, partition, batch * 1000, batch * 1000 + count, count, 0, count - quarantined, 0, quarantined
+    )
+    found.append({rows.BATCH: batch, rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()})
+    arrow = pa.Table.from_pylist(found, schema=rows.arrow_schema(table))
+    return spark.createDataFrame(arrow, schema=rows.spark_schema(table))
+
+
+def commit(spark: SparkSession, store: ChangelogStore, changes: Iterable[tuple[int, str | None]], **more: Any) -> Head:
+    head = store.create(spark)
+    frame = batch_frame(spark, head.batch + 1, changes, table=store.table, **more)
+    positions = head.positions.advanced({(TOPIC, 0): (head.batch + 1) * 10}, {TOPIC: "topic-id"})
+    after = store.append(frame, head=head, positions=positions, run="run")
+    assert after is not None
+    return after
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ChangelogStore:
+    return ChangelogStore(str(tmp_path / "orders"), declared())
+
+
+def values(frame: DataFrame) -> dict[int, str | None]:
+    return {row["id"]: None if row[rows.KIND] == rows.KIND_DELETE else row["value"] for row in frame.collect()}
+
+
+def snapshot(spark: SparkSession, store: ChangelogStore, *, after: int = 0) -> dict[int, str | None]:
+    head = store.head()
+    assert head is not None
+    changes = store.read(spark, after=after, upto=head.batch)
+    return values(latest_per_key(changes, key=["id"], columns=["value", "price"]))
+
+
+def test_head_of_a_changelog_that_does_not_exist_is_none(store: ChangelogStore) -> None:
+    assert store.head() is None
+    assert store.accounts(after=0, upto=10) == {}
+    assert store.quarantined().num_rows == 0
+
+
+def test_commit_carries_rows_accounting_quarantine_and_position(spark: SparkSession, store: ChangelogStore) -> None:
+    head = commit(spark, store, [(1, "a"), (2, "b"), (3, None)], quarantined=2)
+    assert (head.batch, head.positions.offsets, head.positions.topic_ids) == (1, {TOPIC: {0: 10}}, {TOPIC: "topic-id"})
+    assert store.read(spark, after=0, upto=1).count() == 3
+    summed = total(store.accounts(after=0, upto=1)[1])
+    assert (summed.records, summed.kept, summed.quarantined, summed.imbalance()) == (5, 3, 2, None)
+    kept = store.quarantined()
+    assert kept.column(rows.REASON).to_pylist() == ["not JSON"] * 2
+    assert kept.column(rows.RAW_VALUE).to_pylist() == [b"{"] * 2
+    assert store.batches_of_run("run") == [1]
+    assert store.batches_of_run("other") == []
+
+
+def test_replayed_batch_changes_nothing_and_is_reported(spark: SparkSession, store: ChangelogStore) -> None:
+    first = commit(spark, store, [(1, "a")])
+    before = Head(first.changelog_id, 0, Positions())
+    again = store.append(batch_frame(spark, 1, [(1, "other")]), head=before, positions=Positions(), run="late")
+    assert again is None
+    head = store.head()
+    assert head is not None
+    assert (head.batch, head.positions) == (1, first.positions)
+    assert snapshot(spark, store) == {1: "a"}
+
+
+def test_empty_range_commits_its_position(spark: SparkSession, store: ChangelogStore) -> None:
+    head = commit(spark, store, [])
+    assert head.batch == 1
+    assert head.positions.offsets == {TOPIC: {0: 10}}
+
+
+def test_later_batch_wins_whatever_its_record_time(spark: SparkSession, store: ChangelogStore) -> None:
+    commit(spark, store, [(1, "a"), (2, "x")], at=datetime(2026, 6, 1, tzinfo=UTC))
+    commit(spark, store, [(1, "b"), (2, None)], at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert snapshot(spark, store) == {1: "b", 2: None}
+
+
+def test_key_in_two_partitions_of_a_batch_is_decided_by_time_and_flagged(
+    spark: SparkSession, store: ChangelogStore
+) -> None:
+    head = store.create(spark)
+    late = batch_frame(spark, 1, [(1, "late"), (2, "alone")], partition=0, at=datetime(2026, 2, 1, tzinfo=UTC))
+    early = batch_frame(spark, 1, [(1, "early")], partition=1, at=datetime(2026, 1, 1, tzinfo=UTC))
+    store.append(late.unionByName(early), head=head, positions=Positions(), run="run")
+    latest = latest_per_key(store.read(spark, after=0, upto=1), key=["id"], columns=["value"]).collect()
+    assert {row["id"]: (row["value"], row[PARTITIONS_MET]) for row in latest} == {1: ("late", 2), 2: ("alone", 1)}
+
+
+def test_added_column_is_stored_and_changed_type_is_refused(spark: SparkSession, store: ChangelogStore) -> None:
+    commit(spark, store, [(1, "a")])
+    wider = ChangelogStore(store.uri, declared(("note", "ARRAY<STRING>")))
+    commit(spark, wider, [(2, "b")])
+    assert "note" in wider.read(spark, after=0, upto=2).columns
+    other = ChangelogStore(store.uri, declared(value_type="BIGINT"))
+    with pytest.raises(ChangelogError, match=r"column 'value' is declared as int64, stored as string"):
+        other.create(spark)
+
+
+def test_foreign_delta_table_is_refused(spark: SparkSession, store: ChangelogStore) -> None:
+    spark.range(3).write.format("delta").save(store.uri)
+    with pytest.raises(ChangelogError, match="no changelog"):
+        store.head()
+
+
+def test_other_mode_is_refused(spark: SparkSession, store: ChangelogStore) -> None:
+    store.create(spark)
+    with pytest.raises(ChangelogError, match="mode 'upsert'"):
+        ChangelogStore(store.uri, store.table, mode="append").head()
+
+
+def test_race_for_a_batch_number_leaves_one_winner(spark: SparkSession, store: ChangelogStore) -> None:
+    """Two runs plan the same batch; the slower one commits nothing and is told so."""
+    head = store.create(spark)
+    fast = store.append(batch_frame(spark, 1, [(1, "fast")]), head=head, positions=Positions(), run="fast")
+    slow = store.append(batch_frame(spark, 1, [(1, "slow")]), head=head, positions=Positions(), run="slow")
+    assert fast is not None
+    assert slow is None
+    assert snapshot(spark, store) == {1: "fast"}
+
+
+def test_merging_files_keeps_position_and_batches(spark: SparkSession, store: ChangelogStore) -> None:
+    for number in range(3):
+        head = commit(spark, store, [(number, f"v{number}")], quarantined=1)
+    before = snapshot(spark, store, after=1)
+    compaction.merge_files(spark, store)
+    merged = store.head()
+    assert merged is not None
+    assert (merged.batch, merged.positions) == (head.batch, head.positions)
+    assert len(store.file_sizes()) == 1
+    assert snapshot(spark, store, after=1) == before == {1: "v1", 2: "v2"}
+    assert commit(spark, store, [(9, "z")]).batch == 4
+
+
+@pytest.mark.parametrize(("applied", "tombstone_stays"), [(0, True), (2, False)])
+def test_reduced_history_serves_laggards_and_newcomers(
+    spark: SparkSession, store: ChangelogStore, applied: int, tombstone_stays: bool
+) -> None:
+    commit(spark, store, [(1, "a"), (2, "b"), (3, "c")], quarantined=1)
+    commit(spark, store, [(1, "a2"), (2, None)])
+    commit(spark, store, [(4, "d")])
+    report = compaction.reduce_history(spark, store, applied_everywhere=applied)
+    assert report.rows_before == 6
+    assert report.rows_after == (4 if tombstone_stays else 3)
+    lagging = {1: "a2", 2: None, 4: "d"} if tombstone_stays else {1: "a2", 4: "d"}
+    assert snapshot(spark, store, after=1) == lagging
+    whole = {1: "a2", 3: "c", 4: "d"}
+    assert {key: value for key, value in snapshot(spark, store).items() if value is not None} == whole
+    assert store.quarantined().num_rows == 1
+    assert len(store.accounts(after=0, upto=3)) == 3
+    assert commit(spark, store, [(5, "e")]).batch == 4
+
+
+def test_lost_log_is_named(spark: SparkSession, store: ChangelogStore) -> None:
+    commit(spark, store, [(1, "a")])
+    broken = ChangelogStore(f"{store.uri}-{uuid.uuid4().hex[:4]}", store.table)
+    shutil.copytree(store.uri, broken.uri)
+    log = Path(broken.uri, "_delta_log", "00000000000000000001.json")
+    log.write_text(log.read_text().replace("upsert_platform", "someone_else"))
+    with pytest.raises(ChangelogError, match="none of its last 200 commits"):
+        broken.head()
