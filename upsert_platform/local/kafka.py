@@ -37,6 +37,8 @@ _SMALL_AND_QUICK: Mapping[str, str] = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "4500",  # so long a restart waits after a kill
     "log.cleaner.dedupe.buffer.size": "8388608",
     "log.cleaner.backoff.ms": "500",
     "log.retention.check.interval.ms": "1000",
@@ -155,13 +157,13 @@ def broker_server(
     java = str(jars.java())
     if not (logs / "meta.properties").exists():
         _format(java, class_path, configuration, format_arguments)
-    first = listeners[0]
-    connection = {"bootstrap.servers": f"{_HOST}:{first.port}", **(client or {})}
+    port = listeners[0].port
     return Server(
         name="the Kafka broker",
         command=(java, *_HEAP, *_LOGGING, "-cp", class_path, "kafka.Kafka", str(configuration)),
         home=data,
-        answers=lambda: accepts(first.port) and _lists_topics(connection),
+        port=port,
+        answers=lambda: answers_kafka(port, client),
     )
 
 
@@ -204,16 +206,20 @@ def _format(java: str, class_path: str, configuration: Path, arguments: Sequence
         raise ServerError(f"the Kafka data directory {configuration.parent} could not be formatted: {reason}")
 
 
-def _lists_topics(connection: Mapping[str, str]) -> bool:
+def answers_kafka(port: int, client: Mapping[str, str] | None = None) -> bool:
+    """Tells whether a broker on the port of 127.0.0.1 lists its topics to a client with the given properties."""
     import logging
 
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
+    if not accepts(port):
+        return False
     silent = logging.getLogger(f"{__name__}.waiting")
     silent.disabled = True  # refused connections are what is being waited out
+    connection = {"bootstrap.servers": f"{_HOST}:{port}", **(client or {}), "error_cb": _ignore}
     try:
-        AdminClient({**connection, "error_cb": _ignore}, logger=silent).list_topics(timeout=2.0)
+        AdminClient(connection, logger=silent).list_topics(timeout=2.0)
     except KafkaException:
         return False
     return True

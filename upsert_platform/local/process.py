@@ -20,6 +20,7 @@ _POLL_SECONDS = 0.05
 _SAME_START_SECONDS = 3.0  # create times shift a little when the system clock is corrected
 _LOG_BYTES_KEPT = 8 << 20
 _TAIL_LINES = 15
+_TAIL_BYTES = 16 << 10
 _PR_SET_PDEATHSIG = 1
 
 
@@ -35,6 +36,7 @@ class Server:
         name: for messages.
         command: program and arguments.
         home: its directory; the log and the pid file lie there.
+        port: of 127.0.0.1, on which it is to listen.
         answers: tells whether it serves already; called until it does.
         environment: added to the environment that it inherits; never written anywhere.
     """
@@ -42,6 +44,7 @@ class Server:
     name: str
     command: tuple[str, ...]
     home: Path
+    port: int
     answers: Callable[[], bool]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -81,17 +84,14 @@ def start(server: Server, *, timeout: float = 60.0, die_with_parent: bool = Fals
     process = psutil.Process(child.pid)
     _remember(server, process)
     deadline = time.monotonic() + timeout
-    while not server.answers():
+    while not (_listens(process, server.port) and server.answers()):
         if child.poll() is not None:
             server.pid_file.unlink(missing_ok=True)
-            raise ServerError(f"{server.name} ended with code {child.returncode} {_said(server, begin)}")
+            raise ServerError(f"{server.name} ended with code {child.returncode} {end_of_log(server.log, begin)}")
         if time.monotonic() > deadline:
             stop(server)
-            raise ServerError(f"{server.name} did not answer within {timeout:.0f} s {_said(server, begin)}")
+            raise ServerError(f"{server.name} did not answer within {timeout:.0f} s {end_of_log(server.log, begin)}")
         time.sleep(_POLL_SECONDS)
-    if child.poll() is not None:  # what answered is another process on its port
-        server.pid_file.unlink(missing_ok=True)
-        raise ServerError(f"{server.name} ended with code {child.returncode} {_said(server, begin)}")
     return process
 
 
@@ -163,20 +163,30 @@ def accepts(port: int) -> bool:
         return False
 
 
+def end_of_log(log: Path, begin: int = 0) -> str:
+    """The last lines of a log from a byte position on, in a form that continues an error message."""
+    if not log.exists() or log.stat().st_size <= begin:
+        return f"and logged nothing ({log})"
+    with log.open("rb") as source:
+        source.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
+        lines = source.read().decode("utf-8", "replace").splitlines()
+    return "\n  ".join([f"(log: {log}):", *lines[-_TAIL_LINES:]])
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    """Without this, another process that took the port would be mistaken for the server."""
+    try:
+        sockets = process.net_connections("tcp")
+    except (psutil.AccessDenied, psutil.NoSuchProcess):
+        return accepts(port)  # some systems do not tell
+    return any(item.status == psutil.CONN_LISTEN and item.laddr.port == port for item in sockets)
+
+
 def _remember(server: Server, process: psutil.Process) -> None:
     noted = {"pid": process.pid, "created": process.create_time(), "arguments": list(server.command[1:])}
     scratch = server.pid_file.with_suffix(".pid.new")
     scratch.write_text(json.dumps(noted), "utf-8")
     scratch.replace(server.pid_file)
-
-
-def _said(server: Server, begin: int) -> str:
-    with server.log.open("rb") as log:
-        log.seek(begin)
-        lines = log.read().decode("utf-8", "replace").splitlines()
-    if not lines:
-        return f"and logged nothing ({server.log})"
-    return "\n  ".join([f"(log: {server.log}):", *lines[-_TAIL_LINES:]])
 
 
 def _end_with_parent() -> None:

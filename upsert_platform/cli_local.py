@@ -1,0 +1,88 @@
+"""`upsert-platform local`: servers on this machine to develop and test against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from upsert_platform.local import supervisor
+from upsert_platform.local.services import SERVICES
+
+_STYLES = {"running": "green", "not answering": "red", "stopped": "dim"}
+
+
+def _data_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Data directory.  [default: $UPSERT_PLATFORM_HOME/local]",
+    )(command)
+
+
+def _names(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in SERVICES]
+    if unknown or not names:
+        raise click.BadParameter(f"takes names out of {', '.join(SERVICES)}, separated by commas")
+    return names
+
+
+@click.group()
+def local() -> None:
+    """Kafka, Tablestore and MaxCompute servers on this machine."""
+
+
+@local.command()
+@_data_option
+@click.option("--env-file", type=click.Path(path_type=Path, dir_okay=False), help="[default: <data>/local.env]")
+@click.option("--only", callback=_names, default=",".join(SERVICES), show_default=True, help="Servers to bring up.")
+@click.option("--kafka-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
+@click.option("--tablestore-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
+@click.option("--maxcompute-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
+def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports: int | None) -> None:
+    """Start the servers that do not run yet; they run on until `local down`.
+
+    Addresses and access keys are written to the env file as NAME=value lines.
+    """
+    console = Console(highlight=False)
+    directory = data or supervisor.default_directory()
+    named = {name.removesuffix("_port"): port for name, port in ports.items() if port is not None}
+    with console.status("starting") as spinner:
+
+        def report(name: str, state: str) -> None:
+            if state == "starting":
+                spinner.update(f"{name} {state}")
+            else:
+                console.print(f"{name} {state}")
+
+        supervisor.up(directory, only=only, env_file=env_file, ports=named, report=report)
+    click.echo(f"env file: {env_file or directory / 'local.env'}")
+
+
+@local.command()
+@_data_option
+@click.pass_context
+def status(context: click.Context, data: Path | None) -> None:
+    """Show how the servers are; ends with 1 unless every server that was ever started answers."""
+    table = Table("server", "state", "pid", "port", "log", box=None)
+    found = supervisor.status(data or supervisor.default_directory())
+    for item in found:
+        shown = f"[{_STYLES[item.state]}]{item.state}[/]"
+        table.add_row(item.name, shown, str(item.pid or "-"), str(item.port or "-"), str(item.log))
+    Console(highlight=False).print(table)
+    started = [item for item in found if item.port is not None]
+    context.exit(0 if started and all(item.state == "running" for item in started) else 1)
+
+
+@local.command()
+@_data_option
+def down(data: Path | None) -> None:
+    """End the servers that `local up` started; data stay."""
+    directory = data or supervisor.default_directory()
+    ended = supervisor.down(directory, report=lambda name, state: click.echo(f"{name} {state}"))
+    if not ended:
+        click.echo(f"nothing runs on {directory}")

@@ -1,0 +1,117 @@
+"""The servers that can run locally, each with what it needs to start and what tells clients where it is."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from upsert_platform.local.kafka import Listener, answers_kafka, broker_server
+from upsert_platform.local.process import Server
+
+_HOST = "127.0.0.1"
+INSTANCE = "local"
+PROJECT = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Access keys of the Tablestore and MaxCompute servers; made once per data directory."""
+
+    tablestore_id: str
+    tablestore_secret: str = field(repr=False)
+    maxcompute_id: str
+    maxcompute_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A kind of local server.
+
+    Attributes:
+        name: as users write it behind ``--only``.
+        server: its directory, port and the keys to what is run.
+        answers: its port to whether it serves.
+        variables: its port and the keys to the environment variables that clients read.
+    """
+
+    name: str
+    answers: Callable[[int], bool]
+    server: Callable[[Path, int, Keys], Server]
+    variables: Callable[[int, Keys], Mapping[str, str]]
+
+
+def _kafka(home: Path, port: int, keys: Keys) -> Server:
+    return broker_server(home, listeners=[Listener(port)])
+
+
+def _kafka_variables(port: int, keys: Keys) -> Mapping[str, str]:
+    return {"UPSERT_KAFKA_BOOTSTRAP_SERVERS": f"{_HOST}:{port}"}
+
+
+def _tablestore(home: Path, port: int, keys: Keys) -> Server:
+    return Server(
+        name="the Tablestore server",
+        command=_module("tablestore", home, port, "--instance", INSTANCE, "--access-key-id", keys.tablestore_id),
+        home=home,
+        port=port,
+        answers=lambda: is_healthy(port),
+        environment={"UPSERT_TABLESTORE_ACCESS_KEY_SECRET": keys.tablestore_secret},
+    )
+
+
+def _tablestore_variables(port: int, keys: Keys) -> Mapping[str, str]:
+    return {
+        "UPSERT_TABLESTORE_ENDPOINT": f"http://{_HOST}:{port}",
+        "UPSERT_TABLESTORE_INSTANCE": INSTANCE,
+        "UPSERT_TABLESTORE_ACCESS_KEY_ID": keys.tablestore_id,
+        "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": keys.tablestore_secret,
+    }
+
+
+def _maxcompute(home: Path, port: int, keys: Keys) -> Server:
+    return Server(
+        name="the MaxCompute server",
+        command=_module("maxcompute", home, port, "--project", PROJECT, "--access-id", keys.maxcompute_id),
+        home=home,
+        port=port,
+        answers=lambda: is_healthy(port),
+        environment={"UPSERT_MAXCOMPUTE_ACCESS_KEY": keys.maxcompute_secret},
+    )
+
+
+def _maxcompute_variables(port: int, keys: Keys) -> Mapping[str, str]:
+    return {
+        "UPSERT_MAXCOMPUTE_ENDPOINT": f"http://{_HOST}:{port}",
+        "UPSERT_MAXCOMPUTE_PROJECT": PROJECT,
+        "UPSERT_MAXCOMPUTE_ACCESS_ID": keys.maxcompute_id,
+        "UPSERT_MAXCOMPUTE_ACCESS_KEY": keys.maxcompute_secret,
+    }
+
+
+def _module(name: str, home: Path, port: int, *arguments: str) -> tuple[str, ...]:
+    return (
+        *(sys.executable, "-m", f"upsert_platform.local.{name}", "--data", str(home / "data")),
+        *("--host", _HOST, "--port", str(port), *arguments),
+    )
+
+
+def is_healthy(port: int) -> bool:
+    """Tells whether GET /healthz answers 200 on the port of 127.0.0.1; proxies are not asked."""
+    connection = http.client.HTTPConnection(_HOST, port, timeout=2.0)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+SERVICES: Mapping[str, Service] = {
+    "kafka": Service("kafka", answers_kafka, _kafka, _kafka_variables),
+    "tablestore": Service("tablestore", is_healthy, _tablestore, _tablestore_variables),
+    "maxcompute": Service("maxcompute", is_healthy, _maxcompute, _maxcompute_variables),
+}

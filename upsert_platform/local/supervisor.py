@@ -1,0 +1,224 @@
+"""Brings the local servers up on a data directory, tells how they are, and takes them down.
+
+The servers run on by themselves; what is known of them lies in the directory: ``local.json`` (ports and access keys,
+readable by its owner alone), and per server a folder with pid file, log and data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from upsert_platform.local.process import (
+    ServerError,
+    end_of_log,
+    free_port,
+    is_free,
+    running,
+    start,
+    stop_noted,
+)
+from upsert_platform.local.services import SERVICES, Keys, Service
+
+_START_ATTEMPTS = 3
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """How a server is.
+
+    Attributes:
+        state: ``running``; ``not answering`` when its process lives but does not serve; ``stopped``.
+        port: the one it has or had last; None if it never ran on this directory.
+    """
+
+    name: str
+    state: str
+    pid: int | None
+    port: int | None
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    ports: dict[str, int]
+    keys: Keys
+
+
+def default_directory() -> Path:
+    """``$UPSERT_PLATFORM_HOME/local``; the home is ``.upsert_platform`` in the working directory when unset."""
+    return Path(os.environ.get("UPSERT_PLATFORM_HOME") or ".upsert_platform") / "local"
+
+
+def up(
+    directory: Path,
+    *,
+    only: Iterable[str] = tuple(SERVICES),
+    env_file: Path | None = None,
+    ports: Mapping[str, int] | None = None,
+    report: Callable[[str, str], None] = lambda name, state: None,
+) -> dict[str, str]:
+    """Starts what does not run yet and returns when all of it answers.
+
+    Ports stay the same from one start to the next as long as nobody else took them. A second call, also one at the
+    same time from another process, finds the servers of the first.
+
+    Args:
+        directory: where data, logs and pid files lie; made when absent.
+        only: names of `SERVICES`.
+        env_file: gets a ``NAME=value`` line per variable, other lines in it stay; ``local.env`` in the directory when
+            left out.
+        ports: name to the port it must listen on.
+        report: called with a server's name and ``starting``, ``started`` or ``running already``.
+
+    Returns:
+        Environment variables for clients of every server that runs on the directory now.
+
+    Raises:
+        ServerError: a server ended, does not answer, or cannot have the port that was asked for.
+    """
+    directory = directory.absolute()
+    wanted = [_service(name) for name in only]
+    with _exclusive(directory):
+        noted = _read(directory)
+        for service in wanted:
+            _ensure(service, directory, noted, (ports or {}).get(service.name), report)
+        variables: dict[str, str] = {}
+        for service in SERVICES.values():
+            if running(_pid_file(directory, service.name)) is not None:
+                variables |= service.variables(noted.ports[service.name], noted.keys)
+        _write_env(env_file or directory / "local.env", variables)
+    return variables
+
+
+def status(directory: Path) -> list[ServiceStatus]:
+    """How each server of the directory is; starts and changes nothing."""
+    directory = directory.absolute()
+    noted = _read(directory) if (directory / "local.json").exists() else None
+    found = []
+    for service in SERVICES.values():
+        home = directory / service.name
+        port = noted.ports.get(service.name) if noted else None
+        process = running(_pid_file(directory, service.name))
+        state = "stopped"
+        if process is not None:
+            state = "running" if port is not None and service.answers(port) else "not answering"
+        found.append(ServiceStatus(service.name, state, process.pid if process else None, port, home / "server.log"))
+    return found
+
+
+def down(directory: Path, *, report: Callable[[str, str], None] = lambda name, state: None) -> list[str]:
+    """Ends the servers that were started on the directory, and nothing else; their data stay.
+
+    Returns:
+        The names of those that ran.
+    """
+    directory = directory.absolute()
+    if not directory.is_dir():
+        return []
+    ended = []
+    with _exclusive(directory):
+        for name in reversed(list(SERVICES)):
+            if running(_pid_file(directory, name)) is not None:
+                report(name, "stopping")
+            if stop_noted(_pid_file(directory, name)):
+                report(name, "stopped")
+                ended.append(name)
+    return ended
+
+
+def _ensure(
+    service: Service, directory: Path, noted: _Noted, port: int | None, report: Callable[[str, str], None]
+) -> None:
+    name = service.name
+    process = running(_pid_file(directory, name))
+    if process is None:
+        report(name, "starting")
+        _start(service, directory, noted, port)
+        report(name, "started")
+        return
+    known = noted.ports[name]
+    if port is not None and port != known:
+        raise ServerError(f"{name} runs on port {known} already (pid {process.pid}); end it first: local down")
+    _await_answer(service, known, directory)
+    report(name, "running already")
+
+
+def _start(service: Service, directory: Path, noted: _Noted, port: int | None) -> None:
+    name = service.name
+    if port is not None and not is_free(port):
+        raise ServerError(f"{name} cannot have port {port}: another process listens on it; name another, or none")
+    for attempt in range(_START_ATTEMPTS):
+        last = noted.ports.get(name)
+        noted.ports[name] = port or (last if last is not None and is_free(last) and attempt == 0 else free_port())
+        _write_private(directory / "local.json", json.dumps({"ports": noted.ports, "keys": asdict(noted.keys)}))
+        try:
+            start(service.server(directory / name, noted.ports[name], noted.keys))
+        except ServerError as error:
+            taken = "already in use" in str(error) and port is None  # by a process that came in between
+            if not taken or attempt + 1 == _START_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _await_answer(service: Service, port: int, directory: Path) -> None:
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while not service.answers(port):
+        if time.monotonic() > deadline or running(_pid_file(directory, service.name)) is None:
+            tail = end_of_log(directory / service.name / "server.log")
+            raise ServerError(f"{service.name} runs but does not answer on port {port}; end it: local down {tail}")
+        time.sleep(0.1)
+
+
+def _service(name: str) -> Service:
+    if name not in SERVICES:
+        raise ServerError(f"there is no local server '{name}'; there are {', '.join(SERVICES)}")
+    return SERVICES[name]
+
+
+def _pid_file(directory: Path, name: str) -> Path:
+    return directory / name / "server.pid"
+
+
+@contextmanager
+def _exclusive(directory: Path) -> Iterator[None]:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield  # closing the file gives the lock back
+
+
+def _read(directory: Path) -> _Noted:
+    path = directory / "local.json"
+    if not path.exists():
+        return _Noted({}, Keys("local", secrets.token_urlsafe(24), "local", secrets.token_urlsafe(24)))
+    try:
+        noted = json.loads(path.read_text("utf-8"))
+        return _Noted(dict(noted["ports"]), Keys(**noted["keys"]))
+    except (ValueError, KeyError, TypeError):
+        raise ServerError(
+            f"{path} is damaged; end its servers by hand and delete it (new access keys are made)"
+        ) from None
+
+
+def _write_env(path: Path, variables: Mapping[str, str]) -> None:
+    kept = path.read_text("utf-8").splitlines() if path.exists() else []
+    others = [line for line in kept if line.split("=", 1)[0].strip() not in variables]
+    _write_private(path, "".join(f"{line}\n" for line in [*others, *(f"{k}={v}" for k, v in variables.items())]))
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.touch(mode=0o600)
+    scratch.write_text(text, "utf-8")
+    scratch.replace(path)
