@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from pydantic import SecretStr
 
 from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError
-from upsert_platform.maxcompute.settings import MaxComputeSettings
+from upsert_platform.maxcompute.options import MaxComputeSettings
 
 if TYPE_CHECKING:
     from odps.rest import RestClient

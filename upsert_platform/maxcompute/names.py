@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from upsert_platform.maxcompute.settings import NAME_PATTERN
+from upsert_platform.maxcompute.options import NAME_PATTERN
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,329 +1,211 @@
-"""Options of a ``'connector' = 'maxcompute'`` table, read from its declaration.
-
-Names, defaults and units are those of the MaxCompute connector for Flink; options of origin ``platform`` are ours.
-`upsert_platform.maxcompute.replaced` says which of them Spark makes meaningless.
-"""
+"""A declared MaxCompute table, checked: settings, target, columns, partitions."""
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-from enum import StrEnum
-from typing import Annotated
-from urllib.parse import urlparse
+from dataclasses import dataclass
 
-from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
+from upsert_platform.errors import Problem
+from upsert_platform.maxcompute.names import TableName, parse_table_name
+from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings, SinkOperation
+from upsert_platform.maxcompute.partition_spec import MAX_LEVELS, PartitionPlan, Spec, parse_spec, plan_partitions
+from upsert_platform.maxcompute.replaced import warn_of_replaced
+from upsert_platform.maxcompute.types import MaxComputeType, UnsupportedTypeError, maxcompute_type, partition_type
+from upsert_platform.model import Column, Table
+from upsert_platform.options import read_settings
 
-from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
-
-NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-MAX_BUCKETS = 4096
-DEFAULT_BUCKETS = 16
-DEFAULT_PARTITION_LIMIT = 100
-
-
-class SinkOperation(StrEnum):
-    """What a row of a change frame does to the table."""
-
-    INSERT = "insert"
-    UPSERT = "upsert"
+_KEY_TYPES = frozenset(
+    {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "VARCHAR", "STRING", "DATE"}
+    | {"DATETIME", "TIMESTAMP", "DECIMAL", "BINARY"}
+)
 
 
-class OnError(StrEnum):
-    """What happens to a row that the table will not take."""
+@dataclass(frozen=True, slots=True)
+class MaxComputeTable:
+    """What `read_maxcompute_table` makes of a declaration.
 
-    QUARANTINE = "quarantine"
-    FAIL = "fail"
+    Attributes:
+        name: as declared.
+        columns: physical columns, in declared order; partition columns are among them when they are declared so.
+        primary_key: declared names; empty in `insert` mode without a PRIMARY KEY clause.
+        target: the table in MaxCompute.
+        types: MaxCompute type of each column of `columns`.
+    """
 
-
-class Compression(StrEnum):
-    """Codec inside the Arrow bodies that are sent."""
-
-    NONE = "none"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-def _whole(unit: str) -> BeforeValidator:
-    """A number without unit; the documentation gives the unit."""
-
-    def read(value: object) -> object:
-        if isinstance(value, str):
-            text = value.strip()
-            if not re.fullmatch(r"[+-]?\d+", text):
-                raise ValueError(f"takes a whole number{unit}, not '{text}'")
-            return int(text)
-        return value
-
-    return BeforeValidator(read)
-
-
-Count = Annotated[int, _whole("")]
-Seconds = Annotated[int, _whole(" of seconds")]
-Milliseconds = Annotated[int, _whole(" of milliseconds")]
-
-
-class MaxComputeSettings(Settings):
-    """All options of a MaxCompute table. Counts are checked against the ranges of the connector's documentation."""
-
-    # What is written, and with which rights.
-    connector: str = option("connector", origin="alibaba", description="The literal `maxcompute`.")
-    project: str = option("odps.project.name", origin="alibaba", description="Project of the table.")
-    access_id: SecretStr = option("odps.access.id", origin="alibaba", description="AccessKey ID.")
-    access_key: SecretStr = option("odps.access.key", origin="alibaba", description="AccessKey secret.")
-    sts_token: SecretStr | None = option(
-        "odps.sts.token", None, origin="platform", synonyms=["sts-token"],
-        description="Security token, when id and key are temporary.",
-    )  # fmt: skip
-    endpoint: str = option("odps.end.point", origin="alibaba", description="URL of the MaxCompute service.")
-    tunnel_endpoint: str | None = option(
-        "odps.tunnel.end.point", None, origin="alibaba",
-        description="URL of the tunnel service; found by asking the project when it is not given.",
-    )  # fmt: skip
-    tunnel_quota: str | None = option(
-        "odps.tunnel.quota.name", None, origin="alibaba", description="Quota that pays for the data transfer."
-    )
-    table_name: str = option("table.name", origin="alibaba", description="Table, as `[project.][schema.]table`.")
-    namespace_schema: Boolean = option(
-        "odps.namespace.schema", False, origin="alibaba",
-        description="Whether the project uses schemas; a two-part name is then `schema.table`, else `project.table`.",
-    )  # fmt: skip
-    operation: Annotated[SinkOperation, BeforeValidator(_lower)] = option(
-        "sink.operation", SinkOperation.INSERT, origin="alibaba",
-        description="`upsert` keeps a Delta table equal to the last value per primary key; `insert` appends.",
-    )  # fmt: skip
-    parallelism: Count | None = option(
-        "sink.parallelism", None, origin="alibaba", ge=1,
-        description="Number of writing tasks; that of the changes when it is not given.",
-    )  # fmt: skip
-    meta_cache_size: Count = option(
-        "sink.meta.cache.time", 400, origin="alibaba", ge=1, description="Size of the cache of table metadata."
-    )
-    meta_cache_expire: Seconds = option(
-        "sink.meta.cache.expire.time", 1200, origin="alibaba", ge=1, description="Life of cached metadata, in seconds."
-    )
-    coordinator: Boolean = option(
-        "sink.coordinator.enable", True, origin="alibaba",
-        description="Whether one coordinator opens and commits the sessions; always so here.",
-    )  # fmt: skip
-
-    # Partitions.
-    partition: str | None = option(
-        "sink.partition", None, origin="alibaba",
-        description="Static partition, or the leading part of it when the other partition columns are dynamic.",
-    )  # fmt: skip
-    partition_default: str = option(
-        "sink.partition.default-value", "__DEFAULT_PARTITION__", origin="alibaba", min_length=1,
-        description="Partition of rows whose dynamic partition column is null or blank.",
-    )  # fmt: skip
-    partition_limit: Count = option(
-        "sink.dynamic-partition.limit", DEFAULT_PARTITION_LIMIT, origin="alibaba", ge=1, le=60_000,
-        description="Most partitions that one batch may write; more is an error, before anything is written.",
-    )  # fmt: skip
-    group_partition: Boolean = option(
-        "sink.group-partition.enable", False, origin="alibaba",
-        description="Whether rows are sorted by partition in every task, so that a body holds few partitions.",
-    )  # fmt: skip
-    assigner: str | None = option(
-        "sink.partition.assigner.class", None, origin="alibaba",
-        description="`package.module:function` that takes a record batch and gives the dynamic partition columns.",
-    )  # fmt: skip
-
-    # Spill files of the Flink sink; Spark's shuffle does their work.
-    file_cached: Boolean = option(
-        "sink.file-cached.enable", False, origin="alibaba", description="Whether rows are spilled to local files."
-    )
-    file_cached_dirs: str = option(
-        "sink.file-cached.tmp.dirs", "./local", origin="alibaba", description="Folders of spilled files."
-    )
-    file_cached_writers: Count = option(
-        "sink.file-cached.writer.num",
-        16,
-        origin="alibaba",
-        ge=1,
-        le=64,
-        description="Threads that upload spilled files.",
-    )
-    bucket_check_interval: Milliseconds = option(
-        "sink.bucket.check-interval", 60_000, origin="alibaba", ge=1, description="Period of the size check, in ms."
-    )
-    file_cached_rolling_size: MemorySize = option(
-        "sink.file-cached.rolling.max-size", 16 << 20, origin="alibaba", gt=0, description="Size of a spilled file."
-    )
-    file_cached_memory: MemorySize = option(
-        "sink.file-cached.memory", 64 << 20, origin="alibaba", gt=0, description="Memory for writing spilled files."
-    )
-    file_cached_segment: MemorySize = option(
-        "sink.file-cached.memory.segment-size", 128 << 10, origin="alibaba", gt=0, description="Write buffer of a file."
-    )
-    file_cached_flush: Boolean = option(
-        "sink.file-cached.flush.always",
-        True,
-        origin="alibaba",
-        description="Whether every write is flushed to the file.",
-    )
-    file_cached_retries: Count = option(
-        "sink.file-cached.write.max-retries", 3, origin="alibaba", ge=0, description="Retries of an upload of a file."
-    )
-
-    # Upsert.
-    writer_retries: Count = option(
-        "upsert.writer.max-retries", 3, origin="alibaba", ge=0, description="Retries of a request that sends rows."
-    )
-    writer_buffer: MemorySize = option(
-        "upsert.writer.buffer-size", 64 << 20, origin="alibaba", gt=0,
-        description="Most bytes that a writing task holds before it sends; a body is at most a quarter of it.",
-    )  # fmt: skip
-    bucket_buffer: MemorySize = option(
-        "upsert.writer.bucket.buffer-size", 1 << 20, origin="alibaba", gt=0, description="Buffer of one bucket."
-    )
-    buckets: Count | None = option(
-        "upsert.write.bucket.num", None, origin="alibaba", ge=1, le=MAX_BUCKETS,
-        description="Buckets of the table: compared with an existing table, used for one that is created (else 16).",
-    )  # fmt: skip
-    slots: Count = option(
-        "upsert.write.slot-num", 1, origin="alibaba", ge=1, description="Tunnel slots of an upsert session."
-    )
-    commit_retries: Count = option(
-        "upsert.commit.max-retries", 3, origin="alibaba", ge=0, description="Retries of a commit."
-    )
-    commit_threads: Count = option(
-        "upsert.commit.thread-num", 16, origin="alibaba", ge=1, le=64, description="Partitions committed at once."
-    )
-    commit_timeout: Seconds = option(
-        "upsert.commit.timeout",
-        600,
-        origin="alibaba",
-        ge=1,
-        description="Time for a commit with its retries, in seconds.",
-    )
-    compaction: Boolean = option(
-        "upsert.major-compact.enable", False, origin="alibaba",
-        description="Whether a major compaction follows after enough commits.",
-    )  # fmt: skip
-    compaction_commits: Count = option(
-        "upsert.major-compact.min-commits", 100, origin="alibaba", ge=1, description="Commits between two compactions."
-    )
-    flush_concurrency: Count = option(
-        "upsert.flush.concurrent", 2, origin="alibaba", ge=1, description="Buckets of a partition sent at once."
-    )
-
-    # Insert.
-    insert_commit_threads: Count = option(
-        "insert.commit.thread-num", 16, origin="alibaba", ge=1, le=64, description="Sessions committed at once."
-    )
-    insert_arrow: Boolean = option(
-        "insert.arrow-writer.enable",
-        False,
-        origin="alibaba",
-        description="Whether rows travel as Arrow; always so here.",
-    )
-    insert_arrow_rows: Count = option(
-        "insert.arrow-writer.batch-size", 512, origin="alibaba", ge=1, description="Most rows of an Arrow batch."
-    )
-    insert_flush_interval: Milliseconds = option(
-        "insert.arrow-writer.flush-interval",
-        100_000,
-        origin="alibaba",
-        ge=1,
-        description="Time between flushes, in ms.",
-    )
-    insert_buffer: MemorySize = option(
-        "insert.writer.buffer-size", 64 << 20, origin="alibaba", gt=0,
-        description="As upsert.writer.buffer-size, for `insert`.",
-    )  # fmt: skip
-
-    # Ours.
-    auto_create: Boolean = option(
-        "auto.create", False, origin="platform", description="Whether a missing table is created from the declaration."
-    )
-    on_error: Annotated[OnError, BeforeValidator(_lower)] = option(
-        "on-error", OnError.QUARANTINE, origin="platform",
-        description="Rows that the table will not take: `quarantine` keeps them aside, `fail` stops before anything is"
-        " committed.",
-    )  # fmt: skip
-    retain_hours: Count | None = option(
-        "acid.data.retain.hours", None, origin="maxcompute", ge=0, le=168,
-        description="History that a created Delta table keeps, in hours.",
-    )  # fmt: skip
-    lifecycle: Count | None = option(
-        "table.lifecycle",
-        None,
-        origin="maxcompute",
-        ge=1,
-        le=37_231,
-        description="Lifecycle of a created table, in days.",
-    )
-    compression: Annotated[Compression, BeforeValidator(_lower)] = option(
-        "write.compression",
-        Compression.LZ4,
-        origin="platform",
-        description="Codec of the bodies sent: none, lz4 or zstd.",
-    )
-    body_size: MemorySize = option(
-        "write.body-size", 16 << 20, origin="platform", ge=64 << 10, le=64 << 20,
-        description="Uncompressed size at which a task sends the rows it holds.",
-    )  # fmt: skip
-    request_timeout: Duration = option(
-        "request.timeout", timedelta(seconds=120), origin="platform", description="Longest wait for one answer."
-    )
-    control_table: str = option(
-        "control.table", "upsert_platform_control", origin="platform",
-        description="Delta table beside the destination that keeps applied batch, lease and verdict.",
-    )  # fmt: skip
-
-    @field_validator("connector")
-    @classmethod
-    def _is_maxcompute(cls, value: str) -> str:
-        if value.strip().lower() != "maxcompute":
-            raise ValueError(f"is 'maxcompute', not '{value}'")
-        return "maxcompute"
-
-    @field_validator("endpoint", "tunnel_endpoint")
-    @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parsed = urlparse(value.strip())
-        if parsed.scheme not in ("http", "https") or not parsed.hostname or parsed.username or parsed.password:
-            raise ValueError("takes a URL as 'https://host/api', without credentials in it")
-        return value.strip().rstrip("/")
-
-    @field_validator("project", "control_table")
-    @classmethod
-    def _is_name(cls, value: str) -> str:
-        if not NAME_PATTERN.fullmatch(value.strip()):
-            raise ValueError("takes a name of letters, digits and _, that starts with a letter")
-        return value.strip()
-
-    @field_validator("assigner")
-    @classmethod
-    def _is_importable_name(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value.strip()):
-            raise ValueError("takes 'package.module:function'")
-        return value.strip() if value is not None else None
-
-    @field_validator("request_timeout")
-    @classmethod
-    def _is_positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("takes a duration above 0")
-        return value
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> MaxComputeSettings:
-        if self.file_cached_segment > self.file_cached_memory:
-            raise ValueError("'sink.file-cached.memory.segment-size' is at most 'sink.file-cached.memory'")
-        if self.bucket_buffer > self.writer_buffer:
-            raise ValueError("'upsert.writer.bucket.buffer-size' is at most 'upsert.writer.buffer-size'")
-        return self
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    settings: MaxComputeSettings
+    target: TableName
+    partitions: PartitionPlan
+    types: tuple[MaxComputeType, ...]
+    comment: str | None = None
 
     @property
-    def body_bytes(self) -> int:
-        """Uncompressed bytes of one body: `write.body-size`, and never above a quarter of the task's buffer."""
-        buffer = self.writer_buffer if self.operation is SinkOperation.UPSERT else self.insert_buffer
-        return max(64 << 10, min(self.body_size, buffer // 4))
+    def data_columns(self) -> tuple[tuple[Column, MaxComputeType], ...]:
+        """Columns that are stored as columns, with their types: all but the partition columns."""
+        partition = set(self.partitions.columns)
+        pairs = zip(self.columns, self.types, strict=True)
+        return tuple((column, kind) for column, kind in pairs if column.name.lower() not in partition)
+
+    @property
+    def upserts(self) -> bool:
+        """Whether the table is kept equal to the last value per key (else rows are appended)."""
+        return self.settings.operation is SinkOperation.UPSERT
+
+    @property
+    def partitions_follow_key(self) -> bool:
+        """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
+        key = {name.lower() for name in self.primary_key}
+        return not self.partitions.assigner and all(name in key for name in self.partitions.dynamic)
+
+
+def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Problem]]:
+    """Checks the declaration of a MaxCompute table.
+
+    Returns:
+        The table, or None when there are errors, and all problems; warnings name options that change nothing here.
+    """
+    subject = f"table '{table.name}'"
+    settings, problems = read_settings(MaxComputeSettings, table.options, subject=subject, location=table.location)
+    problems.extend(warn_of_replaced(table))
+    types, type_problems = _types(table)
+    problems.extend(type_problems)
+    problems.extend(_check_names(table))
+    if settings is None:
+        return None, problems
+
+    def add(message: str, option: str | None = None, severity: str = "error") -> None:
+        place = (table.options.location(option) if option else None) or table.location
+        problems.append(Problem(f"{subject}: {message}", place, severity))
+
+    target = None
+    try:
+        target = parse_table_name(
+            settings.table_name, project=settings.project, namespace_schema=settings.namespace_schema
+        )
+    except ValueError as error:
+        add(f"option 'table.name' {error}", "table.name")
+    plan = None
+    try:
+        plan = _plan(table, settings)
+    except ValueError as error:
+        add(f"option 'sink.partition' {error}", "sink.partition")
+    if plan is not None:
+        _check_mode(table, settings, plan, add)
+    if target is None or plan is None or any(problem.severity == "error" for problem in problems):
+        return None, problems
+    checked = MaxComputeTable(
+        name=table.name,
+        columns=table.physical_columns,
+        primary_key=table.primary_key,
+        settings=settings,
+        target=target,
+        partitions=plan,
+        types=tuple(types),
+        comment=table.comment,
+    )
+    if not checked.data_columns:
+        add("has partition columns only; a MaxCompute table needs another column")
+        return None, problems
+    return checked, problems
+
+
+def _types(table: Table) -> tuple[list[MaxComputeType], list[Problem]]:
+    types: list[MaxComputeType] = []
+    problems = []
+    partition = {name.lower() for name in table.partitioned_by}
+    for column in table.physical_columns:
+        assert column.type is not None
+        try:
+            convert = partition_type if column.name.lower() in partition else maxcompute_type
+            types.append(convert(column.type))
+        except UnsupportedTypeError as error:
+            where = column.location or table.location
+            problems.append(Problem(f"table '{table.name}': column '{column.name}': {error}", where))
+    return types, problems
+
+
+def _check_names(table: Table) -> list[Problem]:
+    problems = []
+    seen: dict[str, str] = {}
+    for column in table.physical_columns:
+        where = column.location or table.location
+        lowered = column.name.lower()
+        if lowered in seen:
+            message = f"columns '{seen[lowered]}' and '{column.name}' are one name in MaxCompute, which ignores case"
+            problems.append(Problem(f"table '{table.name}': {message}", where))
+        seen[lowered] = column.name
+        if len(column.name.encode()) > 128 or any(char in column.name for char in "`.\\'\"") or lowered[:2] == "__":
+            message = f"column '{column.name}': a name has at most 128 bytes, no quotes or dots, no __ in front"
+            problems.append(Problem(f"table '{table.name}': {message}", where))
+    return problems
+
+
+def _plan(table: Table, settings: MaxComputeSettings) -> PartitionPlan:
+    static: Spec = parse_spec(settings.partition) if settings.partition else ()
+    fixed, dynamic = plan_partitions(static, [name.lower() for name in table.partitioned_by])
+    return PartitionPlan(
+        static=fixed,
+        dynamic=dynamic,
+        default=settings.partition_default,
+        limit=settings.partition_limit,
+        assigner=settings.assigner,
+    )
+
+
+def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]
+    physical = {column.name.lower(): column for column in table.physical_columns}
+    if len(plan.columns) > MAX_LEVELS:
+        add(f"has {len(plan.columns)} partition columns; MaxCompute allows {MAX_LEVELS}")
+    for name in plan.dynamic:
+        if name not in physical and not settings.assigner:
+            add(
+                f"PARTITIONED BY names '{name}', which is no column; declare it or give 'sink.partition.assigner.class'"
+            )
+    if settings.assigner and not plan.dynamic:
+        add("option 'sink.partition.assigner.class' needs dynamic partition columns in PARTITIONED BY",
+            "sink.partition.assigner.class")  # fmt: skip
+    if settings.partition_limit > DEFAULT_PARTITION_LIMIT:
+        add(
+            f"option 'sink.dynamic-partition.limit' is {settings.partition_limit}: many partitions per batch make many"
+            " small files",
+            "sink.dynamic-partition.limit",
+            "warning",
+        )
+    if settings.operation is SinkOperation.UPSERT:
+        _check_upsert(table, settings, plan, add)
+    else:
+        if not settings.coordinator:
+            add("option 'sink.coordinator.enable' = 'false' changes nothing here: the driver always commits",
+                "sink.coordinator.enable", "warning")  # fmt: skip
+        if table.primary_key:
+            add("has a PRIMARY KEY and 'sink.operation' = 'insert': rows are appended, the key is not enforced;"
+                " use 'sink.operation' = 'upsert' to keep one row per key", "sink.operation", "warning")  # fmt: skip
+
+
+def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]
+    if not settings.coordinator:
+        add("option 'sink.coordinator.enable' = 'false' cannot be used with 'sink.operation' = 'upsert': sessions of"
+            " single tasks are not committed together", "sink.coordinator.enable")  # fmt: skip
+    if not table.primary_key:
+        add("'sink.operation' = 'upsert' needs PRIMARY KEY (...) NOT ENFORCED", "sink.operation")
+    if settings.assigner:
+        add("option 'sink.partition.assigner.class' needs 'sink.operation' = 'insert': a delete carries the key only,"
+            " so its partition cannot be computed", "sink.partition.assigner.class")  # fmt: skip
+    partition = set(plan.columns)
+    key = [name for name in table.primary_key if name.lower() not in partition]
+    if table.primary_key and not key:
+        add("the PRIMARY KEY has partition columns only; MaxCompute needs a key column beside them")
+    for name in key:
+        kind = table.column(name).type
+        assert kind is not None
+        try:
+            root = maxcompute_type(kind).root
+        except UnsupportedTypeError:
+            continue  # reported with the column
+        if root not in _KEY_TYPES:
+            add(f"column '{name}': {root} cannot be in a PRIMARY KEY of MaxCompute")
+    parallelism, buckets = settings.parallelism, settings.buckets
+    if parallelism and buckets and buckets % parallelism:
+        add(f"'upsert.write.bucket.num' = {buckets} is no multiple of 'sink.parallelism' = {parallelism}: buckets are"
+            " then spread unevenly over tasks", "sink.parallelism", "warning")  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from upsert_platform.maxcompute.options import MaxComputeSettings, SinkOperation
 from upsert_platform.maxcompute.replaced import REPLACED
-from upsert_platform.maxcompute.settings import MaxComputeSettings, SinkOperation
-from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
+from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
 from upsert_platform.options import option_fields
 from upsert_platform_tests.maxcompute.declare import BASE, declare
 
