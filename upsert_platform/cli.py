@@ -12,7 +12,10 @@ from upsert_platform.errors import UpsertPlatformError
 
 # Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
 _COMMANDS: Mapping[str, str] = {
+    "demo": "upsert_platform.cli_project:demo",
     "local": "upsert_platform.cli_local:local",
+    "ui": "upsert_platform.cli_project:ui",
+    "validate": "upsert_platform.cli_project:validate",
 }
 
 

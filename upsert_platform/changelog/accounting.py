@@ -36,6 +36,8 @@ class RangeAccount:
         skipped: records that a named rule passes over, rule to count.
         rows: change rows that the kept records gave.
         tombstones: of the kept records, those without a value.
+        bytes: of keys and values of the records.
+        lost: of the gaps, offsets that were deleted before they were read (``on-data-loss = continue``).
     """
 
     topic: str
@@ -51,6 +53,7 @@ class RangeAccount:
     rows: int = 0
     tombstones: int = 0
     bytes: int = 0
+    lost: int = 0
 
     @property
     def offsets(self) -> int:
@@ -104,5 +107,6 @@ def total(accounts: Iterable[RangeAccount]) -> RangeAccount:
             rows=result.rows + item.rows,
             tombstones=result.tombstones + item.tombstones,
             bytes=result.bytes + item.bytes,
+            lost=result.lost + item.lost,
         )
     return replace(result, skipped=tuple(sorted(rules.items())))

@@ -106,7 +106,7 @@ class ChangelogHop:
         accounts: list[RangeAccount] = []
         lost = 0
         while True:
-            ranges = self._next_ranges(plan, head)
+            ranges = self._next_ranges(plan, head, record_bytes=_mean_bytes(accounts))
             if not ranges:
                 break
             since = time.monotonic()
@@ -131,11 +131,11 @@ class ChangelogHop:
             self._publish(head)
         return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts))
 
-    def _next_ranges(self, plan: ChangelogPlan, head: Head) -> tuple[OffsetRange, ...]:
+    def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
         from upsert_platform.kafka.offsets import bound_batch
 
         remaining = tuple(_remaining(plan.backlog, head.positions))
-        return tuple(bound_batch(self.source.kafka, remaining)) if remaining else ()
+        return bound_batch(self.source.kafka, remaining, record_bytes=record_bytes) if remaining else ()
 
     def _commit(
         self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
@@ -154,8 +154,16 @@ class ChangelogHop:
         commit_to_group(self.source.kafka, head.positions.offsets)
 
 
+def _mean_bytes(accounts: list[RangeAccount]) -> float | None:
+    """Mean size of a record of the batches so far, or None before the first."""
+    summed = total(accounts)
+    return summed.bytes / summed.records if summed.records else None
+
+
 def _remaining(backlog: tuple[OffsetRange, ...], positions: Positions) -> Iterator[OffsetRange]:
     for item in backlog:
-        start = max(item.start, positions.offsets.get(item.topic, {}).get(item.partition, item.start))
-        if start < item.end:
+        known = positions.offsets.get(item.topic, {}).get(item.partition)
+        start = item.start if known is None else max(item.start, known)
+        # An empty range that was never committed fixes where reading starts.
+        if start < item.end or (known is None and start == item.end):
             yield OffsetRange(item.topic, item.partition, start, item.end)

@@ -23,10 +23,11 @@ class SparkResource(LazyPySparkResource):
 
     spark_config: dict[str, Any] = Field(default_factory=dict, description="Not used; see `settings`.")
     settings: dict[str, str] = Field(default_factory=dict, description="Spark settings, name to value.")
+    _spark_session: Any = PrivateAttr(default=None)
     _opened: bool = PrivateAttr(default=False)
 
     def _init_session(self) -> None:
-        if self._spark_session is None:  # declared by the base class
+        if self._spark_session is None:
             from upsert_platform.spark import open_session
 
             self._spark_session = open_session({**self.spark_config, **self.settings})

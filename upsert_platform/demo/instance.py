@@ -1,0 +1,35 @@
+"""The Dagster instance that the demo, the UI and the documented commands share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from upsert_platform.graph import lake
+
+
+def dagster_home() -> Path:
+    """DAGSTER_HOME if it is set, else ``<home>/dagster``; made with the shipped dagster.yaml when it is missing."""
+    named = os.environ.get("DAGSTER_HOME")
+    root = lake.home()
+    if named:
+        directory = Path(named)
+    elif "://" in root:
+        directory = Path(lake.DEFAULT_HOME).absolute() / "dagster"
+    else:
+        directory = Path(root) / "dagster"
+    directory.mkdir(parents=True, exist_ok=True)
+    shipped = Path(__file__).parents[2] / "dagster.yaml"
+    settings = directory / "dagster.yaml"
+    if not settings.exists():
+        if shipped.is_file():
+            shutil.copyfile(shipped, settings)
+        else:
+            settings.write_text("telemetry:\n  enabled: false\n", "utf-8")
+    return directory
+
+
+def environment() -> dict[str, str]:
+    """The environment of a Dagster process: this one's, with the shared instance and the lake's root named."""
+    return {**os.environ, "DAGSTER_HOME": str(dagster_home()), lake.HOME_VARIABLE: lake.home()}

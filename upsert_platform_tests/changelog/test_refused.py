@@ -1,0 +1,31 @@
+"""Refused rows are kept once, however often a span is tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.destination import BatchSpan, RefusedRow
+
+
+def row(key: int, reason: str = "too long") -> RefusedRow:
+    return RefusedRow(key=f'{{"id":{key}}}', row=f'{{"id":{key},"v":"x"}}', reason=reason)
+
+
+def test_rows_are_kept_by_batch(tmp_path: Path) -> None:
+    store = RefusedStore(str(tmp_path / "refused"))
+    assert store.read().num_rows == 0
+    store.append([row(1), row(2)], BatchSpan(0, 3, "c", "run"))
+    store.append([], BatchSpan(3, 4, "c", "run"))
+    store.append([row(3)], BatchSpan(4, 5, "c", "run"))
+    found = store.read()
+    assert found.column("batch").to_pylist() == [3, 3, 5]
+    assert found.column("reason").to_pylist() == ["too long"] * 3
+
+
+def test_span_tried_again_replaces_what_it_kept(tmp_path: Path) -> None:
+    store = RefusedStore(str(tmp_path / "refused"))
+    store.append([row(1)], BatchSpan(0, 2, "c", "run"))
+    store.append([row(2), row(3)], BatchSpan(2, 4, "c", "killed"))
+    store.append([row(2), row(3), row(4)], BatchSpan(2, 5, "c", "again"))
+    assert store.read().column("key").to_pylist() == ['{"id":1}', '{"id":2}', '{"id":3}', '{"id":4}']
