@@ -111,6 +111,8 @@ _SYNONYMS = {
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^']|'')*')|([A-Za-z_][A-Za-z_0-9]*)|(\d+)|([<>(),:]))")
 # Flink's defaults and bounds, from its data type documentation.
 _LENGTH_BOUND = 2_147_483_647
+# In DDL, Flink's planner gives VARCHAR and VARBINARY without a length the greatest one, which is STRING and BYTES.
+_UNBOUNDED = {TypeName.VARCHAR: TypeName.STRING, TypeName.VARBINARY: TypeName.BYTES}
 _DEFAULT_PRECISION = {TypeName.TIME: 0, TypeName.TIMESTAMP: 6, TypeName.TIMESTAMP_LTZ: 6}
 
 
@@ -197,7 +199,10 @@ class _TypeParser:
             raise TypeSyntaxError(f"'{self._text}' is not a SQL type: unknown type '{word}'") from None
         match name:
             case TypeName.CHAR | TypeName.BINARY | TypeName.VARCHAR | TypeName.VARBINARY:
-                length = (self._numbers(1) or [1])[0]
+                numbers = self._numbers(1)
+                if not numbers and name in _UNBOUNDED:
+                    return LogicalType(_UNBOUNDED[name])
+                length = (numbers or [1])[0]
                 if not 1 <= length <= _LENGTH_BOUND:
                     raise TypeSyntaxError(f"'{self._text}': a length is from 1 to {_LENGTH_BOUND}, not {length}")
                 return LogicalType(name, length=length)

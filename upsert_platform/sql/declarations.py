@@ -1,0 +1,117 @@
+"""What the statements of a file declare, before tables, views and inserts of all files are joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import ColumnKind, Options
+from upsert_platform.sql.lexer import Token
+from upsert_platform.types import LogicalType
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDeclaration:
+    """A column as written; the expression of a computed one is still tokens."""
+
+    name: str
+    location: SourceLocation
+    type: LogicalType | None = None
+    kind: ColumnKind = ColumnKind.PHYSICAL
+    metadata_key: str | None = None
+    virtual: bool = False
+    expression: tuple[Token, ...] = ()
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDeclaration:
+    """PRIMARY KEY (...) NOT ENFORCED."""
+
+    columns: tuple[str, ...]
+    location: SourceLocation
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkDeclaration:
+    """WATERMARK FOR column AS expression, kept as text."""
+
+    column: str
+    text: str
+    location: SourceLocation
+
+
+@dataclass(frozen=True, slots=True)
+class LikeDeclaration:
+    """LIKE table (INCLUDING ALL EXCLUDING OPTIONS ...): feature to INCLUDING, EXCLUDING or OVERWRITING."""
+
+    table: str
+    location: SourceLocation
+    rules: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDeclaration:
+    """CREATE TABLE as written.
+
+    Attributes:
+        elided: documentation marks (``...``) stand for columns or options that were left out.
+    """
+
+    name: str
+    location: SourceLocation
+    columns: tuple[ColumnDeclaration, ...] = ()
+    key: KeyDeclaration | None = None
+    watermark: WatermarkDeclaration | None = None
+    partitioned_by: tuple[str, ...] = ()
+    partition_location: SourceLocation | None = None
+    options: Options = field(default_factory=lambda: Options({}))
+    comment: str | None = None
+    like: LikeDeclaration | None = None
+    elided: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDeclaration:
+    """CREATE VIEW name [(columns)] AS query."""
+
+    name: str
+    location: SourceLocation
+    query: tuple[Token, ...]
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InsertDeclaration:
+    """INSERT INTO target [PARTITION (...)] [(columns)] query.
+
+    Attributes:
+        partition: columns to SQL of their constant.
+        columns: the column list; empty without one.
+        sql: the statement as written, on one line.
+    """
+
+    target: str
+    location: SourceLocation
+    query: tuple[Token, ...]
+    partition: dict[str, tuple[Token, ...]]
+    columns: tuple[str, ...]
+    sql: str
+
+
+@dataclass(slots=True)
+class Declarations:
+    """Everything that files declare, in order, and what is wrong with it."""
+
+    tables: list[TableDeclaration] = field(default_factory=list)
+    views: list[ViewDeclaration] = field(default_factory=list)
+    inserts: list[InsertDeclaration] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, other: Declarations) -> None:
+        """Appends what another file declares."""
+        self.tables += other.tables
+        self.views += other.views
+        self.inserts += other.inserts
+        self.problems += other.problems

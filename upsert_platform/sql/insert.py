@@ -1,0 +1,189 @@
+"""INSERT INTO: a resolved query laid on the columns of its target."""
+
+from __future__ import annotations
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import Column, ColumnKind, Insert, Table
+from upsert_platform.options import nearest
+from upsert_platform.sql.compatibility import can_write
+from upsert_platform.sql.declarations import InsertDeclaration
+from upsert_platform.sql.expressions import Scope, render
+from upsert_platform.sql.flink import parse_query
+from upsert_platform.sql.query import Lookup, Relation, read_query
+from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.rendered import STRINGS, Rendered, cast
+
+
+def written_columns(table: Table) -> tuple[Column, ...]:
+    """Columns that an insert writes: the physical ones, then the metadata columns that are not VIRTUAL."""
+    metadata = (column for column in table.columns if column.kind is ColumnKind.METADATA and not column.virtual)
+    return (*table.physical_columns, *metadata)
+
+
+def _declared_order(table: Table) -> list[Column]:
+    """The same columns in the order in which Flink matches a query without a column list."""
+    return [
+        column
+        for column in table.columns
+        if column.kind is ColumnKind.PHYSICAL or (column.kind is ColumnKind.METADATA and not column.virtual)
+    ]
+
+
+def resolve_insert(
+    declaration: InsertDeclaration, tables: dict[str, Table], lookup: Lookup
+) -> tuple[Insert | None, list[Problem]]:
+    """Makes an Insert of a declaration.
+
+    Args:
+        lookup: relation of a table or view by name.
+
+    Returns:
+        The insert (None when there are errors), and the problems.
+    """
+    return _InsertResolver(declaration, tables, lookup).resolve()
+
+
+class _InsertResolver:
+    def __init__(self, declaration: InsertDeclaration, tables: dict[str, Table], lookup: Lookup) -> None:
+        self.declaration = declaration
+        self.tables = tables
+        self.lookup = lookup
+        self.problems: list[Problem] = []
+
+    def error(self, message: str, location: SourceLocation | None = None, severity: str = "error") -> None:
+        place = location or self.declaration.location
+        self.problems.append(Problem(f"INSERT INTO {self.declaration.target}: {message}", place, severity))
+
+    def resolve(self) -> tuple[Insert | None, list[Problem]]:
+        declaration = self.declaration
+        target = self.tables.get(declaration.target)
+        relation: Relation | None = None
+        try:
+            relation = read_query(declaration.query, self.lookup)
+        except Fault as fault:
+            self.error(fault.message, SourceLocation(declaration.location.file, fault.line))
+        if target is None:
+            hint = nearest(declaration.target, self.tables)
+            self.error(f"no CREATE TABLE declares the target{hint}")
+        if target is None or relation is None:
+            return None, self.problems
+        given = self._match_columns(target, relation)
+        source = self.tables[relation.source]
+        if given is not None:
+            self._check_key(target, source, given)
+            self._warn_varying(given, relation.predicate)
+        if given is None or any(problem.severity == "error" for problem in self.problems):
+            return None, self.problems
+        insert = Insert(
+            source=relation.source,
+            target=target.name,
+            projections=tuple(self._written(given.get(column.name), column) for column in written_columns(target)),
+            predicate=relation.predicate.sql if relation.predicate else None,
+            sql=declaration.sql,
+            location=declaration.location,
+        )
+        return insert, self.problems
+
+    def _match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
+        """Target column to expression; None when the shapes do not fit."""
+        declared = {column.name: column for column in _declared_order(target)}
+        constants = self._partition_constants(target, declared)
+        names = list(self.declaration.columns)
+        for name in names:
+            if name not in declared:
+                self.error(f"the target has no column '{name}' to write{nearest(name, declared)}")
+            elif names.count(name) > 1 or name in constants:
+                self.error(f"column '{name}' is given twice")
+        if not names:
+            names = [name for name in declared if name not in constants]
+        if any(problem.severity == "error" for problem in self.problems):
+            return None
+        if len(names) != len(relation.columns):
+            read = ", ".join(name for name, _ in relation.columns)
+            self.error(
+                f"the query gives {len(relation.columns)} columns ({read}) for {len(names)} of the target"
+                f" ({', '.join(names)})"
+            )
+            return None
+        given = constants | {name: value for name, (_, value) in zip(names, relation.columns, strict=True)}
+        for name, column in declared.items():
+            if name in given:
+                self._check_type(given[name], column)
+            elif name in target.primary_key:
+                self.error(f"primary key column '{name}' is not written; add it to the column list")
+            elif column.type is not None and not column.type.nullable:
+                self.error(f"column '{name}' is NOT NULL and not written; add it to the column list")
+        return given
+
+    def _partition_constants(self, target: Table, declared: dict[str, Column]) -> dict[str, Rendered]:
+        constants: dict[str, Rendered] = {}
+        for name, tokens in self.declaration.partition.items():
+            if name not in declared or name not in target.partitioned_by:
+                known = ", ".join(target.partitioned_by) or "none"
+                self.error(f"PARTITION names '{name}', which is no partition column (they are: {known})")
+                continue
+            try:
+                value = render(parse_query(tokens, "expression"), Scope({}), tokens[0].line)
+            except Fault as fault:
+                self.error(fault.message, SourceLocation(self.declaration.location.file, fault.line))
+                continue
+            column = declared[name]
+            if value.constant is not None and column.type is not None:
+                # Flink casts partition constants: PARTITION (dd = '1') fits a BIGINT column, dd = 1 a STRING.
+                value = cast(value, column.type)
+            constants[name] = value
+        return constants
+
+    def _check_type(self, value: Rendered, column: Column) -> None:
+        assert column.type is not None
+        if value.type is None or can_write(value.type, column.type):
+            return
+        what = f"column '{value.column}'" if value.column else "the expression"
+        remedy = f"CAST({value.column or '...'} AS {str(column.type).removesuffix(' NOT NULL')})"
+        shown = str(value.type).removesuffix(" NOT NULL")
+        if value.constant is not None and value.root in STRINGS:
+            shown = "a text"
+        self.error(f"{what} is {shown}, column '{column.name}' is {column.type}; write {remedy}")
+
+    def _check_key(self, target: Table, source: Table, given: dict[str, Rendered]) -> None:
+        """A delete carries the source's key only, so the target's key must be that key."""
+        if not target.primary_key or not source.primary_key:
+            return
+        found: list[str] = []
+        for name in target.primary_key:
+            value = given.get(name)
+            if value is None:
+                return
+            if value.column is None or value.column not in source.primary_key:
+                what = f"column '{value.column}'" if value.column else "an expression"
+                key = ", ".join(source.primary_key)
+                self.error(
+                    f"primary key column '{name}' is filled from {what}; it must be a primary key column of"
+                    f" '{source.name}' ({key}) as it is, because deletes carry nothing else"
+                )
+                return
+            found.append(value.column)
+        missing = [name for name in source.primary_key if name not in found]
+        if missing:
+            self.error(
+                f"the primary key of '{source.name}' has the columns {', '.join(source.primary_key)}, but the key of"
+                f" the target lacks {', '.join(missing)}: rows with different keys would overwrite each other"
+            )
+        elif len(set(found)) < len(found):
+            self.error(f"two primary key columns are filled from the same column of '{source.name}'")
+
+    def _warn_varying(self, given: dict[str, Rendered], predicate: Rendered | None) -> None:
+        values = [*given.items(), *([("WHERE", predicate)] if predicate is not None else [])]
+        for name, value in values:
+            if value.varies:
+                where = "WHERE" if name == "WHERE" else f"column '{name}'"
+                self.error(
+                    f"{where} depends on {value.varies}, which differs each time a batch is written or verified",
+                    severity="warning",
+                )
+
+    def _written(self, value: Rendered | None, column: Column) -> str:
+        if value is None:
+            return "NULL"
+        assert column.type is not None
+        return cast(value, column.type, implicit=True).sql

@@ -1,0 +1,149 @@
+"""Text of Flink SQL to tokens that know their line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from upsert_platform.errors import Problem, SourceLocation
+
+VARIABLE: Final = re.compile(r"\$\{\s*([A-Za-z0-9_.\-/]+)\s*\}")
+"""A variable as Flink SQL platforms write it: ``${NAME}``, ``${secret_values.kafka-ak}``."""
+
+
+class TokenKind(Enum):
+    """What a token is."""
+
+    WORD = "word"
+    QUOTED = "quoted name"
+    STRING = "text"
+    DOUBLE = "double-quoted text"
+    NUMBER = "number"
+    SYMBOL = "symbol"
+    HINT = "hint"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token.
+
+    Attributes:
+        text: as written in the file, variables not replaced: what messages may show.
+        value: what it means: a name without backquotes, a text without quotes, both with variables replaced.
+        line: from 1.
+        spaced: whether blanks or a comment stand before it.
+    """
+
+    kind: TokenKind
+    text: str
+    value: str
+    line: int
+    spaced: bool
+
+    def is_word(self, word: str) -> bool:
+        """Whether it is this keyword or symbol (given in upper case), not a quoted name."""
+        return self.kind in (TokenKind.WORD, TokenKind.SYMBOL) and self.value.upper() == word
+
+
+_BLANK = re.compile(r"\s+|--[^\n]*|//[^\n]*|/\*(?!\+).*?\*/", re.DOTALL)
+_NAME = r"\$\{\s*[A-Za-z0-9_.\-/]+\s*\}"
+_PATTERNS: Final = (
+    (TokenKind.HINT, re.compile(r"/\*\+.*?\*/", re.DOTALL)),
+    (TokenKind.STRING, re.compile(r"'(?:[^']|'')*'")),
+    (TokenKind.QUOTED, re.compile(r"`(?:[^`]|``)*`")),
+    (TokenKind.DOUBLE, re.compile(r'"[^"]*"')),
+    (TokenKind.NUMBER, re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w$])")),
+    (TokenKind.WORD, re.compile(rf"(?:[^\W\d]|{_NAME})(?:\w|\$(?!\{{)|{_NAME})*")),
+    (TokenKind.SYMBOL, re.compile(r"\.\.\.|[-+*/%=<>(),;.:|!?\[\]{}&^~]")),
+)
+_OPENERS: Final = {"'": "text", "`": "name", '"': "text"}
+
+
+def tokenize(text: str, file: str) -> tuple[list[Token], list[Problem]]:
+    """Splits SQL into tokens; comments go, hints stay.
+
+    Returns:
+        The tokens, and a problem for each character that starts none. An open quote or comment ends the tokens there.
+    """
+    tokens: list[Token] = []
+    problems: list[Problem] = []
+    position, line, spaced = 0, 1, False
+    while position < len(text):
+        blank = _BLANK.match(text, position)
+        if blank is not None:
+            line += blank[0].count("\n")
+            position, spaced = blank.end(), True
+            continue
+        for kind, pattern in _PATTERNS:
+            match = pattern.match(text, position)
+            if match is not None:
+                tokens.append(Token(kind, match[0], _meaning(kind, match[0]), line, spaced))
+                line += match[0].count("\n")
+                position, spaced = match.end(), False
+                break
+        else:
+            character = text[position]
+            place = SourceLocation(file, line)
+            if character in _OPENERS:
+                problems.append(Problem(f"the {_OPENERS[character]} opened with {character} is never closed", place))
+                return tokens, problems
+            if text.startswith("/*", position):
+                problems.append(Problem("the comment opened with /* is never closed", place))
+                return tokens, problems
+            if text.startswith("${", position):
+                problems.append(Problem("a variable is written ${NAME}, of letters, digits, '_', '.' and '-'", place))
+            else:
+                problems.append(Problem(f"unexpected character {character!r}", place))
+            position += 1
+    return tokens, problems
+
+
+def _meaning(kind: TokenKind, text: str) -> str:
+    match kind:
+        case TokenKind.STRING:
+            return text[1:-1].replace("''", "'")
+        case TokenKind.QUOTED:
+            return text[1:-1].replace("``", "`")
+        case TokenKind.DOUBLE:
+            return text[1:-1]
+    return text
+
+
+def to_sql(tokens: Sequence[Token]) -> str:
+    """Writes tokens as SQL again, with variables replaced and quotes escaped; lines stay apart as they were."""
+    parts: list[str] = []
+    line = tokens[0].line if tokens else 1
+    for index, token in enumerate(tokens):
+        if token.line > line:
+            parts.append("\n" * (token.line - line))
+            line = token.line
+        elif index and token.spaced:
+            parts.append(" ")
+        written = _written(token)
+        parts.append(written)
+        line += written.count("\n")
+    return "".join(parts)
+
+
+def _written(token: Token) -> str:
+    match token.kind:
+        case TokenKind.STRING:
+            return "'" + token.value.replace("'", "''") + "'"
+        case TokenKind.QUOTED:
+            return "`" + token.value.replace("`", "``") + "`"
+        case TokenKind.DOUBLE:
+            return f'"{token.value}"'
+    return token.value
+
+
+def shown(tokens: Iterable[Token]) -> str:
+    """Tokens as the user wrote them, on one line, for messages and metadata: no variable is replaced."""
+    parts: list[str] = []
+    for token in tokens:
+        if parts and token.spaced:
+            parts.append(" ")
+        parts.append(token.text)
+    return "".join(parts)

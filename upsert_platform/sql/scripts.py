@@ -1,0 +1,115 @@
+"""All SQL of a project to tables and inserts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import Insert, Table
+from upsert_platform.sql.declarations import Declarations, InsertDeclaration, TableDeclaration, ViewDeclaration
+from upsert_platform.sql.insert import resolve_insert
+from upsert_platform.sql.query import Relation, read_query, relation_of
+from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.statements import read_statements
+from upsert_platform.sql.tables import resolve_tables
+from upsert_platform.sql.variables import Variables
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What SQL files declare.
+
+    Attributes:
+        tables: by name, in order of declaration.
+        inserts: those without errors.
+        mentioned: tables that faulty inserts name; they are in use.
+    """
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    inserts: tuple[Insert, ...] = ()
+    mentioned: frozenset[str] = frozenset()
+
+
+def read_scripts(
+    texts: Mapping[str, str], variables: Variables, *, known: Sequence[TableDeclaration] = ()
+) -> tuple[Scripts, list[Problem]]:
+    """Reads SQL files together: a table may be declared in one and used in another.
+
+    Args:
+        texts: file name, as messages show it, to content; read in this order.
+        known: tables that are declared elsewhere.
+
+    Returns:
+        What is declared, and every problem found.
+    """
+    found = Declarations(tables=list(known))
+    for file, text in texts.items():
+        found.add(read_statements(text, file, variables))
+    tables, problems = resolve_tables(found.tables)
+    problems = [*found.problems, *problems]
+    views = _Views(found.views, tables, problems)
+    views.resolve_all()
+    inserts: list[Insert] = []
+    for declaration in found.inserts:
+        insert, faults = resolve_insert(declaration, tables, views.find)
+        problems += faults
+        if insert is not None:
+            inserts.append(insert)
+    faulty = len(inserts) < len(found.inserts)
+    mentioned = frozenset(name for name in tables if faulty and any(_names(item, name) for item in found.inserts))
+    return Scripts(tables, tuple(inserts), mentioned), problems
+
+
+def _names(insert: InsertDeclaration, table: str) -> bool:
+    return insert.target == table or any(token.value == table for token in insert.query)
+
+
+class _Views:
+    """Views by name, resolved when first read."""
+
+    def __init__(self, views: list[ViewDeclaration], tables: dict[str, Table], problems: list[Problem]) -> None:
+        self.tables = tables
+        self.problems = problems
+        self.views: dict[str, ViewDeclaration] = {}
+        self.done: dict[str, Relation | None] = {}
+        for view in views:
+            if view.name in self.views or view.name in tables:
+                problems.append(Problem(f"'{view.name}' is declared twice; rename one", view.location))
+            self.views.setdefault(view.name, view)
+
+    def resolve_all(self) -> None:
+        for name in self.views:
+            self.find(name)
+
+    def find(self, name: str) -> Relation | None:
+        """The relation of a table or view."""
+        if name in self.tables:
+            return relation_of(self.tables[name])
+        view = self.views.get(name)
+        if view is None:
+            return None
+        if name not in self.done:
+            self.done[name] = None  # a view that reads itself finds nothing
+            try:
+                self.done[name] = self._resolve(view)
+            except Fault as fault:
+                place = SourceLocation(view.location.file, fault.line)
+                self.problems.append(Problem(f"view '{name}': {fault.message}", place))
+        found = self.done[name]
+        if found is None:
+            raise Fault(f"view '{name}' cannot be read: it has an error or reads itself", view.location.line)
+        return found
+
+    def _resolve(self, view: ViewDeclaration) -> Relation:
+        relation = read_query(view.query, self.find)
+        names = [name for name, _ in relation.columns]
+        if view.columns:
+            if len(view.columns) != len(names):
+                raise Fault(f"{len(view.columns)} column names for {len(names)} columns", view.location.line)
+            names = list(view.columns)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise Fault(f"two columns are named '{twice}'; give one an alias", view.location.line)
+        columns = tuple((name, value) for name, (_, value) in zip(names, relation.columns, strict=True))
+        return Relation(relation.source, columns, relation.predicate)

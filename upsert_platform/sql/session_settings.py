@@ -1,0 +1,66 @@
+"""SET statements: what takes their place here, and which are refused because ignoring them would change results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from upsert_platform.errors import Problem
+from upsert_platform.sql.reader import TokenReader
+
+_REPLACED: Final = (
+    (
+        "execution.checkpointing.",
+        "batches are committed whole; how often one runs is the schedule or sensor in Dagster",
+    ),
+    ("execution.runtime-mode", "each run reads what is new and ends"),
+    ("execution.", "Dagster runs the jobs"),
+    ("parallelism.", "set Spark's cores and partitions"),
+    ("pipeline.name", "assets are named after their tables"),
+    ("pipeline.", "Dagster runs the jobs"),
+    ("state.", "state is the changelog in the lake"),
+    ("table.exec.state.ttl", "the changelog keeps every key until its tombstone"),
+    ("table.exec.mini-batch.", "every run is a batch"),
+    ("table.exec.source.", "micro-batches need no watermarks"),
+    ("table.exec.sink.upsert-materialize", "rows are reduced to the last one per primary key in any case"),
+    ("table.exec.", "Spark executes the query"),
+    ("table.optimizer.", "Spark plans the query"),
+    ("table.dml-sync", "a run ends when its batch is written"),
+    ("sql-client.", "there is no SQL client"),
+    ("odps.", "this is a session flag of MaxCompute; it belongs to statements that run there"),
+)
+_REFUSED: Final = {
+    ("table.exec.sink.not-null-enforcer", "DROP"): "rows are never dropped silently; remove the setting",
+    ("table.exec.sink.type-length-enforcer", "TRIM_PAD"): "write CAST(column AS CHAR(n)) where a text is to be cut",
+    ("table.exec.legacy-cast-behaviour", "ENABLED"): "write TRY_CAST where a failed cast is to give NULL",
+}
+_UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
+
+
+def judge_setting(reader: TokenReader) -> list[Problem]:
+    """Reads ``SET 'name' = 'value'``, ``SET name = value`` or ``RESET ...``.
+
+    Returns:
+        A warning that names what replaces the setting, or the reason why it is refused.
+    """
+    location = reader.location
+    if reader.accept("RESET"):
+        return [Problem("RESET has no effect: SET statements are not executed here", location, "warning")]
+    reader.accept("SET")
+    name = "".join(token.value for token in reader.take_until("=")).strip()
+    reader.accept("=")
+    value = "".join(token.value for token in reader.take_until())
+    if not name:
+        return [Problem("SET has no effect: settings of a session do not exist here", location, "warning")]
+    lowered = name.lower()
+    if lowered == "table.local-time-zone":
+        if value.upper() in _UTC:
+            return []
+        reason = "times are computed in UTC; convert with CONVERT_TZ, or set UTC"
+        return [Problem(f"SET '{name}': {reason}", location)]
+    refused = _REFUSED.get((lowered, value.upper()))
+    if refused is not None:
+        return [Problem(f"SET '{name}': {refused}", location)]
+    for prefix, replacement in _REPLACED:
+        if lowered.startswith(prefix):
+            return [Problem(f"SET '{name}' has no effect: {replacement}", location, "warning")]
+    return [Problem(f"SET '{name}' has no effect here; remove it", location, "warning")]

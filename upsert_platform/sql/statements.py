@@ -1,0 +1,190 @@
+"""A file of Flink SQL to its declarations.
+
+Statements end with ``;``. One with a fault is reported, and reading goes on with the next.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.sql.create_table import read_create_table
+from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
+from upsert_platform.sql.lexer import Token, shown, tokenize
+from upsert_platform.sql.reader import Fault, TokenReader
+from upsert_platform.sql.session_settings import judge_setting
+from upsert_platform.sql.variables import Variables, expand
+
+_REFUSED: Final = {
+    "DROP": "the platform drops nothing: remove the declaration, and drop the table where it lives",
+    "ALTER": "change the CREATE TABLE itself",
+    "TRUNCATE": "the platform empties no table",
+    "DELETE": "rows are deleted by tombstones of the source",
+    "UPDATE": "rows are changed by records of the source",
+    "USE": "write names in full; a project has one name space",
+    "SELECT": "a query needs a target: INSERT INTO <table> SELECT ...",
+    "WITH": "a query needs a target: INSERT INTO <table> SELECT ...",
+    "EXPLAIN": "Dagster shows the graph",
+    "SHOW": "Dagster shows what is declared",
+    "DESCRIBE": "Dagster shows what is declared",
+    "DESC": "Dagster shows what is declared",
+    "ADD": "put Python packages into the environment and jars into Spark's configuration",
+    "REMOVE": "put Python packages into the environment and jars into Spark's configuration",
+    "LOAD": "Flink modules do not exist here",
+    "UNLOAD": "Flink modules do not exist here",
+    "ANALYZE": "no statistics are kept",
+    "CALL": "Flink procedures do not exist here",
+    "MERGE": "rows are merged by primary key: INSERT INTO <table> SELECT ...",
+}
+_REFUSED_CREATE: Final = {
+    "CATALOG": "declare each table with CREATE TABLE",
+    "DATABASE": "a project has one name space",
+    "FUNCTION": "register functions with Spark",
+    "MODEL": "models are not supported",
+    "MATERIALIZED": "materialized tables are not supported; declare a table and INSERT INTO it",
+}
+
+
+def read_statements(text: str, file: str, variables: Variables) -> Declarations:
+    """Reads the statements of a file.
+
+    Args:
+        file: its name, as messages show it.
+    """
+    found = Declarations()
+    tokens, problems = tokenize(text, file)
+    found.problems += problems
+    tokens, problems = expand(tokens, variables, file)
+    found.problems += problems
+    in_set = False
+    for statement in _split(tokens):
+        in_set = _read_statement(TokenReader(statement, file), found, in_set=in_set)
+    if in_set:
+        found.problems.append(Problem("the STATEMENT SET is never closed: END expected", SourceLocation(file)))
+    found.problems.sort(key=lambda problem: problem.location.line if problem.location else 0)
+    return found
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    statements: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.is_word(";"):
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def _read_statement(reader: TokenReader, found: Declarations, *, in_set: bool) -> bool:
+    """Reads one statement; returns whether a statement set is open after it."""
+    try:
+        if reader.accept("EXECUTE", "STATEMENT", "SET", "BEGIN") or reader.accept("STATEMENT", "SET", "BEGIN"):
+            in_set = _open(reader, in_set=in_set)
+        elif reader.accept("BEGIN", "STATEMENT", "SET"):
+            in_set = _open(reader, in_set=in_set)
+            if reader.at_end():
+                return in_set
+        elif reader.next_is("EXECUTE", "INSERT"):
+            reader.accept("EXECUTE")
+        if reader.next_is("END"):
+            if not in_set:
+                raise reader.fault("END without STATEMENT SET; a statement expected")
+            reader.accept("END")
+            in_set = False
+            if not reader.at_end():
+                raise reader.fault("';' expected after END")
+            return in_set
+        _dispatch(reader, found)
+    except Fault as fault:
+        found.problems.append(Problem(fault.message, SourceLocation(reader.file, fault.line)))
+    return in_set
+
+
+def _open(reader: TokenReader, *, in_set: bool) -> bool:
+    if in_set:
+        raise reader.fault("STATEMENT SET inside another one; END expected first")
+    return True
+
+
+def _dispatch(reader: TokenReader, found: Declarations) -> None:
+    temporary = 1 if reader.next_is("CREATE", "TEMPORARY") else 0
+    second = reader.peek(1 + temporary)
+    if reader.next_is("CREATE") and second is not None:
+        if second.is_word("TABLE"):
+            table, problems = read_create_table(reader)
+            found.problems += problems
+            if table is not None:
+                found.tables.append(table)
+            return
+        if second.is_word("VIEW"):
+            found.views.append(_read_view(reader))
+            return
+        if second.is_word("OR") or second.is_word("SYSTEM"):
+            raise reader.fault("CREATE TABLE or CREATE VIEW expected: OR REPLACE and SYSTEM are not supported")
+        reason = _REFUSED_CREATE.get(second.value.upper())
+        if reason is not None:
+            raise Fault(f"CREATE {second.value.upper()} is not supported: {reason}", reader.line)
+    elif reader.next_is("INSERT"):
+        found.inserts.append(_read_insert(reader))
+        return
+    elif reader.next_is("SET") or reader.next_is("RESET"):
+        found.problems.extend(judge_setting(reader))
+        return
+    first = reader.take()
+    reason = _REFUSED.get(first.value.upper())
+    if reason is not None:
+        raise Fault(f"{first.value.upper()} is not supported: {reason}", first.line)
+    raise Fault(f"a statement cannot begin with {first.text!r}: CREATE TABLE or INSERT INTO expected", first.line)
+
+
+def _read_view(reader: TokenReader) -> ViewDeclaration:
+    location = reader.location
+    reader.accept("CREATE")
+    reader.accept("TEMPORARY")
+    reader.expect("VIEW", where="after CREATE")
+    reader.accept("IF", "NOT", "EXISTS")
+    name = reader.qualified_name("view name")
+    columns: tuple[str, ...] = ()
+    if reader.next_is("("):
+        columns = tuple(reader.names_in_parentheses("column name"))
+    if reader.accept("COMMENT"):
+        reader.text("comment")
+    reader.expect("AS", where="before the query of a view")
+    query = tuple(reader.take_until())
+    if not query:
+        raise reader.fault("a query expected after AS")
+    return ViewDeclaration(name, location, query, columns)
+
+
+def _read_insert(reader: TokenReader) -> InsertDeclaration:
+    location, sql = reader.location, shown(reader.tokens[reader.at :])
+    reader.accept("INSERT")
+    if reader.next_is("OVERWRITE"):
+        raise reader.fault(
+            "INSERT OVERWRITE is not supported: a destination follows its source row by row; INTO expected"
+        )
+    reader.expect("INTO", where="after INSERT")
+    target = reader.qualified_name("table name")
+    partition: dict[str, tuple[Token, ...]] = {}
+    if reader.accept("PARTITION"):
+        reader.expect("(", where="after PARTITION")
+        while True:
+            column = reader.name("partition column")
+            reader.expect("=", where=f"after the partition column '{column}'")
+            constant = tuple(reader.take_until(",", ")"))
+            if not constant:
+                raise reader.fault(f"a constant expected for the partition column '{column}'")
+            if column in partition:
+                raise reader.fault(f"partition column '{column}' is given twice; ',' or ')' expected")
+            partition[column] = constant
+            if reader.accept(")"):
+                break
+            reader.expect(",", where="or ')' after a partition column")
+    columns: tuple[str, ...] = ()
+    after = reader.peek(1)
+    if reader.next_is("(") and after is not None and not after.is_word("SELECT"):
+        columns = tuple(reader.names_in_parentheses("column name"))
+    query = tuple(reader.take_until())
+    if not query:
+        raise reader.fault("SELECT expected")
+    return InsertDeclaration(target, location, query, partition, columns, sql)

@@ -1,0 +1,148 @@
+"""Declared tables to `model.Table`: LIKE, keys, partitions, computed columns, and everything wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import Column, ColumnKind, Table
+from upsert_platform.options import nearest
+from upsert_platform.sql.declarations import ColumnDeclaration, TableDeclaration
+from upsert_platform.sql.expressions import Scope, render
+from upsert_platform.sql.flink import parse_query
+from upsert_platform.sql.like import apply_likes
+from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.rendered import Rendered, quote_name
+from upsert_platform.types import LogicalType
+
+
+def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[dict[str, Table], list[Problem]]:
+    """Makes tables of declarations.
+
+    Returns:
+        Tables by name in order of declaration, those with errors too as far as they can be told, and the problems.
+    """
+    problems: list[Problem] = []
+    unique: dict[str, TableDeclaration] = {}
+    for declaration in declarations:
+        first = unique.get(declaration.name)
+        if first is None:
+            unique[declaration.name] = declaration
+        elif not declaration.if_not_exists:
+            message = f"table '{declaration.name}' is declared twice (first at {first.location}); rename or remove one"
+            problems.append(Problem(message, declaration.location))
+        else:
+            message = f"table '{declaration.name}' is declared at {first.location} already; this one is not used"
+            problems.append(Problem(message, declaration.location, "warning"))
+    resolved = apply_likes(unique, problems)
+    tables = {name: _TableResolver(declaration, problems).resolve() for name, declaration in resolved.items()}
+    return tables, problems
+
+
+class _TableResolver:
+    def __init__(self, declaration: TableDeclaration, problems: list[Problem]) -> None:
+        self.declaration = declaration
+        self.problems = problems
+
+    def error(self, message: str, location: SourceLocation) -> None:
+        self.problems.append(Problem(f"table '{self.declaration.name}': {message}", location))
+
+    def resolve(self) -> Table:
+        declaration = self.declaration
+        if not declaration.columns and not declaration.elided:
+            self.error("it declares no columns", declaration.location)
+        self._check_names()
+        key = self._key()
+        self._check_mentions()
+        columns = tuple(self._column(column, key) for column in declaration.columns)
+        return Table(
+            name=declaration.name,
+            columns=columns,
+            primary_key=key,
+            options=declaration.options,
+            location=declaration.location,
+            partitioned_by=declaration.partitioned_by,
+            comment=declaration.comment,
+            watermark=declaration.watermark.text if declaration.watermark else None,
+        )
+
+    def _check_names(self) -> None:
+        seen: dict[str, str] = {}
+        for column in self.declaration.columns:
+            folded = column.name.lower()
+            if folded in seen:
+                same = seen[folded] == column.name
+                what = "is declared twice" if same else f"differs from '{seen[folded]}' in case only, which Spark folds"
+                self.error(f"column '{column.name}' {what}; rename one", column.location)
+            seen.setdefault(folded, column.name)
+
+    def _key(self) -> tuple[str, ...]:
+        key = self.declaration.key
+        if key is None:
+            return ()
+        kinds = {column.name: column.kind for column in self.declaration.columns}
+        names: list[str] = []
+        for name in key.columns:
+            kind = kinds.get(name)
+            if kind is None:
+                if not self.declaration.elided:
+                    self.error(f"PRIMARY KEY names '{name}', which is no column{nearest(name, kinds)}", key.location)
+            elif kind is not ColumnKind.PHYSICAL:
+                self.error(f"PRIMARY KEY takes physical columns, '{name}' is {kind}", key.location)
+            elif name in names:
+                self.error(f"PRIMARY KEY names '{name}' twice", key.location)
+            else:
+                names.append(name)
+        return tuple(names)
+
+    def _check_mentions(self) -> None:
+        names = [column.name for column in self.declaration.columns]
+        if self.declaration.elided:
+            return
+        for name in self.declaration.partitioned_by:
+            if name not in names:
+                place = self.declaration.partition_location or self.declaration.location
+                self.error(f"PARTITIONED BY names '{name}', which is no column{nearest(name, names)}", place)
+        watermark = self.declaration.watermark
+        if watermark is not None and watermark.column.split(".")[0] not in names:
+            hint = nearest(watermark.column, names)
+            self.error(f"WATERMARK FOR names '{watermark.column}', which is no column{hint}", watermark.location)
+
+    def _column(self, column: ColumnDeclaration, key: tuple[str, ...]) -> Column:
+        # Flink makes key columns NOT NULL; formats with schemas show it.
+        kind = replace(column.type, nullable=False) if column.type and column.name in key else column.type
+        return Column(
+            name=column.name,
+            type=kind,
+            kind=column.kind,
+            metadata_key=column.metadata_key,
+            virtual=column.virtual,
+            expression=self._expression(column) if column.kind is ColumnKind.COMPUTED else None,
+            comment=column.comment,
+            location=column.location,
+        )
+
+    def _expression(self, column: ColumnDeclaration) -> str:
+        """Spark SQL of a computed column, over the columns that are stored."""
+        stored = {
+            other.name: Rendered(quote_name(other.name), _some(other.type), simple=True, column=other.name)
+            for other in self.declaration.columns
+            if other.kind is not ColumnKind.COMPUTED
+        }
+        try:
+            node = parse_query(column.expression, "expression")
+            return render(node, Scope(stored), column.expression[0].line).sql
+        except Fault as fault:
+            hint = ""
+            if any(other.kind is ColumnKind.COMPUTED and f"'{other.name}'" in fault.message
+                   for other in self.declaration.columns):  # fmt: skip
+                hint = " (a computed column cannot use another one)"
+            place = SourceLocation(column.location.file, fault.line)
+            self.error(f"computed column '{column.name}': {fault.message}{hint}", place)
+            return "NULL"
+
+
+def _some(logical: LogicalType | None) -> LogicalType:
+    assert logical is not None
+    return logical

@@ -1,0 +1,63 @@
+"""The Spark SQL that turns changes of a source into changes of a target.
+
+Input is a view over the source's changelog: its stored columns, `_kind` and `_seq`. Output is a change frame as
+`upsert_platform.destination` describes it: the target's columns, then `_op` and `_seq`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from upsert_platform.changelog.rows import KIND, KIND_DELETE, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.model import Column, ColumnKind, Insert, Table
+from upsert_platform.sql.insert import written_columns
+from upsert_platform.sql.rendered import quote_name
+from upsert_platform.types import spark_type
+
+_PUTS: Final = f"{KIND} IN ('{KIND_INSERT}', '{KIND_UPDATE_AFTER}')"
+
+
+def change_query(insert: Insert, source: Table, target: Table, view: str) -> str:
+    """Spark SQL of the change frame that an insert makes of changes of its source.
+
+    With a primary key in the source, a row that is deleted or does not (any more) meet the predicate becomes ``D``: the
+    target may hold it from before. Without one every row stands for itself: rows that do not meet the predicate, and
+    before-images, are left out.
+
+    Args:
+        view: name of a temporary view with the source's stored columns, `_kind` and `_seq`; reduced to the last row per
+            key where the source has one.
+    """
+    columns = written_columns(target)
+    put = f"{_PUTS} AND COALESCE({insert.predicate}, FALSE)" if insert.predicate else _PUTS
+    operation = f"IF({put}, '{OPERATION_UPSERT}', '{OPERATION_DELETE}')"
+    where = "" if source.primary_key else f"\n  WHERE ({put}) OR {KIND} = '{KIND_DELETE}'"
+    selected = [
+        _selected(projection, column, target) for projection, column in zip(insert.projections, columns, strict=True)
+    ]
+    read = [quote_name(column.name) for column in source.columns]
+    inner = ",\n    ".join([f"{operation} AS {OPERATION}", SEQUENCE, *read])
+    outer = ",\n  ".join([*selected, OPERATION, SEQUENCE])
+    changes = f"SELECT\n    {inner}\n  FROM {_with_computed(source, view)}{where}"
+    return f"SELECT\n  {outer}\nFROM (\n  {changes}\n) AS `_changes`"
+
+
+def _selected(projection: str, column: Column, target: Table) -> str:
+    assert column.type is not None
+    kind = spark_type(column.type)
+    value = f"CAST({projection} AS {kind})"
+    if target.primary_key and column.name not in target.primary_key:
+        value = f"CASE WHEN {OPERATION} = '{OPERATION_UPSERT}' THEN {value} END"
+    return f"{value} AS {quote_name(column.name)}"
+
+
+def _with_computed(source: Table, view: str) -> str:
+    """The view with computed columns added; they are evaluated when changes are read, not stored."""
+    computed = [column for column in source.columns if column.kind is ColumnKind.COMPUTED]
+    name = quote_name(view)
+    if not computed:
+        return name
+    stored = [quote_name(column.name) for column in stored_columns(source)]
+    added = [f"{column.expression} AS {quote_name(column.name)}" for column in computed]
+    return f"(SELECT {KIND}, {SEQUENCE}, {', '.join([*stored, *added])} FROM {name}) AS `_source`"

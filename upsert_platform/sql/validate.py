@@ -1,0 +1,112 @@
+"""Rules about a project as a whole, whatever its connectors are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from upsert_platform.changelog.rows import SYSTEM_COLUMNS
+from upsert_platform.destination import OPERATION, SEQUENCE
+from upsert_platform.errors import Problem
+from upsert_platform.model import ColumnKind, Options, Project, Table
+from upsert_platform.types import LogicalType, TypeName
+
+TRUNCATE_TIMESTAMPS: Final = "truncate-timestamps"
+"""Option of any source table: ``true`` allows TIMESTAMP(7) to (9), whose last digits are cut."""
+RESERVED_COLUMNS: Final = frozenset({*SYSTEM_COLUMNS, OPERATION, SEQUENCE})
+_MICROSECONDS: Final = 6
+
+
+def project_problems(project: Project, *, written: Iterable[str] = ()) -> list[Problem]:
+    """What is wrong with the tables and inserts of a project, beyond what its statements say one by one.
+
+    Options of connectors are not looked at: each connector reads its own.
+
+    Args:
+        written: targets of inserts that are not in the project because of errors of their own.
+    """
+    problems: list[Problem] = []
+    sources = {insert.source for insert in project.inserts}
+    targets = {insert.target for insert in project.inserts}
+    for table in project.tables.values():
+        used = table.name in sources or table.name in targets
+        problems += _table_problems(table, source=table.name in sources, used=used or table.name in written)
+    problems += _graph_problems(project)
+    return problems
+
+
+def _table_problems(table: Table, *, source: bool, used: bool) -> list[Problem]:
+    problems: list[Problem] = []
+    if not table.connector:
+        known = "'connector' = 'upsert-kafka', 'kafka', 'tablestore' or 'maxcompute'"
+        problems.append(_problem(table, f"required option 'connector' is missing: {known}"))
+    if table.connector == "upsert-kafka" and not table.primary_key:
+        problems.append(_problem(table, "upsert-kafka needs PRIMARY KEY (...) NOT ENFORCED: it is the message key"))
+    for column in table.columns:
+        if column.name.lower() in RESERVED_COLUMNS:
+            message = f"column '{column.name}' has the name of a column of the platform itself; rename it"
+            problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
+        stored = column.type if column.kind is not ColumnKind.COMPUTED else None
+        if source and stored is not None and not _truncates(table) and (precision := _too_fine(stored)):
+            message = (
+                f"column '{column.name}' has {precision} fraction digits, but changes are kept in microseconds:"
+                f" declare 6 at most, or set '{TRUNCATE_TIMESTAMPS}' = 'true' to cut them"
+            )
+            problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
+    if not used:
+        message = f"table '{table.name}' is neither read nor written by an INSERT; nothing happens with it"
+        problems.append(Problem(message, table.location, "warning"))
+    value = table.options.get(TRUNCATE_TIMESTAMPS)
+    if value is not None and value.strip().lower() not in ("true", "false"):
+        place = table.options.location(TRUNCATE_TIMESTAMPS) or table.location
+        problems.append(Problem(f"table '{table.name}': option '{TRUNCATE_TIMESTAMPS}' takes true or false", place))
+    return problems
+
+
+def _problem(table: Table, message: str) -> Problem:
+    return Problem(f"table '{table.name}': {message}", table.location)
+
+
+def _truncates(table: Table) -> bool:
+    return table.options.get(TRUNCATE_TIMESTAMPS, "").strip().lower() == "true"
+
+
+def _too_fine(logical: LogicalType) -> int | None:
+    """Fraction digits of a timestamp, at any depth, that microseconds do not hold."""
+    if logical.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ) and (logical.precision or 0) > _MICROSECONDS:
+        return logical.precision
+    inner = (logical.key, logical.element, *(field.type for field in logical.fields))
+    return next((found for part in inner if part is not None and (found := _too_fine(part))), None)
+
+
+def _graph_problems(project: Project) -> list[Problem]:
+    problems: list[Problem] = []
+    first: dict[str, str] = {}
+    sources = {insert.source for insert in project.inserts}
+    for insert in project.inserts:
+        if insert.target in first:
+            message = (
+                f"table '{insert.target}' is written by two inserts (the other at {first[insert.target]}):"
+                " a destination follows one source"
+            )
+            problems.append(Problem(message, insert.location))
+        first.setdefault(insert.target, str(insert.location))
+        if insert.target == insert.source:
+            problems.append(Problem(f"table '{insert.target}' is written from itself", insert.location))
+        elif insert.target in sources:
+            message = (
+                f"table '{insert.target}' is written by this insert and read by another: declare the same topic once"
+                " more under another name, and read that"
+            )
+            problems.append(Problem(message, insert.location))
+    return problems
+
+
+def without_platform_options(table: Table) -> Table:
+    """The table with the options that connectors see; those of the platform have been applied."""
+    if TRUNCATE_TIMESTAMPS not in table.options:
+        return table
+    values = {name: value for name, value in table.options.items() if name != TRUNCATE_TIMESTAMPS}
+    places = {name: place for name in values if (place := table.options.location(name)) is not None}
+    return replace(table, options=Options(values, places))
