@@ -54,15 +54,19 @@ class Users:
             else:
                 yield self._put(user_id)
 
-    def _put(self, user_id: int) -> tuple[bytes, bytes]:
-        self.produced += 1
-        row = {
+    def make(self, user_id: int) -> dict[str, Any]:
+        """A random row of a user; not noted as produced."""
+        return {
             "user_id": user_id,
             "name": f"{self._random.choice(_NAMES)} {user_id}",
             "region": self._random.choice(_REGIONS),
             "balance": Decimal(self._random.randint(-10_000, 1_000_000)) / 100,
             "updated_at": _EPOCH + timedelta(milliseconds=self.produced),
         }
+
+    def _put(self, user_id: int) -> tuple[bytes, bytes]:
+        self.produced += 1
+        row = self.make(user_id)
         self.rows[user_id] = row
         return encode_key(user_id), encode_value(row)
 

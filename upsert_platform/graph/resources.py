@@ -28,10 +28,12 @@ class SparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
+            from pyspark.sql import SparkSession
+
             from upsert_platform.spark import open_session
 
+            self._opened = SparkSession.getActiveSession() is None
             self._spark_session = open_session({**self.spark_config, **self.settings})
-            self._opened = True
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stops the session if this run opened it."""

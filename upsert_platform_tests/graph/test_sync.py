@@ -1,0 +1,165 @@
+"""Job sync on real servers: topic to both tables, through Dagster."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from confluent_kafka import Producer
+
+from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def test_two_waves_make_both_tables_equal(stack: Stack) -> None:
+    stack.produce(stack.users.first_wave(300))
+    first = stack.run()
+    assert first.success
+    assert stack.serving_differences() == []
+    assert stack.warehouse_differences() == []
+    done = metadata_of(first, "changelogs", "users")
+    assert done["records"] == done["rows"] + done["superseded"] == stack.users.produced
+    assert checks_of(first) == {
+        "offsets_accounted:users": True,
+        "last_value_per_key:users_serving": True,
+        "last_value_per_key:users_warehouse": True,
+    }
+    stack.produce(stack.users.second_wave(200))
+    second = stack.run()
+    assert second.success
+    assert stack.serving_differences() == []
+    assert stack.warehouse_differences() == []
+    assert metadata_of(second, "tables", "users_serving")["deletes"] > 0
+    assert all(checks_of(second).values())
+    assert stack.run("verify").success
+
+
+def test_nothing_new_writes_nothing(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack.produce(stack.users.first_wave(20))
+    assert stack.run().success
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a Spark session was asked for")
+
+    monkeypatch.setattr("upsert_platform.spark.open_session", refuse)
+    again = stack.run()
+    assert again.success
+    assert metadata_of(again, "changelogs", "users")["records"] == 0
+    assert checks_of(again) == {}
+
+
+def test_destination_added_later_starts_from_the_changelog(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(50))
+    assert stack.run().success
+    # The topic itself no longer holds the first records.
+    stack.declare()
+    added = stack.run()
+    assert added.success
+    assert metadata_of(added, "changelogs", "users")["records"] == 0
+    assert stack.warehouse_differences() == []
+
+
+def test_failed_destination_does_not_hold_the_other(stack: Stack) -> None:
+    stack.declare(warehouse=", 'odps.tunnel.end.point' = 'http://127.0.0.1:1'")
+    stack.produce(stack.users.first_wave(30))
+    result = stack.run()
+    assert not result.success
+    assert stack.serving_differences() == []
+    stack.declare()
+    assert stack.run().success
+    assert stack.warehouse_differences() == []
+
+
+def test_backlog_is_worked_through_in_bounded_batches(stack: Stack) -> None:
+    stack.declare(source=", 'batch.max-records' = '100'", warehouse=None)
+    stack.produce(stack.users.first_wave(400))
+    result = stack.run()
+    assert result.success
+    done = metadata_of(result, "changelogs", "users")
+    assert done["batches"] >= 4
+    assert done["records"] == stack.users.produced
+    assert stack.serving_differences() == []
+
+
+def test_malformed_records_are_quarantined_and_change_nothing(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(20))
+    producer = Producer(
+        {"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], "partitioner": "murmur2_random"}
+    )
+    bad: list[tuple[bytes | None, bytes | None]] = [
+        (b'{"user_id":1}', b'{"user_id":1,"name":"cut'),
+        (b'{"user_id":2}', b'{"user_id":3,"name":"contradicts its key"}'),
+        (b'{"user_id":"x"}', b'{"name":"no number"}'),
+        (None, b'{"user_id":4,"name":"no key"}'),
+        (b'{"user_id":5}', b'{"user_id":5,"updated_at":"yesterday"}'),
+        (b'{"user_id":99999999999999999999}', b"{}"),
+    ]
+    for key, value in bad:
+        producer.produce(stack.topic, key=key, value=value)
+    producer.flush()
+    result = stack.run()
+    assert result.success, result.all_events[-1]
+    done = metadata_of(result, "changelogs", "users")
+    assert done["quarantined"] + done["superseded"] >= len(bad)
+    assert stack.serving_differences() == []
+    assert checks_of(result)["offsets_accounted:users"]
+
+
+def test_corrupted_table_is_found_and_keeps_the_job_failing(stack: Stack) -> None:
+    from tablestore import OTSClient, Row
+
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(20))
+    assert stack.run().success
+    client = OTSClient(
+        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
+    )
+    client.delete_row(stack.table, Row([("user_id", 1)]), None)
+    client.put_row(stack.table, Row([("user_id", 777_777)], [("name", "nobody")]))
+    client.update_row(stack.table, Row([("user_id", 2)], {"PUT": [("name", "someone else")]}))
+    found = stack.run("verify")
+    assert not found.success
+    verdict = found.get_asset_check_evaluations()[0]
+    counts = {name: verdict.metadata[name].value for name in ("missing", "extra", "stale")}
+    assert counts == {"missing": 1, "extra": 1, "stale": 1}
+    idle = stack.run()
+    assert not idle.success
+    assert "verify" in str(idle.get_asset_check_evaluations()[0].description)
+
+
+def test_topic_is_observed_with_its_offsets(stack: Stack) -> None:
+    stack.produce(stack.users.first_wave(10))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert stack.run(instance=instance).success
+        key = dg.AssetKey(["topics", stack.topic])
+        record = instance.fetch_observations(key, limit=1).records[0]
+        observed = record.asset_observation
+        assert observed is not None
+        assert observed.metadata["partitions"].value == 4
+        assert sum(int(part.split(":")[1]) for part in observed.tags["dagster/data_version"].split(",")) == (
+            stack.users.produced
+        )
+
+
+def test_sensor_requests_a_sync_only_when_there_is_something_new(stack: Stack) -> None:
+    definitions = stack.definitions()
+    sensor = definitions.resolve_sensor_def("new_offsets")
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def evaluate() -> object:
+            with dg.build_sensor_context(
+                instance=instance, definitions=definitions, resources={"platform": stack.platform()}
+            ) as context:
+                return sensor.evaluate_tick(context)
+
+        stack.produce(stack.users.first_wave(10))
+        assert len(evaluate().run_requests) == 1  # type: ignore[attr-defined]
+        assert stack.run(instance=instance).success
+        quiet = evaluate()
+        assert quiet.run_requests == []  # type: ignore[attr-defined]
+        assert "no new offsets" in str(quiet.skip_message)  # type: ignore[attr-defined]
