@@ -25,6 +25,8 @@ _i64 = struct.Struct("<q")
 _f64 = struct.Struct("<d")
 _read_u32 = _u32.unpack_from
 _read_i64 = _i64.unpack_from
+# Half the cost of calling a NamedTuple's class, in the loops over cells.
+_new = tuple.__new__
 _CRC_TAIL: Final = tuple(bytes((CELL_CRC, crc)) for crc in range(256))
 _ROW_TAIL: Final = tuple(bytes((ROW_CRC, crc)) for crc in range(256))
 
@@ -108,7 +110,9 @@ def _decode_change(data: bytes) -> RowChange:
             if tag == CELL_VALUE:
                 value_end = position + 5 + _read_u32(data, position + 1)[0]
                 value = data[position + 5 : value_end]
-                check_value(name, value)
+                kind = value[0]
+                if FIXED_SIZE.get(kind) != value_end - position - 5 or kind == DOUBLE:
+                    check_value(name, value)
                 position = value_end
                 crc = crc8(name + value)
                 tag = data[position]
@@ -146,7 +150,7 @@ def _decode_change(data: bytes) -> RowChange:
                     raise invalid(f"Timestamp cannot be given for primary key name:{show(name)}.")
                 key.append(KeyCell(name, value, data[start:position]))
             else:
-                cells.append(Change(name, value, version, op, data[start:head_end], crc))
+                cells.append(_new(Change, (name, value, version, op, data[start:head_end], crc)))
         elif tag == ROW_DATA and in_key:
             in_key = False
             position += 1
@@ -182,7 +186,7 @@ def check_value(name: bytes, value: bytes) -> None:
             raise broken(f"wrong string format, size: {len(value)}")
         if kind == STRING:
             try:
-                str(value[5:], "utf-8")
+                value[5:].decode()
             except UnicodeDecodeError:
                 raise invalid(f"Value of column '{show(name)}' must be UTF8 encoding.") from None
         return
@@ -208,8 +212,8 @@ def data_size(name: bytes, value: bytes) -> int:
 
 def stamp(change: Change, version: int, packed: bytes) -> Cell:
     """The stored cell of a put; ``packed`` is the version as 8 little-endian bytes."""
-    piece = b"%b\x07%b%b" % (change.head, packed, _CRC_TAIL[crc8(packed, change.crc)])
-    return Cell(change.name, version, change.value or b"", piece)
+    name, value, _, _, head, crc = change
+    return _new(Cell, (name, version, value or b"", head + b"\x07" + packed + _CRC_TAIL[crc8(packed, crc)]))
 
 
 def pack_version(version: int) -> bytes:
@@ -262,11 +266,14 @@ def decode_row(data: bytes) -> tuple[list[KeyCell], list[Cell]]:
             value_end = name_end + 5 + _read_u32(data, name_end + 1)[0]
             position = value_end + 11
             cells.append(
-                Cell(
-                    data[name_start:name_end],
-                    _read_i64(data, value_end + 1)[0],
-                    data[name_end + 5 : value_end],
-                    data[start:position],
+                _new(
+                    Cell,
+                    (
+                        data[name_start:name_end],
+                        _read_i64(data, value_end + 1)[0],
+                        data[name_end + 5 : value_end],
+                        data[start:position],
+                    ),
                 )
             )
     return key, cells

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 from collections.abc import Callable
@@ -157,6 +158,10 @@ async def run(settings: ServerSettings, announce: Callable[[str], None]) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # The loops over cells make many short-lived tuples; collecting at the default pace costs a third of the throughput.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
     announce(f"http://{host}:{port}")
     await stop.wait()
     await server.close()
