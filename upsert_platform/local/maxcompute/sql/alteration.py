@@ -1,0 +1,146 @@
+"""``ALTER TABLE``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from upsert_platform.local.maxcompute.errors import already_exists, semantic_error
+from upsert_platform.local.maxcompute.schema import Column, Table
+from upsert_platform.local.maxcompute.sql.context import Context, Result
+from upsert_platform.local.maxcompute.sql.ddl import AlterTable
+from upsert_platform.local.maxcompute.sql.definition import (
+    add_partitions,
+    check_new_column,
+    check_properties,
+    drop_partitions,
+    matching_partitions,
+    next_column_id,
+    rename_partition,
+)
+
+_WIDENINGS = {
+    "tinyint": {"smallint", "int", "bigint", "float", "double", "string"},
+    "smallint": {"int", "bigint", "float", "double", "string"},
+    "int": {"bigint", "double", "string"},
+    "bigint": {"string"},
+    "float": {"double", "string"},
+    "double": {"string"},
+    "char": {"varchar", "string"},
+    "varchar": {"varchar", "string"},
+    "decimal": {"decimal", "string"},
+    "date": {"string"},
+    "datetime": {"timestamp", "string"},
+    "timestamp": {"string"},
+}
+
+
+def alter_table(context: Context, statement: AlterTable) -> Result:
+    """Runs one ``ALTER TABLE`` statement."""
+    table = context.table(statement.name)
+    match statement.action:
+        case "add partitions":
+            add_partitions(context, table, statement.specs, guarded=statement.guarded)
+        case "drop partitions":
+            drop_partitions(context, table, statement.specs, guarded=statement.guarded)
+        case "rename partition":
+            rename_partition(context, table, statement.specs)
+        case "compact major" | "compact minor":
+            compact(context, table, statement)
+        case "rename":
+            _rename(context, table, statement.names)
+        case _:
+            _change_definition(context, table, statement)
+    return Result()
+
+
+def compact(context: Context, table: Table, statement: AlterTable) -> None:
+    """``COMPACT``: one file per partition, with the newest row of each key."""
+    if not table.transactional:
+        raise semantic_error(f"table {table.name} is not transactional: there is nothing to compact")
+    for partition in matching_partitions(context, table, statement.specs):
+        context.store.compact(table, partition)
+
+
+def _rename(context: Context, table: Table, name: tuple[str, ...]) -> None:
+    schema, renamed = table.schema, name[-1]
+    catalogue = context.store.catalogue
+    with context.store.lock(table.table_id), catalogue.durable():
+        if catalogue.find_table(schema, renamed) is not None:
+            raise already_exists(f"Table or view with name {renamed} already exists")
+        catalogue.put_table(replace(table, name=renamed, last_ddl=time.time()))
+
+
+def _change_definition(context: Context, table: Table, statement: AlterTable) -> None:
+    catalogue = context.store.catalogue
+    with context.store.lock(table.table_id), catalogue.durable():
+        table = context.table(statement.name)
+        now = time.time()
+        match statement.action:
+            case "add columns":
+                table = _with_added(table, statement, now)
+            case "drop columns":
+                table = _without(table, statement.names, now)
+            case "rename column":
+                table = _renamed(table, *statement.names, now=now)
+            case "change column":
+                table = _changed(table, statement.names[0], statement.columns[0], now)
+            case "set properties":
+                check_properties(table.name, statement.properties)
+                if statement.properties.get("write.bucket.num", str(table.buckets)) != str(table.buckets):
+                    raise semantic_error(f"table {table.name}: write.bucket.num cannot be changed")
+                table = replace(table, properties={**table.properties, **statement.properties}, last_ddl=now)
+            case "set comment":
+                table = replace(table, comment=statement.text, last_ddl=now)
+            case "set lifecycle":
+                table = replace(table, lifecycle=statement.number, last_ddl=now)
+            case _:
+                raise semantic_error(f"unsupported ALTER TABLE action: {statement.action}")
+        catalogue.put_table(table)
+
+
+def _with_added(table: Table, statement: AlterTable, now: float) -> Table:
+    columns = list(table.columns)
+    for column in statement.columns:
+        if statement.guarded and any(existing.name == column.name for existing in columns):
+            continue
+        check_new_column(replace(table, columns=tuple(columns)), column)
+        number = next_column_id(replace(table, columns=tuple(columns)))
+        columns.append(replace(column, column_id=number))
+    return table.with_columns(tuple(columns), now=now)
+
+
+def _without(table: Table, names: tuple[str, ...], now: float) -> Table:
+    for name in names:
+        table.column(name)
+        if name in table.primary_key:
+            raise semantic_error(f"column '{name}' belongs to the primary key of table {table.name}")
+    kept = tuple(column for column in table.columns if column.name not in names)
+    if not kept:
+        raise semantic_error(f"table {table.name} must keep a column")
+    # A dropped column's id must not come back: old files still hold its values.
+    properties = {**table.properties, "local.last.column.id": str(next_column_id(table))}
+    return replace(table.with_columns(kept, now=now), properties=properties)
+
+
+def _renamed(table: Table, before: str, after: str, *, now: float) -> Table:
+    column = table.column(before)
+    check_new_column(table, replace(column, name=after, nullable=True))
+    columns = tuple(replace(c, name=after) if c.name == before else c for c in table.columns)
+    key = tuple(after if name == before else name for name in table.primary_key)
+    return replace(table.with_columns(columns, now=now), primary_key=key)
+
+
+def _changed(table: Table, before: str, wanted: Column, now: float) -> Table:
+    """Renames a column and widens its type."""
+    column = table.column(before)
+    narrower = column.type != wanted.type and wanted.type.name not in _WIDENINGS.get(column.type.name, set())
+    if narrower or (before in table.primary_key and column.type != wanted.type):
+        raise semantic_error(f"column '{before}' cannot be changed from {column.type} to {wanted.type}")
+    if wanted.name != before:
+        table = _renamed(table, before, wanted.name, now=now)
+    columns = tuple(
+        replace(c, type=wanted.type, comment=wanted.comment or c.comment) if c.name == wanted.name else c
+        for c in table.columns
+    )
+    return table.with_columns(columns, now=now)

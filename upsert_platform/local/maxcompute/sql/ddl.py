@@ -1,0 +1,280 @@
+"""Data definition statements, read into data (spec 2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from upsert_platform.local.maxcompute.errors import parse_error
+from upsert_platform.local.maxcompute.schema import Column
+from upsert_platform.local.maxcompute.sql.tokens import Cursor
+from upsert_platform.local.maxcompute.types import parse_type
+
+Name = tuple[str, ...]
+Spec = dict[str, str]
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    name: Name
+    columns: tuple[Column, ...] = ()
+    partition_keys: tuple[Column, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    lifecycle: int = -1
+    comment: str = ""
+    if_not_exists: bool = False
+    like: Name | None = None
+    query: str = ""
+
+
+@dataclass(frozen=True)
+class DropTable:
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterTable:
+    """``action`` names what is done: add columns, add partition, rename, and so on; the other fields are its words."""
+
+    name: Name
+    action: str
+    columns: tuple[Column, ...] = ()
+    names: tuple[str, ...] = ()
+    specs: tuple[Spec, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    number: int = 0
+    text: str = ""
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class Truncate:
+    name: Name
+    specs: tuple[Spec, ...] = ()
+
+
+@dataclass(frozen=True)
+class SchemaStatement:
+    name: Name
+    action: str
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class Show:
+    """``what`` is partitions, tables, schemas, desc or history."""
+
+    what: str
+    name: Name = ()
+    spec: Spec | None = None
+
+
+Statement = CreateTable | DropTable | AlterTable | Truncate | SchemaStatement | Show
+
+
+def parse_ddl(sql: str) -> Statement | None:
+    """The statement, or None when it is no data definition.
+
+    Raises:
+        ServiceError: it begins as one and does not go on as one.
+    """
+    cursor = Cursor(sql)
+    found: Statement | None = None
+    if cursor.accept("CREATE", "TABLE"):
+        found = _create_table(cursor)
+    elif cursor.accept("CREATE", "SCHEMA"):
+        guarded = cursor.accept("IF", "NOT", "EXISTS")
+        found = SchemaStatement(cursor.names(), "create", guarded)
+    elif cursor.accept("DROP", "SCHEMA"):
+        guarded = cursor.accept("IF", "EXISTS")
+        found = SchemaStatement(cursor.names(), "drop", guarded)
+    elif cursor.accept("DROP", "TABLE"):
+        guarded = cursor.accept("IF", "EXISTS")
+        found = DropTable(cursor.names(), guarded)
+    elif cursor.accept("ALTER", "TABLE"):
+        found = _alter_table(cursor)
+    elif cursor.accept("TRUNCATE", "TABLE"):
+        found = Truncate(cursor.names(), _specs(cursor))
+    elif cursor.accept("SHOW"):
+        found = _show(cursor)
+    elif cursor.accept("DESC") or cursor.accept("DESCRIBE"):
+        cursor.accept("EXTENDED")
+        name = cursor.names()
+        specs = _specs(cursor)
+        found = Show("desc", name, specs[0] if specs else None)
+    if found is not None and not cursor.done:
+        raise parse_error(f"unexpected text: {cursor.rest()[:200]}")
+    return found
+
+
+def _create_table(cursor: Cursor) -> CreateTable:
+    guarded = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.names()
+    if cursor.accept("LIKE"):
+        return CreateTable(name, if_not_exists=guarded, like=cursor.names())
+    columns: tuple[Column, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    if cursor.accept("("):
+        columns, primary_key = _column_list(cursor)
+    partition_keys: tuple[Column, ...] = ()
+    properties: dict[str, str] = {}
+    lifecycle, comment, query = -1, "", ""
+    while not cursor.done:
+        if cursor.accept("COMMENT"):
+            comment = cursor.string()
+        elif cursor.accept("PARTITIONED", "BY", "("):
+            partition_keys, _ = _column_list(cursor)
+        elif cursor.accept("CLUSTERED", "BY", "(") or cursor.accept("RANGE", "CLUSTERED", "BY", "("):
+            while not cursor.accept(")"):
+                cursor.next()
+        elif cursor.accept("INTO"):
+            cursor.next()
+            cursor.expect("BUCKETS")
+        elif cursor.accept("STORED", "AS"):
+            cursor.name()
+        elif cursor.accept("TBLPROPERTIES"):
+            properties.update(_properties(cursor))
+        elif cursor.accept("LIFECYCLE"):
+            lifecycle = _number(cursor)
+        elif cursor.accept("AS"):
+            query = cursor.rest()
+        else:
+            raise parse_error(f"unexpected text in CREATE TABLE: {cursor.rest()[:200]}")
+    if not columns and not query:
+        raise parse_error(f"CREATE TABLE {'.'.join(name)} declares no columns")
+    return CreateTable(name, columns, partition_keys, primary_key, properties, lifecycle, comment, guarded, query=query)
+
+
+def _column_list(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Columns and primary key up to the closing bracket; the opening one is read."""
+    columns: list[Column] = []
+    primary_key: list[str] = []
+    while True:
+        if cursor.accept("PRIMARY", "KEY", "("):
+            primary_key.append(cursor.name())
+            while cursor.accept(","):
+                primary_key.append(cursor.name())
+            cursor.expect(")")
+        else:
+            column, is_key = _column(cursor)
+            columns.append(column)
+            if is_key:
+                primary_key.append(column.name)
+        if cursor.accept(")"):
+            return tuple(columns), tuple(primary_key)
+        cursor.expect(",")
+
+
+def _column(cursor: Cursor) -> tuple[Column, bool]:
+    name = cursor.name()
+    data_type = parse_type(cursor.type_text())
+    nullable, is_key, comment = True, False, ""
+    while True:
+        if cursor.accept("NOT", "NULL"):
+            nullable = False
+        elif cursor.accept("NULL"):
+            nullable = True
+        elif cursor.accept("PRIMARY", "KEY"):
+            is_key = True
+        elif cursor.accept("COMMENT"):
+            comment = cursor.string()
+        else:
+            return Column(name, data_type, nullable, comment), is_key
+
+
+def _properties(cursor: Cursor) -> dict[str, str]:
+    found = {}
+    cursor.expect("(")
+    while True:
+        key = cursor.next().text
+        cursor.expect("=")
+        found[key] = cursor.next().text
+        if cursor.accept(")"):
+            return found
+        cursor.expect(",")
+
+
+def _number(cursor: Cursor) -> int:
+    token = cursor.next()
+    if not token.text.isdigit():
+        raise parse_error(f"expected a number, found '{token.text}'")
+    return int(token.text)
+
+
+def _specs(cursor: Cursor) -> tuple[Spec, ...]:
+    """``PARTITION (ds='1', hh='2')``, any number of times."""
+    found = []
+    while cursor.accept("PARTITION", "("):
+        spec: Spec = {}
+        while True:
+            key = cursor.name()
+            cursor.expect("=")
+            spec[key] = cursor.next().text
+            if cursor.accept(")"):
+                break
+            cursor.expect(",")
+        found.append(spec)
+        cursor.accept(",")
+    return tuple(found)
+
+
+def _alter_table(cursor: Cursor) -> AlterTable:
+    name = cursor.names()
+    if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
+        guarded = cursor.accept("IF", "NOT", "EXISTS")
+        if cursor.accept("("):
+            columns, _ = _column_list(cursor)
+        else:
+            columns = (_column(cursor)[0],)
+        return AlterTable(name, "add columns", columns=columns, guarded=guarded)
+    if cursor.accept("ADD"):
+        guarded = cursor.accept("IF", "NOT", "EXISTS")
+        return AlterTable(name, "add partitions", specs=_specs(cursor), guarded=guarded)
+    if cursor.accept("DROP", "COLUMNS") or cursor.accept("DROP", "COLUMN"):
+        bracket = cursor.accept("(")
+        names = [cursor.name()]
+        while cursor.accept(","):
+            names.append(cursor.name())
+        if bracket:
+            cursor.expect(")")
+        return AlterTable(name, "drop columns", names=tuple(names))
+    if cursor.accept("DROP"):
+        guarded = cursor.accept("IF", "EXISTS")
+        return AlterTable(name, "drop partitions", specs=_specs(cursor), guarded=guarded)
+    if cursor.accept("RENAME", "TO"):
+        return AlterTable(name, "rename", names=cursor.names())
+    if cursor.accept("CHANGE", "COLUMN") or cursor.accept("CHANGE"):
+        before = cursor.name()
+        if cursor.accept("RENAME", "TO"):
+            return AlterTable(name, "rename column", names=(before, cursor.name()))
+        column, _ = _column(cursor)
+        return AlterTable(name, "change column", names=(before,), columns=(column,))
+    if cursor.accept("SET", "TBLPROPERTIES"):
+        return AlterTable(name, "set properties", properties=_properties(cursor))
+    if cursor.accept("SET", "COMMENT"):
+        return AlterTable(name, "set comment", text=cursor.string())
+    if cursor.accept("SET", "LIFECYCLE"):
+        return AlterTable(name, "set lifecycle", number=_number(cursor))
+    specs = _specs(cursor)
+    if specs and cursor.accept("RENAME", "TO"):
+        return AlterTable(name, "rename partition", specs=(*specs, *_specs(cursor)))
+    if cursor.accept("COMPACT", "MAJOR"):
+        return AlterTable(name, "compact major", specs=specs)
+    if cursor.accept("COMPACT", "MINOR"):
+        return AlterTable(name, "compact minor", specs=specs)
+    raise parse_error(f"ALTER TABLE {'.'.join(name)}: unsupported action: {cursor.rest()[:200]}")
+
+
+def _show(cursor: Cursor) -> Show:
+    if cursor.accept("PARTITIONS"):
+        name = cursor.names()
+        specs = _specs(cursor)
+        return Show("partitions", name, specs[0] if specs else None)
+    if cursor.accept("HISTORY", "FOR", "TABLE"):
+        return Show("history", cursor.names())
+    if cursor.accept("TABLES"):
+        return Show("tables", cursor.names() if cursor.accept("IN") else ())
+    if cursor.accept("SCHEMAS"):
+        return Show("schemas")
+    raise parse_error(f"unsupported SHOW statement: {cursor.rest()[:200]}")

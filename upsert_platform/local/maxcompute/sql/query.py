@@ -1,0 +1,148 @@
+"""Queries: parsed by sqlglot's Spark dialect, run by DuckDB over views of the tables that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from upsert_platform.local.maxcompute.errors import ServiceError, parse_error, semantic_error
+from upsert_platform.local.maxcompute.schema import Table
+from upsert_platform.local.maxcompute.sql.context import Context, Result
+from upsert_platform.local.maxcompute.sql.relations import create_view
+from upsert_platform.local.maxcompute.types import DataType, type_of_arrow
+
+# MaxCompute's DATETIME counts milliseconds and its TIMESTAMP nanoseconds.
+_TIMES = {
+    exp.DataType.Type.DATETIME: exp.DataType.Type.TIMESTAMP_MS,
+    exp.DataType.Type.TIMESTAMP: exp.DataType.Type.TIMESTAMP_NS,
+    exp.DataType.Type.TIMESTAMPTZ: exp.DataType.Type.TIMESTAMP_NS,
+    exp.DataType.Type.TIMESTAMPLTZ: exp.DataType.Type.TIMESTAMP_NS,
+    exp.DataType.Type.TIMESTAMPNTZ: exp.DataType.Type.TIMESTAMP_NS,
+}
+
+
+def parse(sql: str) -> exp.Expression:
+    """The syntax tree of one statement.
+
+    Raises:
+        ServiceError: ODPS-0130161.
+    """
+    try:
+        tree = sqlglot.parse_one(sql, read="spark")
+    except SqlglotError as error:
+        raise parse_error(str(error).split("\n", 1)[0]) from error
+    if not isinstance(tree, exp.Expression):
+        raise parse_error("the text is no statement")
+    return tree
+
+
+def table_name(node: exp.Table) -> tuple[str, ...]:
+    """The dotted name of a table in a statement."""
+    return tuple(part.name for part in node.parts)
+
+
+@dataclass
+class Scope:
+    """A DuckDB cursor with the views that a statement has needed so far."""
+
+    context: Context
+    cursor: duckdb.DuckDBPyConnection
+    count: int = 0
+
+    def view(self, table: Table, *, version: int | None = None) -> str:
+        """A new view of the table."""
+        self.count += 1
+        name = f"t{self.count}"
+        create_view(self.context.store, self.cursor, table, name, version=version)
+        return name
+
+    def bind(self, tree: exp.Expression) -> str:
+        """Replaces the tables of a query by views, and returns it as DuckDB's SQL."""
+        names = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
+        for node in list(tree.find_all(exp.Table)):
+            if len(node.parts) == 1 and node.name.lower() in names:
+                continue
+            if isinstance(node.this, exp.Func):
+                continue
+            table = self.context.table(table_name(node))
+            view = self.view(table, version=travelled_version(self.context, table, node))
+            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+            replacement = exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias)
+            for key in ("joins", "laterals", "pivots", "sample"):
+                if node.args.get(key):
+                    replacement.set(key, node.args[key])
+            node.replace(replacement)
+        for column in tree.find_all(exp.Column):
+            # project.table.column and schema.table.column: the alias alone is left.
+            column.set("db", None)
+            column.set("catalog", None)
+        for data_type in tree.find_all(exp.DataType):
+            if data_type.this in _TIMES:
+                data_type.set("this", _TIMES[data_type.this])
+        return tree.sql(dialect="duckdb")
+
+    def run(self, sql: str) -> pa.Table:
+        """The rows of a query in DuckDB's SQL.
+
+        Raises:
+            ServiceError: what DuckDB refused.
+        """
+        try:
+            return self.cursor.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise semantic_error(str(error)) from error
+
+
+def travelled_version(context: Context, table: Table, node: exp.Table) -> int | None:
+    """The version that ``VERSION AS OF`` or ``TIMESTAMP AS OF`` asks for; None for the present."""
+    version = node.args.get("version")
+    if version is None:
+        return None
+    raise ServiceError(400, "ODPS-0130071", f"time travel on table {table.name} is not supported")
+
+
+@contextmanager
+def scope(context: Context) -> Iterator[Scope]:
+    """A cursor for one statement."""
+    with context.store.compute.cursor() as cursor:
+        yield Scope(context, cursor)
+
+
+def run_query(context: Context, tree: exp.Expression) -> Result:
+    """Runs a SELECT."""
+    _name_columns(tree)
+    with scope(context) as opened:
+        rows = opened.run(opened.bind(tree))
+    return result_of(rows)
+
+
+def result_of(rows: pa.Table) -> Result:
+    """Rows with the types that MaxCompute would give them."""
+    columns: list[tuple[str, DataType]] = []
+    arrays = []
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        if pa.types.is_decimal(values.type) and (values.type.precision, values.type.scale) == (38, 0):
+            # A sum of integers is a HUGEINT in DuckDB and a BIGINT in MaxCompute.
+            values = values.cast(pa.int64())
+        data_type = type_of_arrow(values.type)
+        columns.append((name.lower(), data_type))
+        arrays.append(values if values.type == data_type.arrow else values.cast(data_type.arrow))
+    renamed = [name for name, _ in columns]
+    return Result(tuple(columns), pa.Table.from_arrays(arrays, names=renamed), affected=rows.num_rows)
+
+
+def _name_columns(tree: exp.Expression) -> None:
+    """Columns without a name are called ``_c0``, ``_c1`` by their place."""
+    if not isinstance(tree, exp.Select):
+        return
+    for index, expression in enumerate(tree.expressions):
+        if isinstance(expression, exp.Star | exp.Column) or expression.alias:
+            continue
+        expression.replace(exp.alias_(expression.copy(), f"_c{index}"))

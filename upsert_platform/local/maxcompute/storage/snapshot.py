@@ -1,0 +1,105 @@
+"""What a partition holds at a version: merge on read.
+
+A row of a table with a primary key is live when it is the last one of its key, and an upsert. Which rows are live is
+worked out once per list of segments and kept; a new segment only costs a join of its keys with the older ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from upsert_platform.local.maxcompute.schema import DELETE, OPERATION, Column, Table
+from upsert_platform.local.maxcompute.storage.compute import Compute, quoted
+from upsert_platform.local.maxcompute.storage.segments import Segment, SegmentFiles
+
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one partition.
+
+    Attributes:
+        table: the data columns of all its segments, dead rows included.
+        live: which rows count; None when all do.
+    """
+
+    table: pa.Table
+    live: np.ndarray | None
+
+    @property
+    def count(self) -> int:
+        return self.table.num_rows if self.live is None else int(self.live.sum())
+
+    def live_table(self) -> pa.Table:
+        return self.table if self.live is None else self.table.filter(pa.array(self.live))
+
+
+class Snapshots:
+    """Reads partitions, and remembers which of their rows are live."""
+
+    def __init__(self, files: SegmentFiles, compute: Compute) -> None:
+        self._files = files
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._masks: OrderedDict[tuple[int, ...], np.ndarray] = OrderedDict()
+
+    def rows(self, table: Table, segments: Sequence[Segment]) -> Rows:
+        """The rows of these segments, oldest segment first."""
+        parts = [self._files.aligned(segment.file, table.columns, operations=False) for segment in segments]
+        joined = pa.concat_tables(parts) if parts else table.arrow_schema.empty_table()
+        if not table.primary_key or not segments or (len(segments) == 1 and segments[0].compacted):
+            return Rows(joined, None)
+        return Rows(joined, self.live(table, segments))
+
+    def live(self, table: Table, segments: Sequence[Segment]) -> np.ndarray:
+        """One boolean per row of these segments."""
+        identity = tuple(segment.segment_id for segment in segments)
+        with self._lock:
+            known = next(
+                (length for length in range(len(identity), 0, -1) if identity[:length] in self._masks),
+                0,
+            )
+            mask = self._masks[identity[:known]] if known else np.zeros(0, dtype=bool)
+        if not known and segments[0].compacted:
+            known, mask = 1, np.ones(segments[0].file.rows, dtype=bool)
+        if known == len(segments):
+            return mask
+        mask = self._extend(table, segments, known, mask)
+        with self._lock:
+            self._masks[identity] = mask
+            self._masks.move_to_end(identity)
+            while len(self._masks) > _REMEMBERED:
+                self._masks.popitem(last=False)
+        return mask
+
+    def _extend(self, table: Table, segments: Sequence[Segment], known: int, mask: np.ndarray) -> np.ndarray:
+        keys = [table.column(name) for name in table.primary_key]
+        newer = pa.concat_tables([self._keys(segment, keys, operations=True) for segment in segments[known:]])
+        newer = newer.append_column("__row", pa.array(np.arange(newer.num_rows)))
+        names = ", ".join(quoted(key.name) for key in keys)
+        with self._compute.cursor() as cursor:
+            cursor.register("newer", newer)
+            last = cursor.execute(f"SELECT max(__row) AS r FROM newer GROUP BY {names}").fetchnumpy()["r"]
+            added = np.zeros(newer.num_rows, dtype=bool)
+            added[np.asarray(last, dtype=np.int64)] = True
+            added &= newer.column(OPERATION).to_numpy() != DELETE
+            mask = mask.copy()
+            if mask.any():
+                older = pa.concat_tables([self._keys(segment, keys, operations=False) for segment in segments[:known]])
+                older = older.append_column("__row", pa.array(np.arange(older.num_rows)))
+                cursor.register("older", older)
+                replaced = cursor.execute(f"SELECT __row AS r FROM older SEMI JOIN newer USING ({names})").fetchnumpy()[
+                    "r"
+                ]
+                mask[np.asarray(replaced, dtype=np.int64)] = False
+        return np.concatenate([mask, added])
+
+    def _keys(self, segment: Segment, keys: Sequence[Column], *, operations: bool) -> pa.Table:
+        return self._files.aligned(segment.file, keys, operations=operations)

@@ -1,0 +1,225 @@
+"""The store: tables with versions. A commit is one SQLite transaction that adds segment files to partitions."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from upsert_platform.local.maxcompute.errors import no_such_partition, no_such_table, semantic_error
+from upsert_platform.local.maxcompute.schema import Partition, Table, full_spec
+from upsert_platform.local.maxcompute.storage.catalogue import Catalogue
+from upsert_platform.local.maxcompute.storage.compute import Compute
+from upsert_platform.local.maxcompute.storage.segments import File, Segment, SegmentFiles
+from upsert_platform.local.maxcompute.storage.snapshot import Rows, Snapshots
+
+_SEGMENT_COLUMNS = "segment_id, partition_id, version, resets, compacted, path, rows, bytes, columns"
+_COMPACT_SEGMENTS = 64
+_COMPACT_DEAD_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit does to one partition: it adds files, after emptying the partition if it resets."""
+
+    spec: str
+    files: tuple[File, ...]
+    resets: bool = False
+
+
+class Store:
+    """Owns the catalogue, the segment files and the compute engine of one data directory."""
+
+    def __init__(self, data: Path, *, threads: int = 2) -> None:
+        data.mkdir(parents=True, exist_ok=True)
+        self.catalogue = Catalogue(data / "catalogue.sqlite")
+        self.files = SegmentFiles(data)
+        self.compute = Compute(data / "scratch", threads=threads)
+        self.snapshots = Snapshots(self.files, self.compute)
+        self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._locks_lock = threading.Lock()
+        known = {row[0] for row in self.catalogue.execute("SELECT path FROM segments UNION SELECT path FROM staged")}
+        self.files.remove_strays(known)
+
+    def close(self) -> None:
+        self.compute.close()
+        self.catalogue.close()
+
+    def lock(self, table_id: str) -> threading.RLock:
+        """Held while a table is changed; readers do not need it."""
+        with self._locks_lock:
+            return self._locks[table_id]
+
+    # Reading
+
+    def segments(self, partition: Partition, version: int | None = None) -> list[Segment]:
+        """What makes up the partition at a version (now, when None), oldest first."""
+        found = self._segments(
+            "partition_id = ? AND version <= ?", partition.partition_id, 1 << 62 if version is None else version
+        )
+        start = max((index for index, segment in enumerate(found) if segment.resets), default=0)
+        return [segment for segment in found[start:] if segment.file.rows]
+
+    def changes(self, partition: Partition, after: int, to: int) -> list[Segment]:
+        """The segments that commits after one version, up to another, have written."""
+        return self._segments(
+            "partition_id = ? AND version > ? AND version <= ? AND compacted = 0", partition.partition_id, after, to
+        )
+
+    def _segments(self, condition: str, *values: object) -> list[Segment]:
+        rows = self.catalogue.execute(
+            f"SELECT {_SEGMENT_COLUMNS} FROM segments WHERE {condition} ORDER BY version, segment_id", *values
+        )
+        return [
+            Segment(
+                segment_id=row[0],
+                partition_id=row[1],
+                version=row[2],
+                resets=bool(row[3]),
+                compacted=bool(row[4]),
+                file=File(row[5], row[6], row[7], tuple(json.loads(row[8]))),
+            )
+            for row in rows
+        ]
+
+    def rows(self, table: Table, partition: Partition, version: int | None = None) -> Rows:
+        """The rows of a partition at a version; compacts it first when its segments have become many."""
+        segments = self.segments(partition, version)
+        found = self.snapshots.rows(table, segments)
+        if version is None:
+            dead = found.table.num_rows - found.count
+            if len(segments) > _COMPACT_SEGMENTS or dead > max(_COMPACT_DEAD_ROWS, found.count):
+                self.compact(table, partition)
+                return self.snapshots.rows(table, self.segments(partition))
+        return found
+
+    def partition(self, table: Table, spec: str) -> Partition:
+        """The partition of a canonical spec, or the only one of a table without partitions.
+
+        Raises:
+            ServiceError: NoSuchPartition.
+        """
+        found = self.catalogue.find_partition(table.table_id, spec)
+        if found is None:
+            raise no_such_partition(table.name, spec)
+        return found
+
+    def statistics(self, table: Table, partition: Partition | None = None) -> tuple[int, int]:
+        """Bytes on disk and records of a table or one partition; records that were replaced still count."""
+        partitions = [partition] if partition is not None else self.catalogue.partitions(table.table_id)
+        files = [segment.file for found in partitions for segment in self.segments(found)]
+        return sum(file.bytes for file in files), sum(file.rows for file in files)
+
+    # Changing
+
+    def commit(
+        self, table_id: str, changes: Sequence[Change], operation: str, *, create_partitions: bool = False
+    ) -> Table:
+        """Makes changes visible at once, under one new version; nothing changes when there is nothing to change.
+
+        Raises:
+            ServiceError: NoSuchTable or NoSuchPartition, with nothing changed.
+        """
+        changes = [change for change in changes if change.resets or any(file.rows for file in change.files)]
+        with self.lock(table_id):
+            self.files.sync(file for change in changes for file in change.files)
+            with self.catalogue.durable():
+                table = self.catalogue.table_by_id(table_id)
+                if table is None:
+                    raise no_such_table(table_id)
+                if not changes:
+                    return table
+                table = self.catalogue.add_version(table, operation)
+                for change in changes:
+                    self._apply(table, change, create=create_partitions)
+                return table
+
+    def _apply(self, table: Table, change: Change, *, create: bool) -> None:
+        if create:
+            partition = self.catalogue.add_partition(table.table_id, change.spec)
+        else:
+            partition = self.partition(table, change.spec)
+        files = change.files or (File("", 0, 0, ()),)
+        for number, file in enumerate(files):
+            self._add(table, partition, file, resets=change.resets and number == 0, compacted=False)
+        self.catalogue.execute(
+            "UPDATE partitions SET modified = ? WHERE partition_id = ?", time.time(), partition.partition_id
+        )
+
+    def _add(self, table: Table, partition: Partition, file: File, *, resets: bool, compacted: bool) -> None:
+        self.catalogue.execute(
+            "INSERT INTO segments (table_id, partition_id, version, resets, compacted, rows, bytes, path, columns)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            table.table_id,
+            partition.partition_id,
+            table.version,
+            int(resets),
+            int(compacted),
+            file.rows,
+            file.bytes,
+            file.path,
+            json.dumps(file.columns),
+        )
+
+    def write(self, table: Table, rows: pa.Table) -> File:
+        """Writes rows of the table's own columns, not yet committed."""
+        return self.files.write_table(rows, columns=[column.column_id for column in table.columns])
+
+    def compact(self, table: Table, partition: Partition) -> None:
+        """Replaces what a reader has to merge by one file; versions stay readable until they are older than kept."""
+        with self.lock(table.table_id):
+            current = self.catalogue.table_by_id(table.table_id)
+            if current is None:
+                return
+            segments = self.segments(partition)
+            file = self.write(current, self.snapshots.rows(current, segments).live_table())
+            self.files.sync([file])
+            horizon = time.time() - current.retain_hours * 3600
+            with self.catalogue.durable():
+                self._add(current, partition, file, resets=True, compacted=True)
+                forgotten = self.catalogue.execute(
+                    "SELECT s.segment_id, s.path FROM segments s JOIN versions v USING (table_id, version)"
+                    " WHERE s.partition_id = ? AND v.committed < ? AND s.version < ?",
+                    partition.partition_id,
+                    horizon,
+                    current.version,
+                )
+                for segment_id, _ in forgotten:
+                    self.catalogue.execute("DELETE FROM segments WHERE segment_id = ?", segment_id)
+            self.files.remove(path for _, path in forgotten if path)
+
+    # Partitions and tables
+
+    def leaf(self, table: Table, spec: str | None) -> Partition:
+        """The partition that a request names, in canonical form.
+
+        Raises:
+            ServiceError: the spec does not fit the table, or the partition does not exist.
+        """
+        if bool(table.partition_keys) != bool(spec):
+            wanted = "a partition spec is required" if table.partition_keys else "it has no partitions"
+            raise semantic_error(f"table {table.name}: {wanted}")
+        return self.partition(table, full_spec(table, spec) if spec else "")
+
+    def forget(self, partition: Partition) -> None:
+        """Removes a partition with its rows; the caller holds the table's lock."""
+        paths = self.catalogue.execute("SELECT path FROM segments WHERE partition_id = ?", partition.partition_id)
+        with self.catalogue.durable():
+            self.catalogue.execute("DELETE FROM segments WHERE partition_id = ?", partition.partition_id)
+            self.catalogue.execute("DELETE FROM partitions WHERE partition_id = ?", partition.partition_id)
+        self.files.remove(path for (path,) in paths if path)
+
+    def drop(self, table: Table) -> None:
+        """Removes a table with everything that belongs to it."""
+        with self.lock(table.table_id):
+            paths = self.catalogue.execute("SELECT path FROM segments WHERE table_id = ?", table.table_id)
+            with self.catalogue.durable():
+                for name in ("segments", "partitions", "versions", "tables"):
+                    self.catalogue.execute(f"DELETE FROM {name} WHERE table_id = ?", table.table_id)
+            self.files.remove(path for (path,) in paths if path)

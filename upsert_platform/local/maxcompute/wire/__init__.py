@@ -1,0 +1,1 @@
+"""Codecs of the wire formats; they know neither storage nor sessions."""

@@ -1,0 +1,47 @@
+"""Content encodings of the tunnel (spec 3.5)."""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
+
+# Bodies of the Arrow tunnel under x-odps-lz4-frame are compressed inside of Arrow, not as a whole.
+ARROW_LZ4 = "x-odps-lz4-frame"
+_ARROW_CODECS = {"zstd": "zstd", "x-lz4-frame": "lz4"}
+
+
+def decompress(encoding: str | None, body: bytes) -> bytes:
+    """The body that was compressed under a Content-Encoding.
+
+    Raises:
+        ServiceError: the encoding is not supported, or the body is not in it.
+    """
+    if not encoding or encoding in ("identity", ARROW_LZ4):
+        return body
+    try:
+        if encoding == "deflate":
+            return zlib.decompress(body)
+        if encoding in _ARROW_CODECS:
+            with pa.CompressedInputStream(pa.BufferReader(body), _ARROW_CODECS[encoding]) as stream:
+                return bytes(stream.read())
+    except (zlib.error, pa.ArrowException, OSError) as error:
+        raise ServiceError(400, "InvalidArgument", f"the body is not {encoding}: {error}") from error
+    raise invalid_argument(f"Content-Encoding '{encoding}' is not supported")
+
+
+def compress(encoding: str, body: bytes) -> bytes:
+    """The body under a content encoding that `chosen` gave."""
+    if encoding == "deflate":
+        return zlib.compress(body, 1)
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, _ARROW_CODECS[encoding]) as stream:
+        stream.write(body)
+    return bytes(sink.getvalue())
+
+
+def chosen(accept: str | None) -> str | None:
+    """The encoding that an Accept-Encoding header asks for, when it names exactly one of ours."""
+    return accept if accept == "deflate" or accept in _ARROW_CODECS else None
