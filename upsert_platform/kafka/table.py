@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.formats import validate_format
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
 from upsert_platform.kafka.properties import ClientProperties, read_properties
 from upsert_platform.kafka.settings import (
@@ -18,7 +19,7 @@ from upsert_platform.kafka.settings import (
     UpsertKafkaSettings,
 )
 from upsert_platform.model import Column, ColumnKind, Options, Table
-from upsert_platform.options import nearest, read_settings
+from upsert_platform.options import read_settings
 from upsert_platform.types import LogicalType, TypeName
 
 INSERT_ONLY_FORMATS: Final = ("json", "csv", "avro", "avro-confluent", "raw")
@@ -36,15 +37,20 @@ class FormatSide:
 
     Attributes:
         format: a format id such as ``json``.
-        columns: columns as the format knows them, in its order (the key: primary key order, prefix stripped).
+        columns: names and types as the format knows them, in its order (the key: primary key order, prefix stripped).
         names: the names of the same columns in the table.
         options: of the format, without the side: ``json.ignore-parse-errors``.
     """
 
     format: str
-    columns: tuple[Column, ...]
+    columns: tuple[tuple[str, LogicalType], ...]
     names: tuple[str, ...]
     options: Options
+
+    @property
+    def format_columns(self) -> tuple[tuple[str, LogicalType], ...]:
+        """Columns to build a decoder with. A value whose columns are all in the key is still read, for its validity."""
+        return self.columns or (("", LogicalType(TypeName.STRING)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +109,6 @@ def read_kafka_table(
     """
     reader = _Reader(table, writes=writes, ignore=ignore)
     return reader.read()
-
-
-def _finer_than_microseconds(declared: LogicalType) -> bool:
-    return (declared.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ) and (declared.precision or 0) > 6) or any(
-        _finer_than_microseconds(inner)
-        for inner in (declared.element, declared.key, *(item.type for item in declared.fields))
-        if inner is not None
-    )
 
 
 class _Reader:
@@ -203,11 +201,6 @@ class _Reader:
                     self._report(problem)
                 elif self._writes and not column.virtual:
                     self._check_written_metadata(column)
-            elif column.type is not None and _finer_than_microseconds(column.type):
-                self._report(
-                    f"column '{column.name}' is {column.type}; microseconds are the finest that is kept, declare a"
-                    " precision of 6 or less"
-                )
         if not self._table.physical_columns:
             self._report("no physical column is declared")
 
@@ -314,22 +307,23 @@ class _Reader:
                     f"key column '{name}' does not start with 'key.fields-prefix' = '{prefix}'", "key.fields-prefix"
                 )
                 continue
-            key_columns.append(replace(physical[name], name=name.removeprefix(prefix)))
+            key_columns.append((name.removeprefix(prefix), _type_of(physical[name])))
         except_key = settings.value_fields_include is FieldsInclude.EXCEPT_KEY
         value_names = tuple(name for name in physical if not (except_key and name in key_names))
         key = None
         if formats["key"]:
             key = self._side("key", formats["key"], tuple(key_columns), tuple(key_names))
-        value = self._side("value", formats["value"], tuple(physical[name] for name in value_names), value_names)
+        columns = tuple((name, _type_of(physical[name])) for name in value_names)
+        value = self._side("value", formats["value"], columns, value_names)
         return key, value
 
     def _side(
-        self, side: str, format_id: str, columns: tuple[Column, ...], names: tuple[str, ...]
+        self,
+        side: Literal["key", "value"],
+        format_id: str,
+        columns: tuple[tuple[str, LogicalType], ...],
+        names: tuple[str, ...],
     ) -> FormatSide | None:
-        if format_id not in (*INSERT_ONLY_FORMATS, *CDC_FORMATS):
-            hint = nearest(format_id, [*INSERT_ONLY_FORMATS, *CDC_FORMATS])
-            self._report(f"'{side}.format' = '{format_id}' is not a known format{hint}", f"{side}.format")
-            return None
         if side == "key" and format_id in CDC_FORMATS and self._table.connector == "kafka":
             self._report(
                 f"'key.format' = '{format_id}': a key has no row kinds; use an insert-only format", "key.format"
@@ -355,4 +349,19 @@ class _Reader:
                     self._report(f"option '{name}' is given twice, with and without 'value.'; keep one", name)
                 options[short] = text
                 locations[short] = declared.location(name) or self._table.location
-        return FormatSide(format_id, columns, names, Options(options, locations))
+        found = FormatSide(format_id, columns, names, Options(options, locations))
+        self._problems += validate_format(
+            format_id,
+            found.options,
+            found.format_columns,
+            side=side,
+            direction="sink" if self._writes else "source",
+            subject=self._subject,
+            location=declared.location(f"{side}.format") or self._table.location,
+        )
+        return found
+
+
+def _type_of(column: Column) -> LogicalType:
+    assert column.type is not None  # only computed columns have none
+    return column.type

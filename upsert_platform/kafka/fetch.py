@@ -1,0 +1,159 @@
+"""Fetches the records of one offset range. Runs in Spark workers, where consumers outlive a task.
+
+A worker process reads batch after batch, and connecting takes longer than reading a small one, so it keeps one consumer
+per cluster and login, without partitions in between.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+FETCH_RECORDS: Final = 2_000
+"""Records handed over at once: few enough to stay in the processor's cache while they are reduced."""
+STALL_SECONDS: Final = 60.0
+"""How long the brokers may send nothing before a task gives up."""
+_kept: dict[bytes, Consumer] = {}
+
+
+@contextmanager
+def borrow_consumer(endpoint: KafkaEndpoint) -> Iterator[Consumer]:
+    """A consumer of this process: kept connected, without partitions, unless its user failed."""
+    name = pickle.dumps(endpoint)
+    consumer = _kept.pop(name, None)
+    if consumer is None:
+        close_consumers()  # another login than before: a worker keeps one consumer, not one per table that passed by
+        consumer = endpoint.open_consumer()
+    try:
+        yield consumer
+        consumer.unassign()
+    except BaseException:  # also when a generator is abandoned half-way
+        consumer.close()
+        raise
+    if name in _kept:
+        consumer.close()
+    else:
+        _kept[name] = consumer
+
+
+def close_consumers() -> None:
+    """Closes the consumers that this process keeps."""
+    while _kept:
+        _kept.popitem()[1].close()
+
+
+def fetch_range(
+    endpoint: KafkaEndpoint, wanted: OffsetRange, *, skip_deleted: bool = False, stall_seconds: float = STALL_SECONDS
+) -> Iterator[list[Message]]:
+    """The records of a range, in offset order, in lists that are never empty.
+
+    Offsets without a record (control records, aborted transactions, what compaction removed) are passed over; the range
+    ends when a record or the end of the partition lies at or behind its end, so such offsets never block.
+
+    Args:
+        skip_deleted: begin at the first offset that still exists when earlier ones were deleted.
+
+    Raises:
+        TopicError: the range, or a part of it, is no longer there; or the topic is gone.
+        EndpointError: nothing arrived for `stall_seconds`, or the brokers refuse the request.
+    """
+    if wanted.start >= wanted.end:
+        return
+    with borrow_consumer(endpoint) as consumer:
+        from confluent_kafka import TopicPartition
+
+        place = TopicPartition(wanted.topic, wanted.partition, wanted.start)
+        if skip_deleted:
+            place.offset = max(wanted.start, first_offset(consumer, wanted))
+            if place.offset >= wanted.end:
+                return
+        consumer.assign([place])
+        position, since = place.offset, time.monotonic()
+        while position < wanted.end:
+            messages = consumer.consume(min(FETCH_RECORDS, wanted.end - position), timeout=0.05)
+            if not messages:
+                if time.monotonic() - since > stall_seconds:
+                    raise EndpointError(
+                        f"Kafka {endpoint.servers}: nothing came of {wanted.topic}-{wanted.partition} after offset"
+                        f" {position} for {stall_seconds:.0f} s, though it was planned up to {wanted.end}"
+                    )
+                continue
+            since = time.monotonic()
+            records, position = _sort_out(endpoint, wanted, messages, position)
+            if records:
+                yield records
+
+
+def first_offset(consumer: Consumer, wanted: OffsetRange) -> int:
+    """The first offset that a partition still has.
+
+    Raises:
+        TopicError: the partition does not exist.
+        EndpointError: the brokers do not answer.
+    """
+    from confluent_kafka import KafkaException, TopicPartition
+
+    place = TopicPartition(wanted.topic, wanted.partition)
+    try:
+        return int(consumer.get_watermark_offsets(place, timeout=REQUEST_SECONDS)[0])
+    except KafkaException as error:
+        name = error.args[0].name()
+        where = f"{wanted.topic}-{wanted.partition}"
+        if name in ("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"):
+            raise TopicError(f"{where}: the partition does not exist (any more)") from None
+        raise EndpointError(f"{where}: the brokers do not tell its offsets: {error.args[0].str()}") from None
+
+
+def _sort_out(
+    endpoint: KafkaEndpoint, wanted: OffsetRange, messages: list[Message], position: int
+) -> tuple[list[Message], int]:
+    """Takes events and what lies behind the range out of what the client handed over.
+
+    Returns:
+        The records, and the position: the next offset to read.
+    """
+    kind = type(messages[0])
+    if list(map(kind.error, messages)).count(None) != len(messages):
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.name() == "_PARTITION_EOF":
+                position = max(position, message.offset())
+            elif error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+                raise _deleted(wanted, error.str())
+            elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"):
+                raise TopicError(f"{wanted.topic}-{wanted.partition}: the topic is gone: {error.str()}")
+            elif error.fatal() or (not error.retriable() and not _is_passing(error.name())):
+                raise EndpointError(
+                    f"Kafka {endpoint.servers}: reading {wanted.topic}-{wanted.partition} failed: {error.str()}"
+                )
+        messages = records
+    if messages:
+        position = max(position, messages[-1].offset() + 1)
+        while messages and messages[-1].offset() >= wanted.end:
+            messages.pop()
+    return messages, position
+
+
+def _is_passing(name: str) -> bool:
+    """Events that the client mends by itself; when it cannot, the range stalls and says so."""
+    return name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_MAX_POLL_EXCEEDED")
+
+
+def _deleted(wanted: OffsetRange, reason: str) -> TopicError:
+    return TopicError(
+        f"{wanted.topic}-{wanted.partition}: offsets from {wanted.start} (up to {wanted.end}) were planned, but are"
+        f" deleted: {reason}; plan again, with 'on-data-loss' = 'continue' to go on behind the gap"
+    )

@@ -1,0 +1,136 @@
+"""Load and baseline for measuring the reading of topics.
+
+`python -m upsert_platform_tests.bench.kafka --servers 127.0.0.1:9092` prints bare consumers and the Spark source side
+by side, in one run: on a machine that others use, only their ratio says something.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import time
+from collections.abc import Sequence
+
+from upsert_platform.kafka.endpoint import KafkaEndpoint
+
+
+def create_topic(servers: str, topic: str, *, partitions: int, config: dict[str, str] | None = None) -> None:
+    """Creates a topic with one replica."""
+    from confluent_kafka.admin import NewTopic
+
+    with KafkaEndpoint(servers).admin() as admin:
+        futures = admin.client.create_topics(
+            [NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})]
+        )
+        admin.result(futures[topic], f"creating topic '{topic}'")
+
+
+def produce_json_users(servers: str, topic: str, *, records: int, keys: int, tombstones: float = 0.0) -> float:
+    """Writes user records of about 110 bytes under JSON keys ``{"id":n}``, in random key order.
+
+    Args:
+        tombstones: share of records without a value.
+
+    Returns:
+        Seconds taken.
+    """
+    started = time.monotonic()
+    producer = KafkaEndpoint(servers).open_producer(
+        **{"queue.buffering.max.messages": 500_000, "linger.ms": 50, "enable.idempotence": "true"}
+    )
+    numbers = random.Random(7)  # the same load in every run
+    chosen = numbers.choices(range(keys), k=records)
+    for index, key in enumerate(chosen):
+        text = None
+        if not tombstones or numbers.random() >= tombstones:
+            text = (
+                f'{{"id":{key},"name":"user-{key:08d}","email":"user{key}@example.com","score":{index % 1000}.25,'
+                f'"updated":{1_700_000_000_000 + index}}}'
+            )
+        while True:
+            try:
+                producer.produce(topic, key=f'{{"id":{key}}}', value=text)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if index % 10_000 == 0:
+            producer.poll(0)
+    producer.flush()
+    return time.monotonic() - started
+
+
+def bare_consumers_rate(servers: str, topic: str, *, processes: int = 2) -> tuple[int, float]:
+    """Reads a whole topic by plain consumers that only count, partitions dealt to processes.
+
+    Returns:
+        Records and seconds, from the first fetch to the last record (processes start and connect before).
+    """
+    from confluent_kafka import TopicPartition
+
+    consumer = KafkaEndpoint(servers).open_consumer()
+    partitions = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    ends = {item: consumer.get_watermark_offsets(TopicPartition(topic, item), timeout=10)[1] for item in partitions}
+    consumer.close()
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(processes + 1)
+    results = context.Queue()
+    workers = [
+        context.Process(
+            target=_count, args=(servers, topic, [(p, ends[p]) for p in partitions[i::processes]], barrier, results)
+        )
+        for i in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    barrier.wait()
+    started = time.monotonic()
+    counts = [results.get() for _ in workers]
+    seconds = time.monotonic() - started
+    for worker in workers:
+        worker.join()
+    return sum(counts), seconds
+
+
+def _count(servers: str, topic: str, ends: Sequence[tuple[int, int]], barrier: object, results: object) -> None:
+    from confluent_kafka import TopicPartition
+
+    consumer = KafkaEndpoint(servers).open_consumer()
+    consumer.list_topics(topic, timeout=10)
+    barrier.wait()  # type: ignore[attr-defined]
+    total = 0
+    for partition, end in ends:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        position = 0
+        while position < end:
+            messages = consumer.consume(min(10_000, end - position), timeout=0.1)
+            if messages:
+                total += sum(message.error() is None for message in messages)
+                position = messages[-1].offset() + (messages[-1].error() is None)
+    results.put(total)  # type: ignore[attr-defined]
+    consumer.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the baseline as JSON; creates and fills the topic first unless it is named."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--servers", required=True)
+    parser.add_argument("--topic", help="an existing topic; without it one is made and filled")
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--keys", type=int, default=500_000)
+    parser.add_argument("--partitions", type=int, default=4)
+    arguments = parser.parse_args(argv)
+    topic = arguments.topic
+    if topic is None:
+        topic = f"bench-{time.time_ns()}"
+        create_topic(arguments.servers, topic, partitions=arguments.partitions)
+        produce_json_users(arguments.servers, topic, records=arguments.records, keys=arguments.keys)
+    records, seconds = bare_consumers_rate(arguments.servers, topic)
+    print(json.dumps({"topic": topic, "records": records, "bare_per_second": round(records / seconds)}))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
