@@ -108,12 +108,29 @@ def encode_rows(
         attributes: columns in the order in which cells are sent; DELETE_ALL cells stand before the others.
         conditions: rows x width, the protobuf ``condition`` field of each row; no expectation by default.
     """
+    parts = _plain_parts(operations == RowOperation.DELETE, primary_key, attributes)
     rows = len(operations)
-    deleted = operations == RowOperation.DELETE
+    condition = _constant(rows, _IGNORE_EXISTENCE) if conditions is None else conditions
+    plain, plain_shown = _length_field(b"\x12", parts)
+    change_type = np.concatenate([_constant(rows, b"\x08"), operations.reshape(-1, 1)], axis=1)
+    change = [_fixed(change_type, None), _ragged(plain, plain_shown), *parts, _fixed(condition, None)]
+    return _interleave([_ragged(*_length_field(b"\x12", change)), *change])
+
+
+def encode_keys(primary_key: Sequence[Cells]) -> EncodedRows:
+    """Encodes primary keys as the ``primary_key`` fields of a BatchGetRow table."""
+    parts = _plain_parts(np.zeros(len(primary_key[0].values), bool), primary_key, ())
+    return _interleave([_ragged(*_length_field(b"\x12", parts)), *parts])
+
+
+def _plain_parts(deleted: Mask, primary_key: Sequence[Cells], attributes: Sequence[Cells]) -> list[_Part]:
+    """PlainBuffer of rows: keys, removed cells, cells, delete marker, checksum."""
+    rows = len(deleted)
     row_state = np.zeros(rows, np.uint8)
-    parts: list[_Part] = []
+    everywhere = np.ones(rows, bool)
+    parts = [_fixed(_constant(rows, _HEADER + _ROW_PRIMARY_KEY), None)]
     for cells in primary_key:
-        row_state = _add_cell(parts, cells, np.ones(rows, bool), row_state)
+        row_state = _add_cell(parts, cells, everywhere, row_state)
     any_cell = np.zeros(rows, bool)
     data_tag = len(parts)
     for cells in attributes:
@@ -133,18 +150,32 @@ def encode_rows(
     shown = np.ones((rows, 3), bool)
     shown[:, 0] = deleted
     parts.append(_ragged(tail, shown))
-    plain = sum((part.lengths for part in parts), np.full(rows, len(_HEADER) + 1, np.int64))
-    condition = _constant(rows, _IGNORE_EXISTENCE) if conditions is None else conditions
-    parts.insert(0, _framing(operations, plain, condition.shape[1]))
-    parts.append(_fixed(condition, None))
-    return _interleave(parts)
+    return parts
+
+
+def _length_field(tag: bytes, parts: list[_Part]) -> tuple[Bytes, Mask]:
+    """Tag and length, as protobuf, of a field that holds these parts; bytes and which of them are sent."""
+    varint, shown = _varints(sum((part.lengths for part in parts[1:]), parts[0].lengths))
+    rows = len(varint)
+    return np.concatenate([_constant(rows, tag), varint], axis=1), np.concatenate(
+        [np.ones((rows, 1), bool), shown], axis=1
+    )
 
 
 def batch_write_body(table: str, rows: bytes | memoryview) -> bytes:
     """A BatchWriteRow request for one table, from bytes that `EncodedRows` cut."""
+    return _table_body(table, rows, b"")
+
+
+def batch_get_body(table: str, keys: bytes | memoryview) -> bytes:
+    """A BatchGetRow request for the latest version of rows of one table, from bytes that `encode_keys` gave."""
+    return _table_body(table, keys, b"\x30\x01")
+
+
+def _table_body(table: str, rows: bytes | memoryview, options: bytes) -> bytes:
     name = table.encode("ascii")
     header = b"\x0a" + _varint(len(name)) + name
-    return b"".join((b"\x0a", _varint(len(header) + len(rows)), header, rows))
+    return b"".join((b"\x0a", _varint(len(header) + len(rows) + len(options)), header, rows, options))
 
 
 def _varint(value: int) -> bytes:
@@ -159,30 +190,6 @@ def _interleave(parts: list[_Part]) -> EncodedRows:
     _, offsets, data = joined.buffers()
     positions = np.frombuffer(offsets, np.int32, len(joined) + 1, joined.offset * 4).astype(np.int64)
     return EncodedRows(memoryview(data) if data is not None else memoryview(b""), positions)
-
-
-def _framing(operations: Bytes, plain: Lengths, condition_length: int) -> _Part:
-    """The protobuf of a row up to its first PlainBuffer cell; `plain` is the length of its PlainBuffer."""
-    plain_varint, plain_shown = _varints(plain)
-    row_varint, row_shown = _varints(3 + plain_shown.sum(axis=1) + plain + condition_length)
-    rows = len(operations)
-    everywhere = np.ones((rows, 1), bool)
-    matrix = np.concatenate(
-        [
-            _constant(rows, b"\x12"),
-            row_varint,
-            _constant(rows, b"\x08"),
-            operations.reshape(-1, 1),
-            _constant(rows, b"\x12"),
-            plain_varint,
-            _constant(rows, _HEADER + _ROW_PRIMARY_KEY),
-        ],
-        axis=1,
-    )
-    shown = np.concatenate(
-        [everywhere, row_shown, np.ones((rows, 3), bool), plain_shown, np.ones((rows, 5), bool)], axis=1
-    )
-    return _ragged(matrix, shown)
 
 
 def _varints(values: Lengths) -> tuple[Bytes, Mask]:
@@ -255,7 +262,7 @@ def _fixed_values(values: pa.Array, stored: StoredType) -> Bytes:
             filled = np.asarray(pc.fill_null(values, 0.0)).astype("<f8", copy=False)
         case _:
             filled = np.asarray(pc.fill_null(values, False).cast(pa.uint8()))
-    return filled.view(np.uint8).reshape(len(values), -1)
+    return filled.view(np.uint8).reshape(len(values), _FIXED_WIDTH[stored])
 
 
 def _valid(values: pa.Array) -> Mask:

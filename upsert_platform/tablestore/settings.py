@@ -1,232 +1,167 @@
-"""Options of a SQL table with ``'connector' = 'tablestore'``."""
+"""A declared Tablestore table: which column is kept in which cell, and the checks of the declaration."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from enum import StrEnum
-from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
-
-from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
+from upsert_platform.errors import Problem
+from upsert_platform.model import Column, Table
+from upsert_platform.options import nearest, read_settings
 from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.options import InsertMode, TablestoreSettings
+from upsert_platform.tablestore.types import StoredType, primary_key_type, stored_type
 
 
-class InsertMode(StrEnum):
-    """Write mode: ``put`` replaces a row, ``update`` merges its columns into what is there."""
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A declared column and the cell that holds it."""
 
-    PUT = "put"
-    UPDATE = "update"
-
-
-class DeleteMode(StrEnum):
-    """What an empty value deletes: nothing, the row, the columns that are null, or both."""
-
-    NONE = "none"
-    ROW = "row"
-    COLUMN = "column"
-    ROW_AND_COLUMN = "row_and_column"
+    column: Column
+    stored: StoredType
 
     @property
-    def deletes_rows(self) -> bool:
-        """Whether a deleted key removes its row."""
-        return self in (DeleteMode.ROW, DeleteMode.ROW_AND_COLUMN)
-
-    @property
-    def deletes_columns(self) -> bool:
-        """Whether a null removes its column when rows are merged."""
-        return self in (DeleteMode.COLUMN, DeleteMode.ROW_AND_COLUMN)
+    def name(self) -> str:
+        """Of the column and of the cell: names are kept as declared."""
+        return self.column.name
 
 
-def _lowered(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
+@dataclass(frozen=True, slots=True)
+class TablestoreTable:
+    """A declared Tablestore table.
 
-
-class TablestoreSettings(Settings):
-    """Options of a Tablestore table declared in SQL or YAML.
-
-    Names with a dot are those of the open-source Tablestore sink connector where it has the option (specification
-    section 1.2); values are accepted in any case and with blanks around them, as it does.
+    Attributes:
+        name: as declared.
+        table_name: in the instance.
+        primary_key: in the order of the PRIMARY KEY clause, which is the order of the table's keys.
+        attributes: the other columns.
+        columns: all of them in declared order, as change frames carry them.
     """
 
-    connector: Literal["tablestore"] = option(
-        "connector", "tablestore", origin="platform", description="Selects this connector."
-    )
-    table_name: str = option(
-        "table.name", "", origin="tablestore", description="Name of the Tablestore table; the declared name by default."
-    )
-    endpoint: str = option(
-        "tablestore.endpoint", origin="tablestore", description="http or https address of the instance."
-    )
-    instance_name: str = option(
-        "tablestore.instance.name", origin="tablestore", description="Name of the instance.", min_length=1
-    )
-    auth_mode: Annotated[Literal["aksk", "sts"], BeforeValidator(_lowered)] = option(
-        "tablestore.auth.mode",
-        "aksk",
-        origin="tablestore",
-        description="`aksk` signs with an access key, `sts` with a temporary one and its token.",
-    )
-    access_key_id: SecretStr = option(
-        "tablestore.access.key.id", origin="tablestore", description="Access key id.", min_length=1
-    )
-    access_key_secret: SecretStr = option(
-        "tablestore.access.key.secret", origin="tablestore", description="Access key secret.", min_length=1
-    )
-    sts_token: SecretStr | None = option(
-        "tablestore.sts.token", None, origin="platform", description="Security token of a temporary access key."
-    )
-    region: str | None = option(
-        "region", None, origin="tablestore", description="Region id; when given, requests carry version 4 signatures."
-    )
-    auto_create: Boolean = option(
-        "auto.create", False, origin="tablestore", description="Creates the table when it is missing."
-    )
-    insert_mode: Annotated[InsertMode, BeforeValidator(_lowered)] = option(
-        "insert.mode",
-        InsertMode.PUT,
-        origin="tablestore",
-        description="`put` replaces the row, `update` keeps columns that the declaration does not name.",
-    )
-    delete_mode: Annotated[DeleteMode, BeforeValidator(_lowered)] = option(
-        "delete.mode",
-        DeleteMode.ROW,
-        origin="tablestore",
-        description="What a deleted key and a null column delete: `none`, `row`, `column` or `row_and_column`.",
-    )
-    max_concurrency: int = option(
-        "max.concurrency",
-        10,
-        origin="tablestore",
-        description="Requests that a writing task has in flight.",
-        ge=1,
-        le=256,
-    )
-    parallelism: int | None = option(
-        "sink.parallelism",
-        None,
-        origin="flink",
-        description="Writing tasks; as many as the changes have partitions by default.",
-        ge=1,
-    )
-    flush_rows: int = option(
-        "sink.buffer-flush.max-rows",
-        limits.MAX_ROWS_PER_WRITE,
-        origin="platform",
-        description="Rows per request.",
-        ge=1,
-        le=limits.MAX_ROWS_PER_WRITE,
-    )
-    flush_bytes: MemorySize = option(
-        "sink.buffer-flush.max-bytes",
-        limits.MAX_BYTES_PER_WRITE,
-        origin="platform",
-        description="Bytes per request.",
-        ge=1024,
-        le=limits.MAX_BYTES_PER_WRITE,
-    )
-    request_timeout: Duration = option(
-        "request.timeout",
-        timedelta(seconds=10),
-        origin="platform",
-        description="Time for one request; never more than the margin before the end of the writer's lease.",
-    )
-    retry_deadline: Duration = option(
-        "retry.deadline",
-        timedelta(minutes=5),
-        origin="platform",
-        description="Time after which a row that is refused for a passing reason (throttling, a lost connection) "
-        "fails the write.",
-    )
-    on_error: Annotated[Literal["quarantine", "fail"], BeforeValidator(_lowered)] = option(
-        "on-error",
-        "quarantine",
-        origin="platform",
-        description="`quarantine` sets rows that Tablestore will not take aside with the reason, `fail` stops.",
-    )
-    max_refused_rows: int = option(
-        "max.refused.rows",
-        10_000,
-        origin="platform",
-        description="Refused rows in one write above which it fails, because the declaration is wrong rather than "
-        "some rows.",
-        ge=1,
-    )
-    version_column: str | None = option(
-        "version.column",
-        None,
-        origin="platform",
-        description="Attribute column that keeps the version of a row; each change is then conditional on it, so a "
-        "late writer cannot replace a newer row. Costs a read capacity unit per row.",
-    )
-    control_table: str = option(
-        "control.table",
-        "upsert_platform_control",
-        origin="platform",
-        description="Table of the same instance that keeps the applied batch, the lease and the last verdict.",
-    )
-    time_to_live: int = option(
-        "table.time-to-live",
-        -1,
-        origin="platform",
-        description="Seconds after which data expires in a table that is created; -1 keeps it.",
-    )
-    max_versions: int = option(
-        "table.max-versions", 1, origin="platform", description="Versions of a cell in a table that is created.", ge=1
-    )
-    reserved_read: int = option(
-        "table.reserved-throughput.read",
-        0,
-        origin="platform",
-        description="Reserved read capacity units of a table that is created.",
-        ge=0,
-        le=limits.MAX_CAPACITY_UNITS,
-    )
-    reserved_write: int = option(
-        "table.reserved-throughput.write",
-        0,
-        origin="platform",
-        description="Reserved write capacity units of a table that is created.",
-        ge=0,
-        le=limits.MAX_CAPACITY_UNITS,
+    name: str
+    table_name: str
+    primary_key: tuple[StoredColumn, ...]
+    attributes: tuple[StoredColumn, ...]
+    columns: tuple[Column, ...]
+    settings: TablestoreSettings
+
+
+def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Problem]]:
+    """Reads a declared table of this connector.
+
+    Returns:
+        The table, or None when a problem is an error, and every problem found.
+    """
+    subject = f"table '{table.name}'"
+    settings, problems = read_settings(TablestoreSettings, table.options, subject=subject, location=table.location)
+    problems.extend(_check_columns(table, settings))
+    if settings is None or any(problem.severity == "error" for problem in problems):
+        return None, problems
+    stored = {
+        column.name: StoredColumn(column, stored_type(column.type))
+        for column in table.physical_columns
+        if column.type is not None
+    }
+    return (
+        TablestoreTable(
+            name=table.name,
+            table_name=settings.table_name or table.name,
+            primary_key=tuple(stored[name] for name in table.primary_key),
+            attributes=tuple(column for name, column in stored.items() if name not in table.primary_key),
+            columns=table.physical_columns,
+            settings=settings,
+        ),
+        problems,
     )
 
-    @field_validator("endpoint")
-    @classmethod
-    def _endpoint_is_an_address(cls, value: str) -> str:
-        parts = urlsplit(value.strip())
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("takes an address such as https://<instance>.<region>.ots.aliyuncs.com")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("takes no user name or password; use tablestore.access.key.id and .secret")
-        return value.strip().rstrip("/")
 
-    @field_validator("table_name", "control_table", "version_column")
-    @classmethod
-    def _name_is_allowed(cls, value: str | None) -> str | None:
-        if value and not limits.is_valid_name(value):
-            raise ValueError("takes a letter or '_', then letters, digits and '_', 255 characters at most")
-        return value
+def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    names = [column.name for column in table.physical_columns]
+    if settings is not None and not settings.table_name and not limits.is_valid_name(table.name):
+        yield Problem(
+            f"{subject}: Tablestore takes a name of a letter or '_', then letters, digits and '_'; set 'table.name'",
+            table.location,
+        )
+    for column in table.columns:
+        if column.name not in names:
+            yield Problem(
+                f"{subject}: column '{column.name}' is a {column.kind} column; a Tablestore table has physical columns"
+                " only. Compute it in the INSERT",
+                column.location or table.location,
+            )
+        elif not limits.is_valid_name(column.name):
+            yield Problem(
+                f"{subject}: column '{column.name}': Tablestore takes a letter or '_', then letters, digits and '_',"
+                " 255 characters at most; rename the column",
+                column.location or table.location,
+            )
+    yield from _check_primary_key(table, names)
+    attributes = [name for name in names if name not in table.primary_key]
+    version = settings.version_column if settings is not None else None
+    if len(attributes) + (version is not None) > limits.MAX_COLUMNS_PER_ROW:
+        yield Problem(
+            f"{subject}: {len(attributes)} columns beside the primary key; Tablestore writes"
+            f" {limits.MAX_COLUMNS_PER_ROW} per row, the version column included. Split the table",
+            table.location,
+        )
+    if version is not None and version in names:
+        yield Problem(
+            f"{subject}: option 'version.column': '{version}' is a declared column; name one that is not",
+            table.options.location("version.column") or table.location,
+        )
+    if settings is not None:
+        yield from _check_modes(table, settings, attributes)
 
-    @field_validator("time_to_live")
-    @classmethod
-    def _time_to_live_is_long_enough(cls, value: int) -> int:
-        if value != -1 and value < limits.MIN_TIME_TO_LIVE_SECONDS:
-            raise ValueError(f"takes -1 or at least {limits.MIN_TIME_TO_LIVE_SECONDS} seconds")
-        return value
 
-    @field_validator("request_timeout", "retry_deadline")
-    @classmethod
-    def _duration_is_positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("takes a duration above zero")
-        return value
+def _check_primary_key(table: Table, names: list[str]) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    if not 1 <= len(table.primary_key) <= limits.MAX_PRIMARY_KEYS:
+        yield Problem(
+            f"{subject}: a Tablestore table has 1 to {limits.MAX_PRIMARY_KEYS} primary key columns, not"
+            f" {len(table.primary_key)}; declare PRIMARY KEY (...) NOT ENFORCED with them",
+            table.location,
+        )
+    if len(set(table.primary_key)) != len(table.primary_key):
+        yield Problem(f"{subject}: a column stands twice in the PRIMARY KEY clause; keep one", table.location)
+    for name in table.primary_key:
+        if name not in names:
+            yield Problem(
+                f"{subject}: primary key column '{name}' is not a physical column{nearest(name, names)}", table.location
+            )
+            continue
+        column = table.column(name)
+        if column.type is not None and primary_key_type(column.type) is None:
+            yield Problem(
+                f"{subject}: primary key column '{name}' is of type {column.type}; a Tablestore key is STRING, INTEGER"
+                " or BINARY. Use a character, integer, decimal, date, time or binary type",
+                column.location or table.location,
+            )
 
-    @model_validator(mode="after")
-    def _token_belongs_to_sts(self) -> Self:
-        if self.auth_mode == "sts" and self.sts_token is None:
-            raise ValueError("'tablestore.auth.mode' = 'sts' needs 'tablestore.sts.token'")
-        if self.auth_mode == "aksk" and self.sts_token is not None:
-            raise ValueError("'tablestore.sts.token' needs 'tablestore.auth.mode' = 'sts'")
-        return self
+
+def _check_modes(table: Table, settings: TablestoreSettings, attributes: list[str]) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    place = table.options.location("delete.mode") or table.options.location("insert.mode") or table.location
+    if settings.insert_mode is InsertMode.UPDATE and not attributes:
+        yield Problem(
+            f"{subject}: option 'insert.mode' = 'update' needs a column beside the primary key, because Tablestore"
+            " refuses an update without columns; use 'put'",
+            place,
+        )
+    if not settings.delete_mode.deletes_rows:
+        left = "refused" if settings.insert_mode is InsertMode.UPDATE else "a row with its primary key alone"
+        if settings.insert_mode is InsertMode.UPDATE and settings.delete_mode.deletes_columns:
+            left = "a row with its primary key and undeclared columns"
+        yield Problem(
+            f"{subject}: option 'delete.mode' = '{settings.delete_mode}': a deleted key leaves {left}, so the table"
+            " does not equal its topic; 'row' or 'row_and_column' delete it",
+            place,
+            severity="warning",
+        )
+    if settings.insert_mode is InsertMode.UPDATE and not settings.delete_mode.deletes_columns:
+        yield Problem(
+            f"{subject}: option 'delete.mode' = '{settings.delete_mode}': with 'insert.mode' = 'update' a column that"
+            " becomes null keeps its old value; 'row_and_column' deletes it",
+            place,
+            severity="warning",
+        )

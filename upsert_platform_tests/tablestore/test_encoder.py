@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upsert_platform.tablestore import crc8
-from upsert_platform.tablestore.encoder import Cells, RowOperation, batch_write_body, encode_rows
+from upsert_platform.tablestore.encoder import (
+    Cells,
+    RowOperation,
+    batch_get_body,
+    batch_write_body,
+    encode_keys,
+    encode_rows,
+)
 from upsert_platform.tablestore.types import StoredType, stored_arrow_type
 from upsert_platform_tests.tablestore import sdk
 
@@ -97,6 +104,27 @@ def test_chosen_rows_equal_the_sdk(
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, unique=True))
     body = batch_write_body("t", encoded.select(chosen))
     assert body == sdk.batch_write_bytes("t", _sdk_rows([rows[row] for row in chosen]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(blocks())
+def test_keys_equal_the_sdk(
+    block: tuple[list[tuple[str, StoredType]], list[tuple[str, StoredType]], list[sdk.Row]],
+) -> None:
+    from tablestore.encoder import OTSProtoBufferEncoder
+    from tablestore.metadata import BatchGetRowRequest, TableInBatchGetRowItem
+
+    primary_key, _, rows = block
+    keys = [
+        Cells(name, stored, pa.array([dict(row[1])[name] for row in rows], stored_arrow_type(stored)))
+        for name, stored in primary_key
+    ]
+    encoded = encode_keys(keys)
+    request = BatchGetRowRequest()
+    wanted = [row[1] for row in _sdk_rows(rows)]
+    request.add(TableInBatchGetRowItem("some_table", wanted, None, None, max_version=1))
+    expected = OTSProtoBufferEncoder("utf8", enable_native=False).encode_request("BatchGetRow", request)
+    assert batch_get_body("some_table", encoded.slice(0, len(rows))) == expected.SerializeToString()
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 70_000, 2 * 1024 * 1024])

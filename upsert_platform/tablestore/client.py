@@ -1,0 +1,118 @@
+"""The official SDK's client, with the platform's errors and retries. For everything but bulk writes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
+from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.pace import pause_before_attempt
+from upsert_platform.tablestore.transport import Endpoint
+
+T = TypeVar("T")
+_LOGGER = "upsert_platform.tablestore.sdk"
+
+
+class Client:
+    """Calls operations of one instance. Opens its connections at the first call; its owner closes it."""
+
+    def __init__(self, endpoint: Endpoint, *, timeout: timedelta, retry_deadline: timedelta) -> None:
+        self.endpoint = endpoint
+        self._timeout = timeout.total_seconds()
+        self._retry_seconds = retry_deadline.total_seconds()
+        self._sdk: Any = None
+
+    @staticmethod
+    def of(settings: TablestoreSettings) -> Client:
+        """A client as a table's options say."""
+        return Client(Endpoint.of(settings), timeout=settings.request_timeout, retry_deadline=settings.retry_deadline)
+
+    def close(self) -> None:
+        """Closes the connections. Idempotent; a later call opens new ones."""
+        if self._sdk is not None:
+            self._sdk.connection.pool.clear()
+            self._sdk = None
+
+    def once(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Calls a method of the SDK's client once.
+
+        Raises:
+            ServiceError: the service answered with an error.
+            NoAnswerError: whether the request was applied is unknown.
+        """
+        from tablestore.error import OTSClientError, OTSServiceError
+        from urllib3.exceptions import HTTPError
+
+        client = self._open()
+        try:
+            return getattr(client, operation)(*arguments, **options)
+        except OTSServiceError as error:
+            raise ServiceError(
+                api=operation, status=error.http_status, code=error.code, message=error.message,
+                request_id=error.request_id,
+            ) from error  # fmt: skip
+        except OTSClientError as error:
+            status = error.http_status
+            if status is None:
+                raise
+            raise NoAnswerError(f"{operation}: {error.message} ({self.endpoint})") from error
+        except (HTTPError, OSError) as error:
+            raise NoAnswerError(f"{operation}: no answer from {self.endpoint}: {type(error).__name__}") from error
+
+    def repeat(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """Calls an operation that may be repeated, again after passing failures, until the retry deadline."""
+        return repeat_until(self._retry_seconds, lambda: self.once(operation, *arguments, **options))
+
+    def _open(self) -> Any:
+        if self._sdk is None:
+            # Read at import: the SDK warns on every start that its compiled encoder is for another Python.
+            for name in ("tablestore.encoder", "tablestore.decoder"):
+                logging.getLogger(name).setLevel(logging.ERROR)
+            from tablestore import OTSClient
+            from tablestore.retry import NoRetryPolicy
+
+            # The SDK logs headers (with the security token) at DEBUG and renders them unless the logger's own level
+            # is higher; errors reach the caller as exceptions.
+            logging.getLogger(_LOGGER).setLevel(logging.CRITICAL)
+            endpoint = self.endpoint
+            self._sdk = OTSClient(
+                endpoint.address,
+                endpoint.access_key_id.get_secret_value(),
+                endpoint.access_key_secret.get_secret_value(),
+                endpoint.instance,
+                region=endpoint.region,
+                sts_token=endpoint.sts_token.get_secret_value() if endpoint.sts_token else None,
+                socket_timeout=self._timeout,
+                retry_policy=NoRetryPolicy(),
+                logger_name=_LOGGER,
+            )
+        return self._sdk
+
+
+def repeat_until(seconds: float, call: Callable[[], T]) -> T:
+    """Calls until it succeeds, fails for good, or the time is over: then its last error is raised."""
+    deadline = time.monotonic() + seconds
+    attempt = 0
+    while True:
+        try:
+            return call()
+        except (ServiceError, NoAnswerError) as error:
+            attempt += 1
+            pause = pause_before_attempt(attempt)
+            if not may_repeat(error) or time.monotonic() + pause > deadline:
+                raise
+            time.sleep(pause)
+
+
+def may_repeat(error: ServiceError | NoAnswerError) -> bool:
+    """Whether a failure may pass."""
+    return isinstance(error, NoAnswerError) or remedy_for(error) in (Remedy.RETRY, Remedy.SLOW_DOWN)
+
+
+def is_missing(error: ServiceError) -> bool:
+    """Whether the failure says that the table does not exist."""
+    return error.code == "OTSObjectNotExist"

@@ -1,0 +1,232 @@
+"""Options of a SQL table with ``'connector' = 'tablestore'``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
+
+from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
+from upsert_platform.tablestore import limits
+
+
+class InsertMode(StrEnum):
+    """Write mode: ``put`` replaces a row, ``update`` merges its columns into what is there."""
+
+    PUT = "put"
+    UPDATE = "update"
+
+
+class DeleteMode(StrEnum):
+    """What an empty value deletes: nothing, the row, the columns that are null, or both."""
+
+    NONE = "none"
+    ROW = "row"
+    COLUMN = "column"
+    ROW_AND_COLUMN = "row_and_column"
+
+    @property
+    def deletes_rows(self) -> bool:
+        """Whether a deleted key removes its row."""
+        return self in (DeleteMode.ROW, DeleteMode.ROW_AND_COLUMN)
+
+    @property
+    def deletes_columns(self) -> bool:
+        """Whether a null removes its column when rows are merged."""
+        return self in (DeleteMode.COLUMN, DeleteMode.ROW_AND_COLUMN)
+
+
+def _lowered(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+class TablestoreSettings(Settings):
+    """Options of a Tablestore table declared in SQL or YAML.
+
+    Names with a dot are those of the open-source Tablestore sink connector where it has the option (specification
+    section 1.2); values are accepted in any case and with blanks around them, as it does.
+    """
+
+    connector: Literal["tablestore"] = option(
+        "connector", "tablestore", origin="platform", description="Selects this connector."
+    )
+    table_name: str = option(
+        "table.name", "", origin="tablestore", description="Name of the Tablestore table; the declared name by default."
+    )
+    endpoint: str = option(
+        "tablestore.endpoint", origin="tablestore", description="http or https address of the instance."
+    )
+    instance_name: str = option(
+        "tablestore.instance.name", origin="tablestore", description="Name of the instance.", min_length=1
+    )
+    auth_mode: Annotated[Literal["aksk", "sts"], BeforeValidator(_lowered)] = option(
+        "tablestore.auth.mode",
+        "aksk",
+        origin="tablestore",
+        description="`aksk` signs with an access key, `sts` with a temporary one and its token.",
+    )
+    access_key_id: SecretStr = option(
+        "tablestore.access.key.id", origin="tablestore", description="Access key id.", min_length=1
+    )
+    access_key_secret: SecretStr = option(
+        "tablestore.access.key.secret", origin="tablestore", description="Access key secret.", min_length=1
+    )
+    sts_token: SecretStr | None = option(
+        "tablestore.sts.token", None, origin="platform", description="Security token of a temporary access key."
+    )
+    region: str | None = option(
+        "region", None, origin="tablestore", description="Region id; when given, requests carry version 4 signatures."
+    )
+    auto_create: Boolean = option(
+        "auto.create", False, origin="tablestore", description="Creates the table when it is missing."
+    )
+    insert_mode: Annotated[InsertMode, BeforeValidator(_lowered)] = option(
+        "insert.mode",
+        InsertMode.PUT,
+        origin="tablestore",
+        description="`put` replaces the row, `update` keeps columns that the declaration does not name.",
+    )
+    delete_mode: Annotated[DeleteMode, BeforeValidator(_lowered)] = option(
+        "delete.mode",
+        DeleteMode.ROW,
+        origin="tablestore",
+        description="What a deleted key and a null column delete: `none`, `row`, `column` or `row_and_column`.",
+    )
+    max_concurrency: int = option(
+        "max.concurrency",
+        10,
+        origin="tablestore",
+        description="Requests that a writing task has in flight.",
+        ge=1,
+        le=256,
+    )
+    parallelism: int | None = option(
+        "sink.parallelism",
+        None,
+        origin="flink",
+        description="Writing tasks; as many as the changes have partitions by default.",
+        ge=1,
+    )
+    flush_rows: int = option(
+        "sink.buffer-flush.max-rows",
+        limits.MAX_ROWS_PER_WRITE,
+        origin="platform",
+        description="Rows per request.",
+        ge=1,
+        le=limits.MAX_ROWS_PER_WRITE,
+    )
+    flush_bytes: MemorySize = option(
+        "sink.buffer-flush.max-bytes",
+        limits.MAX_BYTES_PER_WRITE,
+        origin="platform",
+        description="Bytes per request.",
+        ge=1024,
+        le=limits.MAX_BYTES_PER_WRITE,
+    )
+    request_timeout: Duration = option(
+        "request.timeout",
+        timedelta(seconds=10),
+        origin="platform",
+        description="Time for one request; never more than the margin before the end of the writer's lease.",
+    )
+    retry_deadline: Duration = option(
+        "retry.deadline",
+        timedelta(minutes=5),
+        origin="platform",
+        description="Time after which a row that is refused for a passing reason (throttling, a lost connection) "
+        "fails the write.",
+    )
+    on_error: Annotated[Literal["quarantine", "fail"], BeforeValidator(_lowered)] = option(
+        "on-error",
+        "quarantine",
+        origin="platform",
+        description="`quarantine` sets rows that Tablestore will not take aside with the reason, `fail` stops.",
+    )
+    max_refused_rows: int = option(
+        "max.refused.rows",
+        10_000,
+        origin="platform",
+        description="Refused rows in one write above which it fails, because the declaration is wrong rather than "
+        "some rows.",
+        ge=1,
+    )
+    version_column: str | None = option(
+        "version.column",
+        None,
+        origin="platform",
+        description="Attribute column that keeps the version of a row; each change is then conditional on it, so a "
+        "late writer cannot replace a newer row. Costs a read capacity unit per row.",
+    )
+    control_table: str = option(
+        "control.table",
+        "upsert_platform_control",
+        origin="platform",
+        description="Table of the same instance that keeps the applied batch, the lease and the last verdict.",
+    )
+    time_to_live: int = option(
+        "table.time-to-live",
+        -1,
+        origin="platform",
+        description="Seconds after which data expires in a table that is created; -1 keeps it.",
+    )
+    max_versions: int = option(
+        "table.max-versions", 1, origin="platform", description="Versions of a cell in a table that is created.", ge=1
+    )
+    reserved_read: int = option(
+        "table.reserved-throughput.read",
+        0,
+        origin="platform",
+        description="Reserved read capacity units of a table that is created.",
+        ge=0,
+        le=limits.MAX_CAPACITY_UNITS,
+    )
+    reserved_write: int = option(
+        "table.reserved-throughput.write",
+        0,
+        origin="platform",
+        description="Reserved write capacity units of a table that is created.",
+        ge=0,
+        le=limits.MAX_CAPACITY_UNITS,
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint_is_an_address(cls, value: str) -> str:
+        parts = urlsplit(value.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("takes an address such as https://<instance>.<region>.ots.aliyuncs.com")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("takes no user name or password; use tablestore.access.key.id and .secret")
+        return value.strip().rstrip("/")
+
+    @field_validator("table_name", "control_table", "version_column")
+    @classmethod
+    def _name_is_allowed(cls, value: str | None) -> str | None:
+        if value and not limits.is_valid_name(value):
+            raise ValueError("takes a letter or '_', then letters, digits and '_', 255 characters at most")
+        return value
+
+    @field_validator("time_to_live")
+    @classmethod
+    def _time_to_live_is_long_enough(cls, value: int) -> int:
+        if value != -1 and value < limits.MIN_TIME_TO_LIVE_SECONDS:
+            raise ValueError(f"takes -1 or at least {limits.MIN_TIME_TO_LIVE_SECONDS} seconds")
+        return value
+
+    @field_validator("request_timeout", "retry_deadline")
+    @classmethod
+    def _duration_is_positive(cls, value: timedelta) -> timedelta:
+        if value <= timedelta(0):
+            raise ValueError("takes a duration above zero")
+        return value
+
+    @model_validator(mode="after")
+    def _token_belongs_to_sts(self) -> Self:
+        if self.auth_mode == "sts" and self.sts_token is None:
+            raise ValueError("'tablestore.auth.mode' = 'sts' needs 'tablestore.sts.token'")
+        if self.auth_mode == "aksk" and self.sts_token is not None:
+            raise ValueError("'tablestore.sts.token' needs 'tablestore.auth.mode' = 'sts'")
+        return self

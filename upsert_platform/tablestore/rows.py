@@ -1,0 +1,200 @@
+"""A block of a change frame to encoded row changes: types, modes, and the limits that are checked before sending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.errors import DestinationError
+from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.encoder import (
+    Cells,
+    EncodedRows,
+    Mask,
+    RowOperation,
+    encode_rows,
+    version_conditions,
+)
+from upsert_platform.tablestore.options import InsertMode
+from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.types import StoredType, to_stored
+
+_BLOCK_ROWS = 5_000
+_BLOCK_BYTES = 32 * 1024 * 1024
+# The table's part of a BatchWriteRow body: two tags, two lengths and a name of 255 bytes at most.
+_BODY_OVERHEAD = 1 + 5 + 1 + 2 + 255
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of a change frame, encoded.
+
+    Attributes:
+        changes: the rows as they came.
+        encoded: row changes of those that Tablestore can hold.
+        rows: for each encoded row, its index in `changes`.
+        operations: of the encoded rows.
+        refused: index in `changes` to reason, for all others.
+    """
+
+    changes: pa.RecordBatch
+    encoded: EncodedRows
+    rows: npt.NDArray[np.int64]
+    operations: npt.NDArray[np.uint8]
+    refused: dict[int, str]
+
+
+def blocks_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cuts a batch into blocks that are encoded at once, bounded in rows and bytes."""
+    if batch.num_rows == 0:
+        return
+    row_bytes = max(1, batch.nbytes // batch.num_rows)
+    step = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def encode_block(changes: pa.RecordBatch, table: TablestoreTable) -> Block:
+    """Encodes a block of a change frame (declared columns, then ``_op`` and ``_seq``)."""
+    rows = changes.num_rows
+    refused: dict[int, str] = {}
+    deleted = _deleted(changes)
+    primary_key = [
+        _cells(changes, column.name, column.stored, column.column.type, refused) for column in table.primary_key
+    ]
+    attributes = [
+        _cells(changes, column.name, column.stored, column.column.type, refused) for column in table.attributes
+    ]
+    for cells in primary_key:
+        _check_key(cells, refused)
+    for cells in attributes:
+        _check_size(cells, limits.MAX_VALUE_BYTES, "2 MB", refused)
+    operations, attributes = _apply_modes(table, deleted, attributes, refused)
+    conditions = None
+    if table.settings.version_column is not None:
+        sequence = changes.column(SEQUENCE).cast(pa.int64())
+        attributes.append(Cells(table.settings.version_column, StoredType.INTEGER, sequence))
+        conditions = version_conditions(table.settings.version_column, np.asarray(sequence))
+    _check_has_cells(table, operations, attributes, refused)
+    chosen = np.array([row for row in range(rows) if row not in refused], np.int64) if refused else np.arange(rows)
+    if refused:
+        operations = operations[chosen]
+        primary_key = [_taken(cells, chosen) for cells in primary_key]
+        attributes = [_taken(cells, chosen) for cells in attributes]
+        conditions = None if conditions is None else conditions[chosen]
+    encoded = encode_rows(operations, primary_key, attributes, conditions=conditions)
+    block = Block(changes, encoded, chosen, operations, refused)
+    return _without_oversized(block)
+
+
+def requests_of(block: Block, *, max_rows: int, max_bytes: int) -> Iterator[range]:
+    """Consecutive encoded rows that go into one request each."""
+    offsets, total = block.encoded.offsets, len(block.encoded)
+    start = 0
+    while start < total:
+        within = int(np.searchsorted(offsets, offsets[start] + max_bytes - _BODY_OVERHEAD, side="right")) - 1
+        stop = max(start + 1, min(within, start + max_rows, total))
+        yield range(start, stop)
+        start = stop
+
+
+def _deleted(changes: pa.RecordBatch) -> Mask:
+    operation = changes.column(OPERATION)
+    deleted = pc.equal(operation, OPERATION_DELETE)
+    known = pc.or_(deleted, pc.equal(operation, OPERATION_UPSERT))
+    if operation.null_count or not pc.all(known, min_count=0).as_py():
+        raise DestinationError(f"a change frame carries 'U' or 'D' in {OPERATION}; found another value")
+    return np.asarray(deleted)
+
+
+def _cells(changes: pa.RecordBatch, name: str, stored: StoredType, logical: Any, refused: dict[int, str]) -> Cells:
+    converted = to_stored(changes.column(name), logical)
+    for row, reason in converted.refused.items():
+        refused.setdefault(row, f"column '{name}': {reason}")
+    return Cells(name, stored, converted.values)
+
+
+def _check_key(cells: Cells, refused: dict[int, str]) -> None:
+    if cells.values.null_count:
+        for row in pc.indices_nonzero(cells.values.is_null()).to_pylist():
+            refused.setdefault(row, f"primary key column '{cells.name}' is null")
+    _check_size(cells, limits.MAX_PRIMARY_KEY_BYTES, "1 KB for a primary key column", refused)
+
+
+def _check_size(cells: Cells, most: int, shown: str, refused: dict[int, str]) -> None:
+    if cells.stored not in (StoredType.STRING, StoredType.BINARY):
+        return
+    lengths = pc.binary_length(cells.values)
+    longest = pc.max(lengths).as_py()
+    if longest is not None and longest > most:
+        for row in pc.indices_nonzero(pc.greater(lengths, most)).to_pylist():
+            refused.setdefault(row, f"column '{cells.name}' has {lengths[row].as_py()} bytes; Tablestore takes {shown}")
+
+
+def _apply_modes(
+    table: TablestoreTable, deleted: Mask, attributes: list[Cells], refused: dict[int, str]
+) -> tuple[npt.NDArray[np.uint8], list[Cells]]:
+    """Operations and cells by ``insert.mode`` and ``delete.mode`` (specification section 2.4, rules of 2.6)."""
+    update = table.settings.insert_mode is InsertMode.UPDATE
+    mode = table.settings.delete_mode
+    upsert = RowOperation.UPDATE if update else RowOperation.PUT
+    operations = np.where(deleted & mode.deletes_rows, RowOperation.DELETE, upsert).astype(np.uint8)
+    if not mode.deletes_rows and deleted.any():
+        if update and not mode.deletes_columns:
+            for row in np.flatnonzero(deleted).tolist():
+                refused.setdefault(row, "the key was deleted, and 'delete.mode' = 'none' deletes nothing")
+        emptied = pa.array(deleted)
+        attributes = [
+            Cells(cells.name, cells.stored, pc.if_else(emptied, pa.scalar(None, cells.values.type), cells.values))
+            for cells in attributes
+        ]
+    if update and mode.deletes_columns:
+        attributes = [
+            Cells(cells.name, cells.stored, cells.values, np.asarray(cells.values.is_null())) for cells in attributes
+        ]
+    return operations, attributes
+
+
+def _check_has_cells(
+    table: TablestoreTable, operations: npt.NDArray[np.uint8], attributes: list[Cells], refused: dict[int, str]
+) -> None:
+    if table.settings.insert_mode is not InsertMode.UPDATE or table.settings.delete_mode.deletes_columns:
+        return
+    empty = operations == RowOperation.UPDATE
+    for cells in attributes:
+        empty &= np.asarray(cells.values.is_null())
+    for row in np.flatnonzero(empty).tolist():
+        refused.setdefault(
+            row,
+            "every column is null, and 'insert.mode' = 'update' writes none of them with"
+            f" 'delete.mode' = '{table.settings.delete_mode}'",
+        )
+
+
+def _taken(cells: Cells, chosen: npt.NDArray[np.int64]) -> Cells:
+    remove = None if cells.remove is None else cells.remove[chosen]
+    return Cells(cells.name, cells.stored, cells.values.take(pa.array(chosen)), remove)
+
+
+def _without_oversized(block: Block) -> Block:
+    """Sets aside rows that alone are more than a request takes; they stay encoded and are not sent."""
+    sizes = np.diff(block.encoded.offsets)
+    most = limits.MAX_BYTES_PER_WRITE - _BODY_OVERHEAD
+    if len(sizes) == 0 or sizes.max() <= most:
+        return block
+    fitting = np.flatnonzero(sizes <= most)
+    refused = dict(block.refused)
+    for position in np.flatnonzero(sizes > most).tolist():
+        reason = f"the row has {sizes[position]} bytes; Tablestore takes 4 MB in a request"
+        refused[int(block.rows[position])] = reason
+    data = memoryview(block.encoded.select(fitting.tolist()))
+    offsets = np.concatenate([[0], np.cumsum(sizes[fitting])]).astype(np.int64)
+    encoded = EncodedRows(data, offsets)
+    return Block(block.changes, encoded, block.rows[fitting], block.operations[fitting], refused)

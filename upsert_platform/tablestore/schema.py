@@ -1,0 +1,145 @@
+"""Creates destination tables, waits until they can be used, and compares existing ones with their declaration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from upsert_platform.errors import DestinationError
+from upsert_platform.tablestore.client import Client, is_missing
+from upsert_platform.tablestore.failures import ServiceError
+from upsert_platform.tablestore.pace import pause_before_attempt
+from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.types import StoredType
+
+
+def prepare_table(client: Client, table: TablestoreTable) -> bool:
+    """Creates the table when it is missing and ``auto.create`` is on, compares it otherwise.
+
+    Returns:
+        Whether it was created.
+
+    Raises:
+        DestinationError: missing, or different; every difference is named.
+    """
+    described = describe(client, table.table_name)
+    if described is not None:
+        _compare(described, table)
+        return False
+    settings = table.settings
+    if not settings.auto_create:
+        raise DestinationError(
+            f"table '{table.name}': Tablestore table '{table.table_name}' does not exist in {client.endpoint}; create"
+            " it, or set 'auto.create' = 'true'"
+        )
+    keys = [(column.name, str(column.stored)) for column in table.primary_key]
+    create_table(
+        client,
+        table.table_name,
+        keys,
+        time_to_live=settings.time_to_live,
+        max_versions=settings.max_versions,
+        read_units=settings.reserved_read,
+        write_units=settings.reserved_write,
+    )
+    probe = [(column.name, _lowest(column.stored)) for column in table.primary_key]
+    wait_until_ready(client, table.table_name, probe=probe, seconds=settings.retry_deadline.total_seconds())
+    return True
+
+
+def describe(client: Client, table_name: str) -> Any | None:
+    """The SDK's description of a table; None when it does not exist."""
+    try:
+        return client.repeat("describe_table", table_name)
+    except ServiceError as error:
+        if is_missing(error):
+            return None
+        raise
+
+
+def create_table(
+    client: Client,
+    table_name: str,
+    keys: Sequence[tuple[str, str]],
+    *,
+    time_to_live: int = -1,
+    max_versions: int = 1,
+    read_units: int = 0,
+    write_units: int = 0,
+) -> None:
+    """Creates a table; one that someone else created meanwhile is as good."""
+    from tablestore.metadata import CapacityUnit, ReservedThroughput, TableMeta, TableOptions
+
+    meta = TableMeta(table_name, list(keys))
+    options = TableOptions(time_to_live, max_versions)
+    throughput = ReservedThroughput(CapacityUnit(read_units, write_units))
+    try:
+        client.repeat("create_table", meta, options, throughput)
+    except ServiceError as error:
+        if error.code != "OTSObjectAlreadyExist":
+            raise
+
+
+def wait_until_ready(client: Client, table_name: str, *, probe: Sequence[tuple[str, Any]], seconds: float) -> None:
+    """Reads a row until the table answers: a new one is described before its partitions are loaded."""
+    deadline = time.monotonic() + seconds
+    attempt = 0
+    while True:
+        try:
+            client.once("get_row", table_name, list(probe), max_version=1)
+            return
+        except ServiceError as error:
+            attempt += 1
+            pause = pause_before_attempt(attempt)
+            if error.code not in ("OTSTableNotReady", "OTSObjectNotExist", "OTSPartitionUnavailable"):
+                raise
+            if time.monotonic() + pause > deadline:
+                raise DestinationError(
+                    f"Tablestore table '{table_name}' was created and is not ready after {seconds:g} s"
+                    f" ('retry.deadline'): {error}"
+                ) from error
+            time.sleep(pause)
+
+
+def _lowest(stored: StoredType) -> Any:
+    return {StoredType.INTEGER: 0, StoredType.BINARY: bytearray()}.get(stored, "")
+
+
+def _compare(described: Any, table: TablestoreTable) -> None:
+    found = [(key[0], str(key[1]), *key[2:]) for key in described.table_meta.schema_of_primary_key]
+    expected = [(column.name, str(column.stored)) for column in table.primary_key]
+    differences = []
+    if len(found) != len(expected):
+        differences.append(
+            f"it has {len(found)} primary key columns ({_names(found)}), declared are {len(expected)}"
+            f" ({_names(expected)})"
+        )
+    for position, (key, wanted) in enumerate(zip(found, expected, strict=False), start=1):
+        if key[0] != wanted[0]:
+            differences.append(f"primary key column {position} is '{key[0]}', declared is '{wanted[0]}'")
+        if key[1] != wanted[1]:
+            differences.append(f"primary key column '{key[0]}' is {key[1]}, declared is {wanted[1]}")
+        if len(key) > 2:
+            differences.append(
+                f"primary key column '{key[0]}' is generated by Tablestore (auto-increment), so an upsert cannot name"
+                " its row"
+            )
+    for name, kind in described.table_meta.defined_columns:
+        declared = next((column for column in table.attributes if column.name == name), None)
+        if declared is not None and _defined(kind) != declared.stored:
+            differences.append(f"predefined column '{name}' is {kind}, declared is {declared.stored}")
+    if differences:
+        raise DestinationError(
+            f"table '{table.name}': Tablestore table '{table.table_name}' differs from its declaration:"
+            f" {'; '.join(differences)}. Keys are fixed when a table is created: change the declaration, or write to"
+            " another table"
+        )
+
+
+def _defined(kind: str) -> str:
+    return "BINARY" if kind == "BLOB" else kind
+
+
+def _names(keys: Sequence[tuple[Any, ...]]) -> str:
+    return ", ".join(f"{key[0]} {key[1]}" for key in keys)
