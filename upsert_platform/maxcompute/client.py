@@ -49,6 +49,7 @@ class TableState:
         primary_key: lower-case names; empty for tables that append.
         transactional: whether it is a Delta table or another transactional table.
         buckets: None when the service does not tell.
+        table_id: identity; a table that was dropped and made anew has another one. Empty when it is not told.
     """
 
     columns: tuple[TableColumn, ...]
@@ -57,6 +58,7 @@ class TableState:
     transactional: bool
     buckets: int | None
     properties: dict[str, str] = field(default_factory=dict)
+    table_id: str = ""
 
     def column(self, name: str) -> TableColumn | None:
         """The data or partition column of that name, case ignored."""
@@ -215,6 +217,7 @@ def _state(table: Any) -> TableState:
         transactional=str(reserved.get("Transactional", "")).lower() == "true",
         buckets=int(buckets) if buckets else None,
         properties=properties,
+        table_id=str(table.table_id or ""),
     )
 
 

@@ -1,0 +1,266 @@
+"""The control record: what a destination remembers, one row in a small Delta table beside the tables it serves.
+
+MaxStorage has no conditional write, SQL has: ``UPDATE ... WHERE revision = n`` reads and writes in one transaction, and
+of two transactions that change a partition at once MaxCompute lets the later one fail (its optimistic check, by the
+concurrency matrix of transactional tables). So `ControlTable.swap` is a compare-and-set: every change names the
+revision it was made from and raises it by one, and is read back by its stamp. A statement that ends late, after its
+client gave up, finds another revision and changes nothing. Every destination has a partition of its own, so
+destinations do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+import uuid
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from upsert_platform.destination import Verdict
+from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.connection import ServiceError, explain
+from upsert_platform.maxcompute.names import TableName, quote, sql_text
+
+_ID = "state"
+_NUMBERS: Final = ("revision", "epoch", "lease_expires", "applied_batch", "commits", "committed_at")
+_TEXTS: Final = ("stamp", "label", "holder", "token", "changelog_id", "table_id", "pending", "verdict")
+_TRIES = 6
+_MISSING = ("nosuchtable", "nosuchobject", "odps-0130131", "nosuchpartition", "table not found")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A commit that is about to happen: recorded before it, so that whoever comes next can finish it.
+
+    Attributes:
+        api: which interface the sessions belong to.
+        session: id of the write session.
+        streams: id and version of each stream to commit.
+        after: batch after which the rows come.
+        upto: batch that is applied once they are committed.
+        rows: how many rows, for messages.
+        table_id: identity of the table they are for.
+    """
+
+    api: str
+    session: str
+    streams: tuple[tuple[str, int], ...]
+    after: int
+    upto: int
+    changelog_id: str
+    run: str
+    rows: int
+    table_id: str = ""
+
+    def to_text(self) -> str:
+        """The stored form."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def from_text(text: str) -> Pending:
+        """The inverse of `to_text`."""
+        data = json.loads(text)
+        data["streams"] = tuple((str(stream_id), int(version)) for stream_id, version in data["streams"])
+        return Pending(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """The record of one destination.
+
+    Attributes:
+        revision: raised by every change; 0 before the record exists.
+        stamp: unique text of the change that made this revision.
+        label: the destination in words, for people who look.
+        epoch: raised by every new holder of the lease.
+        token: secret of the holder's lease object; empty when nobody holds it.
+        lease_expires: milliseconds since 1970 UTC, by the holder's clock.
+        table_id: identity of the table that holds the applied batches; a table made anew has another one.
+        commits: since the last major compaction.
+        committed_at: milliseconds since 1970 UTC; 0 before the first commit.
+    """
+
+    revision: int = 0
+    stamp: str = ""
+    label: str = ""
+    epoch: int = 0
+    holder: str = ""
+    token: str = ""
+    lease_expires: int = 0
+    applied_batch: int = 0
+    changelog_id: str = ""
+    table_id: str = ""
+    pending: str = ""
+    verdict: str = ""
+    commits: int = 0
+    committed_at: int = 0
+
+    @property
+    def pending_commit(self) -> Pending | None:
+        """The recorded commit whose end is not recorded."""
+        return Pending.from_text(self.pending) if self.pending else None
+
+    @property
+    def last_verdict(self) -> Verdict | None:
+        """The last check."""
+        if not self.verdict:
+            return None
+        data = json.loads(self.verdict)
+        return Verdict(**{**data, "at": datetime.fromisoformat(data["at"])})
+
+    def with_verdict(self, verdict: Verdict) -> ControlRecord:
+        """This record with another last check."""
+        data = {**asdict(verdict), "at": verdict.at.astimezone(UTC).isoformat()}
+        return replace(self, verdict=json.dumps(data, separators=(",", ":")))
+
+    def describes(self, table_id: str) -> bool:
+        """Whether the applied batches are in the table of this identity (unknown identities are trusted)."""
+        return not self.table_id or not table_id or self.table_id == table_id
+
+    @property
+    def lease_ends(self) -> datetime:
+        """When the lease ends, UTC."""
+        return datetime.fromtimestamp(self.lease_expires / 1000, UTC)
+
+    def held_at(self, now: float) -> bool:
+        """Whether somebody holds the lease at a time (seconds since 1970 UTC)."""
+        return bool(self.token) and self.lease_expires > now * 1000
+
+
+def destination_key(table: TableName, partition: str) -> str:
+    """Partition value of a destination in the control table: its name, and a digest of its static partition."""
+    name = table.table.lower()
+    return f"{name}.{hashlib.sha256(partition.encode()).hexdigest()[:16]}" if partition else name
+
+
+class ControlTable:
+    """Reads and changes the record of one destination.
+
+    Args:
+        name: of the control table.
+        key: of `destination_key`.
+        label: the destination in words.
+    """
+
+    def __init__(self, client: Client, name: TableName, *, key: str, label: str) -> None:
+        self._client = client
+        self._name = name
+        self._key = key
+        self._label = label
+        self._where = f"destination = {sql_text(key)} AND id = {sql_text(_ID)}"
+
+    def read(self) -> ControlRecord:
+        """The record as it is; the empty one when there is none yet.
+
+        Raises:
+            EndpointError: no answer, or no right to read it.
+            DestinationError: any other refusal.
+        """
+        names = ", ".join(quote(name) for name in (*_NUMBERS, *_TEXTS))
+        try:
+            rows = self._client.query(f"SELECT {names} FROM {self._name.sql} WHERE {self._where}")
+        except ServiceError as error:
+            if _says_missing(error):
+                return ControlRecord()
+            explain(error, self._client.connection, f"reading the control table '{self._name}'")
+        if not rows:
+            return ControlRecord()
+        row = rows[0]
+        numbers = {name: int(row[name] or 0) for name in _NUMBERS}
+        texts = {name: row[name] or "" for name in _TEXTS}
+        return ControlRecord(**numbers, **texts)  # type: ignore[arg-type]
+
+    def ensure(self) -> ControlRecord:
+        """The record, made with its table and partition when it is missing.
+
+        Raises:
+            EndpointError: no answer, or no right to make it.
+            DestinationError: any other refusal.
+        """
+        found = self.read()
+        if found.revision:
+            return found
+        columns = [f"{quote(name)} BIGINT" for name in _NUMBERS] + [f"{quote(name)} STRING" for name in _TEXTS]
+        self._define(
+            f"CREATE TABLE IF NOT EXISTS {self._name.sql} (`id` STRING NOT NULL, {', '.join(columns)},"
+            " PRIMARY KEY (`id`)) PARTITIONED BY (`destination` STRING)"
+            ' TBLPROPERTIES ("transactional"="true", "write.bucket.num"="1")'
+        )
+        self._define(f"ALTER TABLE {self._name.sql} ADD IF NOT EXISTS PARTITION (`destination`={sql_text(self._key)})")
+        first = ControlRecord(revision=1, stamp=uuid.uuid4().hex, label=self._label)
+        values = {name: str(getattr(first, name)) for name in _NUMBERS}
+        values |= {name: sql_text(getattr(first, name)) for name in _TEXTS}
+        fresh = ", ".join(
+            [f"{sql_text(_ID)} AS `id`"]
+            + [f"CAST({values[name]} AS BIGINT) AS {quote(name)}" for name in _NUMBERS]
+            + [f"{values[name]} AS {quote(name)}" for name in _TEXTS]
+        )
+        for attempt in range(_TRIES):
+            try:
+                self._run(
+                    f"INSERT INTO TABLE {self._name.sql} PARTITION (`destination`={sql_text(self._key)})"
+                    f" SELECT fresh.* FROM (SELECT {fresh}) fresh LEFT ANTI JOIN"
+                    f" (SELECT `id` FROM {self._name.sql} WHERE {self._where}) present ON fresh.`id` = present.`id`"
+                )
+            except ServiceError as error:
+                self._wait_after(error, attempt)
+            found = self.read()
+            if found.revision:
+                return found
+        raise AssertionError("the control record is not there although it was inserted")
+
+    def swap(self, old: ControlRecord, new: ControlRecord) -> ControlRecord | None:
+        """Replaces a record that is still the one that was read.
+
+        Returns:
+            The record as stored, or None when somebody changed it since `old` was read.
+
+        Raises:
+            EndpointError: no answer.
+            DestinationError: a refusal that is no conflict.
+        """
+        wanted = replace(new, revision=old.revision + 1, stamp=uuid.uuid4().hex, label=self._label)
+        assigned = [f"{quote(name)} = {getattr(wanted, name)}" for name in _NUMBERS]
+        assigned += [f"{quote(name)} = {sql_text(getattr(wanted, name))}" for name in _TEXTS]
+        statement = (
+            f"UPDATE {self._name.sql} SET {', '.join(assigned)} WHERE {self._where} AND revision = {old.revision}"
+        )
+        for attempt in range(_TRIES):
+            failure = None
+            try:
+                self._run(statement)
+            except ServiceError as error:
+                failure = error
+            found = self.read()
+            if found.stamp == wanted.stamp:
+                return found
+            if found.revision != old.revision:
+                return None
+            if failure is not None:
+                self._wait_after(failure, attempt)
+        return None
+
+    def _run(self, statement: str) -> None:
+        self._client.run_sql(statement)
+
+    def _define(self, statement: str) -> None:
+        try:
+            self._run(statement)
+        except ServiceError as error:
+            explain(error, self._client.connection, f"making the control table '{self._name}'")
+
+    def _wait_after(self, error: ServiceError, attempt: int) -> None:
+        """Waits before another try after a conflict or a lost answer; explains any other error."""
+        conflict = re.search(r"conflict|transaction|concurren|lock", str(error), re.IGNORECASE)
+        passing = error.status is not None and (error.status >= 500 or error.status == 429)
+        if attempt + 1 >= _TRIES or not (conflict or passing):
+            explain(error, self._client.connection, f"writing the control table '{self._name}'")
+        time.sleep(0.2 * 2**attempt)
+
+
+def _says_missing(error: ServiceError) -> bool:
+    words = f"{error.code} {error}".lower()
+    return any(word in words for word in _MISSING)

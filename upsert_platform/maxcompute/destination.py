@@ -1,0 +1,225 @@
+"""A MaxCompute table as a destination: plan, prepare, write and commit, read back. Driver side.
+
+A write is one MaxStorage session over the whole table (or its static partition), whatever the number of partitions: the
+tasks send, the driver records what is to be committed (`recovery`), commits it, and records that it is applied.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from upsert_platform.destination import BatchSpan, DestinationState, Lease, Verdict, WriteReport
+from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.maxcompute.client import Client, TableState
+from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
+from upsert_platform.maxcompute.control import ControlRecord, ControlTable, destination_key
+from upsert_platform.maxcompute.ddl import compare, prepare_table
+from upsert_platform.maxcompute.lease import ControlLease
+from upsert_platform.maxcompute.maxstorage import MaxStorage
+from upsert_platform.maxcompute.recovery import commit_recorded
+from upsert_platform.maxcompute.settings import MaxComputeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOGGER = logging.getLogger(__name__)
+_RECOVERY_LEASE = timedelta(seconds=60)
+_VERDICT_TRIES = 10
+
+
+class MaxComputeDestination:
+    """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
+
+    kind = "maxcompute"
+
+    def __init__(self, table: MaxComputeTable) -> None:
+        self.table = table
+        self.name = table.name
+        self.columns = table.columns
+        self.primary_key = table.primary_key
+        target = table.target
+        place = "/".join(part for part in (target.project, target.schema, target.table) if part)
+        static = f"?{table.partitions.static_text}" if table.partitions.static else ""
+        self.uri = f"maxcompute://{place}{static}"
+        self._what = f"table '{table.name}' ({self.uri})"
+        self._client = Client(Connection.of(table.settings))
+        self._control = ControlTable(
+            self._client,
+            target.sibling(table.settings.control_table),
+            key=destination_key(target, table.partitions.static_text),
+            label=self.uri,
+        )
+        self._storage: MaxStorage | None = None
+        self._state: TableState | None = None
+
+    def close(self) -> None:
+        """Releases clients. Idempotent."""
+        if self._storage is not None:
+            self._storage.close()
+            self._storage = None
+        self._client.close()
+
+    def prepare(self) -> None:
+        """Creates the table when it is missing and ``auto.create`` is on; compares it with the declaration otherwise.
+
+        Raises:
+            DestinationError: missing, or different; every difference is named.
+            EndpointError: not reachable, or credentials refused.
+        """
+        self._state = prepare_table(self._client, self.table)
+
+    def state(self) -> DestinationState:
+        """What the control record says of the table as it is; a recorded commit of a dead run is finished first.
+
+        A table that is missing, or was made anew since the last write, has no applied batch.
+
+        Raises:
+            EndpointError: no answer, or credentials refused.
+            DestinationError: a recorded commit cannot be settled.
+        """
+        record = self._control.read()
+        if record.pending and not record.held_at(time.time()):
+            try:
+                with self.lease(owner="recovery of a recorded commit", duration=_RECOVERY_LEASE) as lease:
+                    record = lease.record
+            except LeaseHeldError:
+                record = self._control.read()
+        if record.revision:
+            actual = self._client.table(self.table.target)
+            if actual is None or not record.describes(actual.table_id):
+                record = replace(record, applied_batch=0, changelog_id="", verdict="")
+        held = record.held_at(time.time())
+        return DestinationState(
+            applied_batch=record.applied_batch,
+            changelog_id=record.changelog_id,
+            verdict=record.last_verdict,
+            holder=record.holder if held else None,
+            lease_expires=record.lease_ends if held else None,
+        )
+
+    @contextmanager
+    def lease(self, *, owner: str, duration: timedelta) -> Iterator[ControlLease]:
+        """Takes the destination for one writer; a commit that a dead one had recorded is finished first.
+
+        Raises:
+            LeaseHeldError: someone else has it.
+            EndpointError: no answer.
+            DestinationError: a recorded commit cannot be settled.
+        """
+        with ControlLease(self._control, owner=owner, duration=duration, what=self._what) as lease:
+            if lease.record.pending:
+                reason = commit_recorded(lease, self.storage, self.table)
+                if reason is not None:
+                    _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
+            yield lease
+
+    def write(self, changes: DataFrame, *, span: BatchSpan, lease: Lease) -> WriteReport:
+        """Applies a change frame and records `span.upto` as applied.
+
+        Args:
+            changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key.
+
+        Raises:
+            DestinationError: the write failed for good, or the span does not follow what is applied.
+            RecordError: a row is refused and ``on-error`` is ``fail``.
+            EndpointError: no answer; a commit that was asked for is settled by the next run.
+            LeaseHeldError: the lease was lost.
+        """
+        if not isinstance(lease, ControlLease):
+            raise TypeError("the lease must come from this destination")
+        actual = self._actual()
+        if self._is_applied(self._effective(lease.record, actual), span):
+            return WriteReport(metrics={"already_applied": 1})
+        from upsert_platform.maxcompute.apply import apply_batch
+
+        return apply_batch(
+            changes, span=span, lease=lease, table=self.table, actual=actual, storage=self.storage, read=self._present
+        )
+
+    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
+        """Rows of the table as it is now, in declared types.
+
+        Args:
+            keys: only rows with these primary keys. Up to some thousand of them are named to the service, which then
+                reads less; more are joined with the whole table.
+
+        Raises:
+            DestinationError: the table is missing or differs from the declaration.
+            EndpointError: no answer.
+        """
+        from upsert_platform.maxcompute.read_back import read_table
+
+        return read_table(spark, table=self.table, actual=self._actual(), storage=self.storage, keys=keys)
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Keeps the result of a check beside the applied batch.
+
+        Raises:
+            EndpointError: no answer.
+            DestinationError: the control record changes too fast.
+        """
+        for _ in range(_VERDICT_TRIES):
+            record = self._control.ensure()
+            if self._control.swap(record, record.with_verdict(verdict)) is not None:
+                return
+        raise DestinationError(
+            f"{self._what}: the verdict could not be stored, others keep changing the control record"
+        )
+
+    @property
+    def storage(self) -> MaxStorage:
+        """Requests to the table's storage, on the driver.
+
+        Raises:
+            EndpointError: the project does not answer.
+        """
+        if self._storage is None:
+            self._storage = MaxStorage(self._client.connection, self._client.tunnel_endpoint(), self.table.target)
+        return self._storage
+
+    def _present(self, keys: DataFrame) -> DataFrame:
+        from upsert_platform.maxcompute.read_back import read_partitions
+
+        return read_partitions(keys, table=self.table, actual=self._actual(), storage=self.storage)
+
+    def _actual(self) -> TableState:
+        if self._state is None:
+            try:
+                actual = self._client.table(self.table.target)
+            except ServiceError as error:
+                explain(error, self._client.connection, f"reading {self._what}")
+            if actual is None:
+                raise DestinationError(f"{self._what} does not exist")
+            differences = compare(self.table, actual)
+            if differences:
+                raise DestinationError(f"{self._what} does not fit its declaration: {'; '.join(differences)}")
+            self._state = actual
+        return self._state
+
+    def _effective(self, record: ControlRecord, actual: TableState) -> ControlRecord:
+        if record.describes(actual.table_id):
+            return record
+        return replace(record, applied_batch=0, changelog_id="")
+
+    def _is_applied(self, record: ControlRecord, span: BatchSpan) -> bool:
+        """Whether the table holds the span already.
+
+        Raises:
+            DestinationError: the span leaves batches out, or would append some twice.
+        """
+        if not record.changelog_id or record.changelog_id != span.changelog_id:
+            return False
+        if record.applied_batch >= span.upto:
+            return True
+        if record.applied_batch < span.after or (record.applied_batch > span.after and not self.table.upserts):
+            raise DestinationError(
+                f"{self._what} has applied batch {record.applied_batch}, the changes come after batch {span.after}."
+                " Nothing was written; run again"
+            )
+        return False

@@ -1,0 +1,254 @@
+"""MaxStorage, the Arrow storage interface: write sessions with versioned streams, and split reads.
+
+Driver and writing tasks use it alike; a session is a name on the server, so what a task needs fits into `WriteSession`.
+PyODPS builds the requests. Left aside are its retries (without end after 429 and 308), its check of `__operation` row
+by row, its writers (which send old rows behind newer ones after a failed flush), and its idea that 308 is success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from upsert_platform.maxcompute.connection import Connection, ServiceError, guarded_rest, with_retries
+from upsert_platform.maxcompute.names import TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+_READ_UNITS = {"TimestampUnit": "micro", "DatetimeUnit": "milli"}
+_SPLIT_BYTES = 64 << 20
+_READ_ROWS = 4096 * 4
+_READ_READY_SECONDS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSession:
+    """A write session: a name on the server, and the token that routes requests to where it lives."""
+
+    session_id: str
+    route: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStream:
+    """An open stream of a session.
+
+    Attributes:
+        version: of the stream; a retried task opens a higher one, and only committed versions count.
+        table_id: with `schema_version`, what the server wants to hear again with every body.
+    """
+
+    stream_id: str
+    version: int
+    table_id: str | None
+    schema_version: int | None
+    route: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSession:
+    """A read session with `splits` parts, each read on its own."""
+
+    session_id: str
+    splits: int
+    route: str | None = None
+
+
+class MaxStorage:
+    """Requests about one table. Every method makes one request, repeated after failures that may pass.
+
+    Args:
+        endpoint: of the tunnel.
+    """
+
+    def __init__(self, connection: Connection, endpoint: str, table: TableName) -> None:
+        from odps.maxstorage.models.identifier import TableIdentifier
+        from odps.maxstorage.stub import StorageStub
+
+        class Stub(StorageStub):
+            def _execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+                return func(*args, **kwargs)
+
+        self.connection = connection
+        self.endpoint = endpoint
+        self._rest = guarded_rest(connection, endpoint, tag="MAXSTORAGE")
+        self._stub = Stub(self._rest, "2")
+        self._table = TableIdentifier(table.project, table.table, table.schema)
+
+    def close(self) -> None:
+        """Drops idle connections. Idempotent."""
+        self._rest.session.close()
+
+    def create_write_session(self, partition: str = "", *, overwrite: bool = False) -> WriteSession:
+        """Opens a session on the table, or on the partition (full or leading part) that `partition` names.
+
+        Raises:
+            ServiceError: refused, or no answer.
+        """
+        from odps.maxstorage.models.requests import CreateTableWriteSessionRequest
+
+        flags = {"overwrite": str(overwrite).lower()}
+        if self.connection.quota:
+            flags["quota_name"] = self.connection.quota
+        request = CreateTableWriteSessionRequest(partial_partition_spec=partition, flags=flags)
+        answer = self._run(lambda: self._stub.create_table_write_session(self._table, request, None))
+        return WriteSession(answer.session_id, answer.route_token)
+
+    def open_stream(self, session: WriteSession, stream_id: str, version: int) -> WriteStream:
+        """Opens one version of a stream.
+
+        Raises:
+            ServiceError: the session is not open, or no answer.
+        """
+        from odps.maxstorage.models.requests import CreateWriteStreamRequest
+
+        request = CreateWriteStreamRequest(stream_id=stream_id, stream_version=version)
+        answer = self._run(
+            lambda: self._stub.create_table_write_stream(self._table, session.session_id, request, session.route, None)
+        )
+        route = answer.route_token or session.route
+        return WriteStream(stream_id, version, answer.table_id, answer.schema_version, route)
+
+    def write(self, session: WriteSession, stream: WriteStream, body: bytes | memoryview, *, rows: int) -> None:
+        """Sends one body, without repeating it: whether that may be done is the caller's to know.
+
+        Raises:
+            ServiceError: refused, or no answer (then `sure` is False: the rows may be there).
+        """
+        self._run(
+            lambda: self._stub.parse_write_stream_response(
+                self._stub.write_table(
+                    self._table,
+                    session.session_id,
+                    stream.stream_id,
+                    stream.version,
+                    rows,
+                    body,
+                    stream.route,
+                    streaming_table_id=stream.table_id,
+                    streaming_schema_version=stream.schema_version,
+                )
+            ),
+            retries=0,
+        )
+
+    def close_stream(self, session: WriteSession, stream: WriteStream) -> None:
+        """Ends a stream version; only closed ones can be committed.
+
+        Raises:
+            ServiceError: refused, or no answer.
+        """
+        from odps.maxstorage.models.requests import CloseWriteStreamRequest
+
+        request = CloseWriteStreamRequest(session.session_id, stream.stream_id, stream.version)
+        self._run(lambda: self._stub.close_write_stream(self._table, request, stream.route, None))
+
+    def commit(
+        self,
+        session: WriteSession,
+        streams: Sequence[tuple[str, int]],
+        *,
+        retries: int | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Makes the rows of exactly these stream versions visible at once.
+
+        Args:
+            streams: id and version; not empty, for an empty list would commit every closed stream.
+
+        Raises:
+            ServiceError: refused, or no answer (then nobody knows whether the commit happened).
+        """
+        if not streams:
+            raise ValueError("a commit names its streams")
+        ids, versions = [stream_id for stream_id, _ in streams], [version for _, version in streams]
+        self._run(
+            lambda: self._stub.commit_table_write_session(
+                self._table, session.session_id, ids, versions, None, session.route
+            ),
+            retries=retries,
+            deadline=deadline,
+        )
+
+    def abort(self, session: WriteSession) -> None:
+        """Drops a session and what it holds.
+
+        Raises:
+            ServiceError: refused, or no answer.
+        """
+        self._run(lambda: self._stub.abort_table_write_session(self._table, session.session_id, None, session.route))
+
+    def create_read_session(
+        self,
+        columns: Sequence[str],
+        *,
+        partition_columns: Sequence[str] = (),
+        partitions: Sequence[str] = (),
+        predicate: str = "",
+        split_bytes: int = _SPLIT_BYTES,
+    ) -> ReadSession:
+        """Opens a read session on the table as it is now.
+
+        Args:
+            columns: data columns to read.
+            partition_columns: partition columns to read as well.
+            partitions: specs; all if empty.
+            predicate: SQL over the columns; the service may ignore it, so the caller filters again.
+
+        Raises:
+            ServiceError: refused, or no answer.
+        """
+        from odps.maxstorage.models.enums import SplitMode
+        from odps.maxstorage.models.requests import CreateTableReadSessionRequest
+        from odps.maxstorage.options import SplitOptions
+        from odps.maxstorage.read.table_session import TableReadSession
+
+        options = SplitOptions()
+        options.split_mode, options.split_number = SplitMode.SIZE, split_bytes
+        request = CreateTableReadSessionRequest(
+            required_data_columns=list(columns),
+            required_partition_columns=list(partition_columns),
+            required_partitions=list(partitions),
+            split_options=options,
+            arrow_options=dict(_READ_UNITS),
+            filter_predicate=predicate,
+            filter_predicate_fallback=bool(predicate),
+        )
+        session = self._run(
+            lambda: TableReadSession(self._stub, self._table, request, session_ready_timeout=_READ_READY_SECONDS)
+        )
+        return ReadSession(session.id, len(session.splits), session._response.route_token)  # noqa: SLF001
+
+    def read_split(self, session: ReadSession, index: int) -> Iterator[pa.RecordBatch]:
+        """Reads one split.
+
+        Raises:
+            ServiceError: refused, or no answer at the start.
+        """
+        from odps.maxstorage.models.requests import CreateTableReadStreamRequest
+        from odps.maxstorage.read.reader import ArrowReader
+        from odps.maxstorage.read.table_session import IndexedInputSplit
+
+        split = IndexedInputSplit(session.session_id, index)
+        request = CreateTableReadStreamRequest(max_batch_rows=_READ_ROWS)
+        answer = self._run(lambda: self._stub.create_table_read_stream(self._table, split, request, session.route))
+        with ArrowReader(answer, schema=None) as reader:
+            yield from reader
+
+    def _run(self, request: Callable[[], T], *, retries: int | None = None, deadline: float | None = None) -> T:
+        return with_retries(request, self.connection, retries=retries, deadline=deadline)
+
+
+def is_gone(error: ServiceError) -> bool:
+    """Whether an error says that the session no longer exists, or can no longer be committed."""
+    words = f"{error.code} {error}".lower()
+    return error.status in (404, 410) or any(word in words for word in ("notfound", "not found", "expired", "aborted"))
+
+
+def is_committed(error: ServiceError) -> bool:
+    """Whether an error says that the session was committed before."""
+    words = f"{error.code} {error}".lower()
+    return "committed" in words and "uncommitted" not in words and "not committed" not in words

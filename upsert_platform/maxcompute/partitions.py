@@ -1,0 +1,176 @@
+"""Partitions of a change frame: which partition every row belongs to, how many there are, and rows that move.
+
+Uses Spark; the specs themselves are in `upsert_platform.maxcompute.partition_spec`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
+from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.names import quote
+from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, PartitionPlan, Spec
+from upsert_platform.maxcompute.rows import PARTITION_PREFIX
+from upsert_platform.maxcompute.settings import MaxComputeTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+_PRESENT = "_present_"
+_REFUSED_VALUE = r"""[\x00-\x1f\x7f/\\'",=]"""
+
+
+def partition_columns(plan: PartitionPlan) -> tuple[str, ...]:
+    """Names of the text columns that `with_partitions` adds."""
+    return tuple(f"{PARTITION_PREFIX}{index}" for index in range(len(plan.dynamic)))
+
+
+def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
+    """Adds to every row the text of its dynamic partition columns; null and blank become the default value.
+
+    Raises:
+        DestinationError: the assigner cannot be imported.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    plan = table.partitions
+    if plan.assigner:
+        changes = _assign(changes, plan)
+        texts: list[SparkColumn] = [F.col(name) for name in partition_columns(plan)]
+    else:
+        names = {column.name.lower(): column.name for column in table.columns}
+        texts = [F.col(quote(names[name])).cast("string") for name in plan.dynamic]
+    filled = {
+        name: F.when(text.isNull() | (F.trim(text) == ""), F.lit(plan.default)).otherwise(text)
+        for name, text in zip(partition_columns(plan), texts, strict=True)
+    }
+    return changes.withColumns(filled) if filled else changes
+
+
+def _assign(changes: DataFrame, plan: PartitionPlan) -> DataFrame:
+    assert plan.assigner is not None
+    load_assigner(plan.assigner)
+    assigner, dynamic = plan.assigner, plan.dynamic
+    columns = partition_columns(plan)
+
+    def assign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        function = load_assigner(assigner)
+        for batch in batches:
+            yield _append(batch, function(batch), dynamic, columns, assigner)
+
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    fields = [*changes.schema.fields, *(StructField(name, StringType()) for name in columns)]
+    return changes.mapInArrow(assign, StructType(fields))
+
+
+def _append(
+    batch: pa.RecordBatch, values: Any, dynamic: tuple[str, ...], columns: tuple[str, ...], assigner: str
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    for name, column in zip(dynamic, columns, strict=True):
+        if name not in values or len(values[name]) != batch.num_rows:
+            raise ValueError(f"assigner '{assigner}' must give one value per row for partition column '{name}'")
+        texts = values[name] if isinstance(values[name], pa.Array) else pa.array(values[name])
+        batch = batch.append_column(column, texts.cast(pa.string()))
+    return batch
+
+
+def load_assigner(name: str) -> Callable[[Any], Any]:
+    """The function behind ``package.module:function``: record batch to mapping of partition column to values.
+
+    Raises:
+        DestinationError: it cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise DestinationError(
+            f"option 'sink.partition.assigner.class' = '{name}' cannot be imported: {error}"
+        ) from None
+    if not callable(function):
+        raise DestinationError(f"option 'sink.partition.assigner.class' = '{name}' is no function")
+    return function
+
+
+def distinct_specs(frame: DataFrame, table: MaxComputeTable) -> list[Spec]:
+    """The partitions that a frame writes; values that no partition can have are left out (their rows are refused).
+
+    Args:
+        frame: of `with_partitions`.
+
+    Raises:
+        DestinationError: more than ``sink.dynamic-partition.limit``.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    plan = table.partitions
+    if not plan.columns:
+        return []
+    if not plan.dynamic:
+        return [plan.static]
+    names = partition_columns(plan)
+    for name in names:
+        frame = frame.where(~F.col(name).rlike(_REFUSED_VALUE) & (F.octet_length(F.col(name)) <= MAX_VALUE_BYTES))
+    found = frame.select(*names).distinct().limit(plan.limit + 1).collect()
+    if len(found) > plan.limit:
+        raise DestinationError(
+            f"table '{table.name}': the batch writes more than {plan.limit} partitions of {table.target} by"
+            f" ({', '.join(plan.dynamic)}). Nothing was written. Raise 'sink.dynamic-partition.limit', or choose a"
+            " coarser partition column"
+        )
+    return sorted((*plan.static, *zip(plan.dynamic, row, strict=True)) for row in found)
+
+
+def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable) -> DataFrame:
+    """Deletes rows where they are, when the partition does not follow from the primary key.
+
+    A delete knows its key alone, and an update may move its row to another partition; a key is unique only within a
+    partition, so the old row must be deleted in the partition that holds it.
+
+    Args:
+        frame: of `with_partitions`, at most one row per key.
+        present: of `present_partitions`: where the keys of the frame are now.
+
+    Returns:
+        The frame with deletes sent to the partitions that hold the rows (none where there is no row), and a delete
+        added for every row that moves.
+    """
+    from functools import reduce
+
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = partition_columns(table.partitions)
+    places = [f"{_PRESENT}{index}" for index in range(len(names))]
+    keys = list(table.primary_key)
+    joined = frame.join(present, keys, "left")
+    order = [F.col(quote(name)) for name in frame.columns]
+    upserts = joined.where(F.col(OPERATION) == OPERATION_UPSERT).select(*order)
+    moved = reduce(lambda a, b: a | b, [~F.col(n).eqNullSafe(F.col(p)) for n, p in zip(names, places, strict=True)])
+    here = F.col(places[0]).isNotNull()
+    leaving = joined.where(here & ((F.col(OPERATION) == OPERATION_DELETE) | moved))
+    dynamic = {name.lower() for name in table.partitions.dynamic}
+    kept = {*keys, *names, "_seq"}
+    columns = []
+    for name in frame.columns:
+        if name in names:
+            columns.append(F.col(places[names.index(name)]).alias(name))
+        elif name == OPERATION:
+            columns.append(F.lit(OPERATION_DELETE).alias(name))
+        elif name in kept and name.lower() not in dynamic:
+            columns.append(F.col(quote(name)))
+        else:
+            columns.append(F.lit(None).cast(frame.schema[name].dataType).alias(name))
+    return upserts.unionByName(leaving.select(*columns))
+
+
+def present_name(index: int) -> str:
+    """Column of a frame of present partitions: the text of the dynamic partition column of that index."""
+    return f"{_PRESENT}{index}"

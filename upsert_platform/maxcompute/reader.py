@@ -1,0 +1,146 @@
+"""Reads a table with Spark: a MaxStorage read session whose splits are read by tasks, in declared types."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.maxcompute.connection import Connection
+from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
+from upsert_platform.maxcompute.names import TableName, quote, sql_text
+from upsert_platform.maxcompute.partition_spec import Spec
+from upsert_platform.maxcompute.types import MaxComputeType
+from upsert_platform.types import LogicalType, spark_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_PREDICATE_KEYS: Final = 5_000
+"""Keys that are named in a predicate; more of them are joined with the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadColumn:
+    """A column to read.
+
+    Attributes:
+        name: in the frame.
+        source: in the table, lower case.
+        declared: type in the frame.
+        kind: type in the table.
+        partition: whether it is a partition column.
+        fixed: value of a static partition column.
+    """
+
+    name: str
+    source: str
+    declared: LogicalType
+    kind: MaxComputeType
+    partition: bool = False
+    fixed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob:
+    """What every task of a read needs; picklable.
+
+    Attributes:
+        static: only rows of this (leading part of a) partition.
+    """
+
+    connection: Connection
+    endpoint: str
+    target: TableName
+    session: ReadSession
+    columns: tuple[ReadColumn, ...]
+    static: Spec
+
+
+def read_frame(spark: SparkSession, job: ReadJob) -> DataFrame:
+    """The rows of a read session, as they were when it was opened."""
+    schema = ", ".join(f"{quote(column.name)} {spark_type(column.declared)}" for column in job.columns)
+    splits = job.session.splits
+    if not splits:
+        return spark.createDataFrame([], schema)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return read_task(batches, job)
+
+    return spark.range(0, splits, 1, numPartitions=splits).mapInArrow(read, schema)
+
+
+def read_task(batches: Iterator[pa.RecordBatch], job: ReadJob) -> Iterator[pa.RecordBatch]:
+    """The function of `mapInArrow`: reads the splits whose numbers it gets."""
+    storage = MaxStorage(job.connection, job.endpoint, job.target)
+    try:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                for rows in storage.read_split(job.session, index):
+                    yield decode_rows(rows, job)
+    finally:
+        storage.close()
+
+
+def decode_rows(rows: pa.RecordBatch, job: ReadJob) -> pa.RecordBatch:
+    """Rows as MaxStorage sends them, in the columns and types of the frame."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from upsert_platform.maxcompute.decode import decode, decode_partition
+    from upsert_platform.types import arrow_type
+
+    names = [name.lower() for name in rows.schema.names]
+    for name, value in job.static:
+        if name in names:
+            rows = rows.filter(pc.equal(rows.column(names.index(name)).cast(pa.string()), value))
+    columns = []
+    for column in job.columns:
+        wanted = arrow_type(column.declared)
+        if column.fixed is not None:
+            columns.append(pa.array([decode_partition(column.fixed, column.declared)] * rows.num_rows, wanted))
+            continue
+        values = rows.column(names.index(column.source))
+        if column.partition:
+            values = values.cast(pa.string())
+            values = values.cast(pa.timestamp("s")).cast(wanted) if pa.types.is_date(wanted) else values.cast(wanted)
+            columns.append(values)
+        else:
+            columns.append(decode(values, column.declared, column.kind))
+    fields = [pa.field(column.name, arrow_type(column.declared)) for column in job.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def key_predicate(keys: Sequence[Sequence[Any]], columns: Sequence[ReadColumn]) -> str:
+    """SQL that holds for rows with one of these keys, or an empty text when a key has no literal.
+
+    It only spares work: rows are joined with the keys afterwards, for the service may ignore it.
+    """
+    texts = [[_literal(value) for value in key] for key in keys]
+    if not texts or any(text is None for key in texts for text in key):
+        return ""
+    names = [quote(column.source) for column in columns]
+    if len(names) == 1:
+        return f"{names[0]} IN ({', '.join(str(key[0]) for key in texts)})"
+    rows = (" AND ".join(f"{name} = {text}" for name, text in zip(names, key, strict=True)) for key in texts)
+    return " OR ".join(f"({row})" for row in rows)
+
+
+def _literal(value: Any) -> str | None:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            return sql_text(value)
+        case Decimal():
+            return f"{value}BD"
+        case dt.datetime():
+            return None
+        case dt.date():
+            return f"DATE '{value.isoformat()}'"
+    return None

@@ -1,0 +1,191 @@
+"""Rows of a change frame made ready for a table: cast column by column, and sorted out where the table refuses them.
+
+Runs in Spark's workers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.maxcompute.encode import encode, neutral_value
+from upsert_platform.maxcompute.partition_spec import refuse_value
+from upsert_platform.maxcompute.types import MaxComputeType, wire_type
+from upsert_platform.types import LogicalType
+
+OPERATION_COLUMN: Final = "__operation"
+OPERATION_CODES: Final = {"U": 85, "D": 68}
+PARTITION_PREFIX: Final = "_partition_"
+"""Text columns of a change frame, one per dynamic partition column in order: `_partition_0` and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireColumn:
+    """A column of the table.
+
+    Attributes:
+        name: in the table.
+        source: the declared column that fills it; None for columns that only the table has, which stay null.
+        declared: type of that column.
+        required: no null may stand in it.
+        key: whether it is in the table's primary key.
+    """
+
+    name: str
+    source: str | None
+    declared: LogicalType | None
+    kind: MaxComputeType
+    required: bool = False
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WirePlan:
+    """How change rows become the table's rows.
+
+    Attributes:
+        columns: all data columns of the table, in its order.
+        partitions: names of the dynamic partition columns, in order.
+        upsert: whether rows carry an operation; otherwise they are appended.
+        key: declared primary key, for messages.
+    """
+
+    columns: tuple[WireColumn, ...]
+    partitions: tuple[str, ...]
+    upsert: bool
+    key: tuple[str, ...]
+
+    def schema(self) -> pa.Schema:
+        """Of the bodies: data columns, dynamic partition columns as text, the operation."""
+        fields = [pa.field(column.name, wire_type(column.kind)) for column in self.columns]
+        fields += [pa.field(name, pa.string()) for name in self.partitions]
+        if self.upsert:
+            fields.append(pa.field(OPERATION_COLUMN, pa.int8()))
+        return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class WireRows:
+    """Rows ready to be sent, and those that will not be.
+
+    Attributes:
+        rows: of the plan's schema.
+        deletes: how many of `rows` delete.
+    """
+
+    rows: pa.RecordBatch
+    deletes: int
+    refused: tuple[RefusedRow, ...] = ()
+
+
+@dataclass(slots=True)
+class _Refusals:
+    size: int
+    reasons: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, bad: np.ndarray, reason: str) -> None:
+        for index in np.flatnonzero(bad):
+            self.reasons.setdefault(int(index), []).append(reason)
+
+
+def encode_rows(changes: pa.RecordBatch, plan: WirePlan) -> WireRows:
+    """Makes a batch of a change frame ready.
+
+    A delete keeps its key; other columns become null, or a neutral value where the table wants one. Rows are refused
+    for a null where the table has none, for values over a limit (`upsert_platform.maxcompute.encode`), for partition
+    values that no partition can have, and, in `insert` mode, for being deletes.
+
+    Args:
+        changes: declared columns, `_op`, and one `_partition_<n>` text column per dynamic partition column.
+    """
+    deletes = np.asarray(pc.equal(changes.column(OPERATION), OPERATION_DELETE))
+    refusals = _Refusals(changes.num_rows)
+    if not plan.upsert:
+        refusals.add(deletes, "a delete cannot be appended: 'sink.operation' is 'insert'")
+    columns = [_column(changes, column, deletes, refusals) for column in plan.columns]
+    for index, name in enumerate(plan.partitions):
+        values = changes.column(f"{PARTITION_PREFIX}{index}").cast(pa.string())
+        _check_partition(values, name, refusals)
+        columns.append(values)
+    if plan.upsert:
+        columns.append(pa.array(np.where(deletes, OPERATION_CODES["D"], OPERATION_CODES["U"]).astype(np.int8)))
+    rows = pa.RecordBatch.from_arrays(columns, schema=plan.schema())
+    if not refusals.reasons:
+        return WireRows(rows, int(deletes.sum()))
+    keep = np.ones(changes.num_rows, dtype=bool)
+    keep[list(refusals.reasons)] = False
+    refused = tuple(
+        _refused_row(changes.slice(index, 1), plan, "; ".join(reasons))
+        for index, reasons in sorted(refusals.reasons.items())
+    )
+    return WireRows(rows.filter(pa.array(keep)), int((deletes & keep).sum()), refused)
+
+
+def _column(changes: pa.RecordBatch, column: WireColumn, deletes: np.ndarray, refusals: _Refusals) -> pa.Array:
+    if column.source is None or column.declared is None:
+        return pa.nulls(changes.num_rows, wire_type(column.kind))
+    values = changes.column(column.source)
+    encoded = encode(values, column.declared, column.kind)
+    counts = np.ones(changes.num_rows, dtype=bool) if column.key else ~deletes
+    for bad, reason in encoded.refused:
+        refusals.add(bad & counts, f"column '{column.source}' {reason}")
+    if column.required or column.key:
+        missing = np.asarray(pc.is_null(values)) & counts
+        refusals.add(missing, f"column '{column.source}' is null, the table has it NOT NULL")
+    if column.key or not deletes.any():
+        return encoded.values
+    absent = neutral_value(column.kind) if column.required else pa.scalar(None, encoded.values.type)
+    return pc.if_else(pa.array(deletes), absent, encoded.values)
+
+
+def _check_partition(values: pa.Array, name: str, refusals: _Refusals) -> None:
+    refusals.add(np.asarray(pc.is_null(values)), f"partition column '{name}' has no value")
+    coded = pc.dictionary_encode(values)
+    for index, value in enumerate(coded.dictionary.to_pylist()):
+        reason = refuse_value(value)
+        if reason:
+            bad = np.asarray(pc.fill_null(pc.equal(coded.indices, index), False))
+            refusals.add(bad, f"partition column '{name}' {reason}")
+
+
+def _refused_row(row: pa.RecordBatch, plan: WirePlan, reason: str) -> RefusedRow:
+    names = [name for name in row.schema.names if not name.startswith(PARTITION_PREFIX)]
+    values = {name: _plain(row.column(name)) for name in names}
+    key = {name: values[name] for name in plan.key if name in values}
+    return RefusedRow(key=_json(key), row=_json(values), reason=reason)
+
+
+def _plain(column: pa.Array) -> Any:
+    """The value as Python has it, or its text where Python has none (a year beyond 9999)."""
+    try:
+        return column[0].as_py()
+    except (ValueError, OverflowError, UnicodeDecodeError):
+        return str(column.cast(pa.binary() if pa.types.is_string(column.type) else pa.string())[0].as_py())
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, default=_show)
+
+
+def _show(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat else str(value)
+
+
+def slices(rows: pa.RecordBatch, most_bytes: int) -> Sequence[pa.RecordBatch]:
+    """Parts of about at most so many bytes each; a single row may be larger."""
+    if rows.num_rows == 0:
+        return []
+    parts = min(rows.num_rows, -(-rows.nbytes // most_bytes))
+    step = -(-rows.num_rows // max(parts, 1))
+    return [rows.slice(start, step) for start in range(0, rows.num_rows, step)]

@@ -1,0 +1,208 @@
+"""What a writing task does: open its stream version, send bodies, close it, say what it did. Runs in Spark's workers.
+
+A task's stream is named after its partition of the frame and versioned after its attempt, so attempts never mix: the
+driver commits the versions that successful attempts reported, and no other. A task needs no lease deadline for that
+reason; what it sends is not visible before the driver, which holds the lease, commits.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from upsert_platform.destination import RefusedRow
+from upsert_platform.maxcompute.connection import Connection, ServiceError, may_pass
+from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, WriteStream
+from upsert_platform.maxcompute.names import TableName
+from upsert_platform.maxcompute.rows import WirePlan, encode_rows, slices
+
+MOST_REFUSED: Final = 10_000
+"""Refused rows that a task hands back; of more of them only the number is known, and the write fails."""
+_BACKOFF_SECONDS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+RESULT_SCHEMA: Final = (
+    "stream_id STRING, version BIGINT, rows BIGINT, deletes BIGINT, bytes BIGINT, requests BIGINT, retries BIGINT,"
+    " seconds DOUBLE, refused_count BIGINT, refused STRING"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """What every task of a write needs; picklable.
+
+    Attributes:
+        endpoint: of the tunnel.
+        body_bytes: uncompressed size at which a body is sent; two are in memory at most.
+        compression: of the Arrow bodies; None sends them as they are.
+        repeat_unsure: whether a body may be sent again when nobody knows if the first one arrived. True where a row
+            sent twice is one row (`upsert`).
+    """
+
+    connection: Connection
+    endpoint: str
+    target: TableName
+    session: WriteSession
+    plan: WirePlan
+    body_bytes: int
+    compression: str | None
+    repeat_unsure: bool
+
+
+def stream_version(stage_attempt: int, task_attempt: int) -> int:
+    """The version of an attempt's stream: later attempts have greater ones, from 1."""
+    return ((stage_attempt << 16) | task_attempt) + 1
+
+
+class TaskWriter:
+    """One attempt of one task."""
+
+    def __init__(self, job: WriteJob, *, stream_id: str, version: int) -> None:
+        self._job = job
+        self._stream_id = stream_id
+        self._version = version
+        self._storage: MaxStorage | None = None
+        self._stream: WriteStream | None = None
+        self._buffer: list[pa.RecordBatch] = []
+        self._buffered = 0
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="maxcompute-body")
+        self._sending: Future[None] | None = None
+        self.rows = self.deletes = self.bytes = self.requests = self.retries = 0
+        self.refused: list[RefusedRow] = []
+        self.refused_count = 0
+
+    def add(self, changes: pa.RecordBatch) -> None:
+        """Takes a batch of the change frame; sends a body when enough has come together.
+
+        Raises:
+            ServiceError: rows could not be sent.
+        """
+        ready = encode_rows(changes, self._job.plan)
+        self._keep(ready.refused)
+        self.rows += ready.rows.num_rows
+        self.deletes += ready.deletes
+        for part in slices(ready.rows, self._job.body_bytes):
+            if self._buffered and self._buffered + part.nbytes > self._job.body_bytes:
+                self._flush()
+            self._buffer.append(part)
+            self._buffered += part.nbytes
+        if self._buffered >= self._job.body_bytes:
+            self._flush()
+
+    def finish(self) -> None:
+        """Sends what is left and closes the stream.
+
+        Raises:
+            ServiceError: rows could not be sent, or the stream not closed.
+        """
+        self._flush()
+        self._wait()
+        if self._storage is not None and self._stream is not None:
+            self._storage.close_stream(self._job.session, self._stream)
+            self.requests += 1
+
+    def close(self) -> None:
+        """Gives up threads and connections, after success and failure alike."""
+        self._sender.shutdown(wait=True, cancel_futures=True)
+        if self._storage is not None:
+            self._storage.close()
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a stream to commit."""
+        return self._stream is not None
+
+    def _keep(self, refused: tuple[RefusedRow, ...]) -> None:
+        self.refused_count += len(refused)
+        self.refused.extend(refused[: MOST_REFUSED - len(self.refused)])
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        batches, self._buffer, self._buffered = self._buffer, [], 0
+        self._wait()
+        self._sending = self._sender.submit(self._send, batches)
+
+    def _wait(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.result()
+
+    def _send(self, batches: list[pa.RecordBatch]) -> None:
+        job = self._job
+        if self._storage is None:
+            self._storage = MaxStorage(job.connection, job.endpoint, job.target)
+        if self._stream is None:
+            self._stream = self._storage.open_stream(job.session, self._stream_id, self._version)
+            self.requests += 1
+        body = _body(batches, job.compression)
+        rows = sum(batch.num_rows for batch in batches)
+        attempt = 0
+        while True:
+            try:
+                self.requests += 1
+                self._storage.write(job.session, self._stream, body, rows=rows)
+            except ServiceError as error:
+                attempt += 1
+                again = may_pass(error) and (error.sure or job.repeat_unsure)
+                if not again or attempt > job.connection.retries:
+                    raise
+                self.retries += 1
+                time.sleep(_BACKOFF_SECONDS[min(attempt - 1, len(_BACKOFF_SECONDS) - 1)])
+                continue
+            self.bytes += len(body)
+            return
+
+
+def _body(batches: list[pa.RecordBatch], compression: str | None) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def write_task(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.RecordBatch]:
+    """The function of `mapInArrow`: writes a task's rows, yields one row of `RESULT_SCHEMA` (none without rows)."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    version = stream_version(context.stageAttemptNumber(), context.attemptNumber())
+    started = time.monotonic()
+    writer = TaskWriter(job, stream_id=str(context.partitionId()), version=version)
+    try:
+        for batch in batches:
+            writer.add(batch)
+        writer.finish()
+    finally:
+        writer.close()
+    if writer.opened or writer.refused:
+        yield pa.RecordBatch.from_pylist(
+            [
+                {
+                    "stream_id": str(context.partitionId()) if writer.opened else None,
+                    "version": version,
+                    "rows": writer.rows,
+                    "deletes": writer.deletes,
+                    "bytes": writer.bytes,
+                    "requests": writer.requests,
+                    "retries": writer.retries,
+                    "seconds": time.monotonic() - started,
+                    "refused_count": writer.refused_count,
+                    "refused": json.dumps([asdict(row) for row in writer.refused]),
+                }
+            ],
+            schema=_result_arrow_schema(),
+        )
+
+
+def _result_arrow_schema() -> pa.Schema:
+    kinds = {"STRING": pa.string(), "BIGINT": pa.int64(), "DOUBLE": pa.float64()}
+    pairs = (part.split() for part in RESULT_SCHEMA.split(","))
+    return pa.schema([pa.field(name, kinds[kind]) for name, kind in pairs])
