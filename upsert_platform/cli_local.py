@@ -68,7 +68,8 @@ def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports:
 @click.pass_context
 def status(context: click.Context, data: Path | None) -> None:
     """Show how the servers are; ends with 1 unless every server that was ever started answers."""
-    table = Table("server", "state", "pid", "port", "log", box=None)
+    table = Table("server", "state", "pid", "port", box=None)
+    table.add_column("log", overflow="fold")
     found = supervisor.status(data or supervisor.default_directory())
     for item in found:
         shown = f"[{_STYLES[item.state]}]{item.state}[/]"

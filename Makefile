@@ -1,0 +1,30 @@
+PYTHON ?=
+ARGS ?=
+
+.PHONY: setup demo ui test lint bench soak lock
+
+setup: .venv/.installed ## Python environment and jars; quick when nothing changed
+
+.venv/.installed: requirements.lock pyproject.toml
+	@PYTHON="$(PYTHON)" scripts/setup
+
+demo: setup ## local servers, two topics, three runs, every kind of destination
+	.venv/bin/upsert-platform demo $(ARGS)
+
+ui: setup ## the Dagster UI
+	.venv/bin/upsert-platform ui $(ARGS)
+
+test: setup ## all tests but the long ones; ARGS="-k name -n 2" are given to pytest
+	.venv/bin/pytest -m "not soak" $(ARGS)
+
+soak: setup ## the long tests
+	.venv/bin/pytest -m soak $(ARGS)
+
+lint: setup ## format, rules, types
+	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy
+
+bench: setup ## measurements on this machine
+	.venv/bin/python -m upsert_platform_tests.bench $(ARGS)
+
+lock: ## renews requirements.lock; needs pip-compile on PATH
+	scripts/lock
