@@ -52,10 +52,14 @@ class _TableReader:
         self.comment: str | None = None
         self.like: LikeDeclaration | None = None
         self.elided = False
+        self.faulty = False
 
     def read(self) -> tuple[TableDeclaration | None, list[Problem]]:
         reader, location = self.reader, self.reader.location
         if_not_exists = False
+        if any(token.is_word("TBLPROPERTIES") for token in reader.tokens):
+            message = "this is DDL of MaxCompute itself: declare the table with WITH ('connector' = 'maxcompute', ...)"
+            return None, [Problem(message, location)]
         try:
             reader.expect("CREATE", where="first")
             reader.accept("TEMPORARY")
@@ -80,6 +84,7 @@ class _TableReader:
             comment=self.comment,
             like=self.like,
             elided=self.elided,
+            faulty=self.faulty,
             if_not_exists=if_not_exists,
         )
         return table, self.problems
@@ -88,7 +93,7 @@ class _TableReader:
         self.problems.append(Problem(fault.message, SourceLocation(self.reader.file, fault.line)))
 
     def _warn_elision(self, what: str) -> None:
-        self.elided = True
+        self.elided = self.elided or what == "columns"
         message = f"'...' stands for {what} that were left out: write them, or remove the dots"
         self.problems.append(Problem(message, self.reader.location, "warning"))
 
@@ -112,6 +117,7 @@ class _TableReader:
                     raise reader.fault("',' or ')' expected after a column")
             except Fault as fault:
                 self._add(fault)
+                self.faulty = True
                 reader.at = start
                 token = reader.peek(1)
                 computed = token is not None and token.is_word("AS")
@@ -222,8 +228,6 @@ class _TableReader:
                 raise reader.fault("CREATE TABLE ... AS SELECT is not supported: declare the columns, and INSERT INTO")
             elif reader.next_is("DISTRIBUTED"):
                 raise reader.fault("DISTRIBUTED BY is not supported; PARTITIONED BY, WITH or LIKE expected")
-            elif reader.next_is("TBLPROPERTIES"):
-                raise reader.fault("this is DDL of MaxCompute itself; a declaration has WITH ('connector' = ...)")
             else:
                 raise reader.fault("';', COMMENT, PARTITIONED BY, WITH or LIKE expected after the columns")
 
@@ -256,7 +260,8 @@ class _TableReader:
     def _read_option(self) -> None:
         reader, location = self.reader, self.reader.location
         name = reader.text("option name")
-        reader.expect("=", where=f"after the option name '{name}'")
+        if not reader.accept("="):
+            raise Fault(f"option '{name}' has no value: '{name}' = '...'", location.line)
         token = reader.peek()
         if token is not None and token.kind in (TokenKind.NUMBER, TokenKind.WORD):
             raise Fault(f"option '{name}': values are quoted: '{name}' = '{token.text}'", token.line)

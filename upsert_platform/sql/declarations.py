@@ -55,7 +55,8 @@ class TableDeclaration:
     """CREATE TABLE as written.
 
     Attributes:
-        elided: documentation marks (``...``) stand for columns or options that were left out.
+        elided: ``...`` stands for columns that were left out.
+        faulty: a column could not be read, so what refers to columns is not checked.
     """
 
     name: str
@@ -69,7 +70,13 @@ class TableDeclaration:
     comment: str | None = None
     like: LikeDeclaration | None = None
     elided: bool = False
+    faulty: bool = False
     if_not_exists: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all columns are known."""
+        return not self.elided and not self.faulty
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.query import Lookup, Relation, read_query
-from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.reader import Fault, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, cast
+from upsert_platform.sql.tables import Tables
 
 
 def written_columns(table: Table) -> tuple[Column, ...]:
@@ -30,7 +31,7 @@ def _declared_order(table: Table) -> list[Column]:
 
 
 def resolve_insert(
-    declaration: InsertDeclaration, tables: dict[str, Table], lookup: Lookup
+    declaration: InsertDeclaration, tables: Tables, lookup: Lookup
 ) -> tuple[Insert | None, list[Problem]]:
     """Makes an Insert of a declaration.
 
@@ -44,7 +45,7 @@ def resolve_insert(
 
 
 class _InsertResolver:
-    def __init__(self, declaration: InsertDeclaration, tables: dict[str, Table], lookup: Lookup) -> None:
+    def __init__(self, declaration: InsertDeclaration, tables: Tables, lookup: Lookup) -> None:
         self.declaration = declaration
         self.tables = tables
         self.lookup = lookup
@@ -56,21 +57,31 @@ class _InsertResolver:
 
     def resolve(self) -> tuple[Insert | None, list[Problem]]:
         declaration = self.declaration
-        target = self.tables.get(declaration.target)
+        target = self.tables.by_name.get(declaration.target)
         relation: Relation | None = None
         try:
             relation = read_query(declaration.query, self.lookup)
+        except ToldFault:
+            return None, self.problems
         except Fault as fault:
             self.error(fault.message, SourceLocation(declaration.location.file, fault.line))
+        if declaration.target in self.tables.faulty:
+            return None, self.problems
+        if declaration.target in self.tables.elided:
+            self.error("columns of the target were left out (...); write them")
+            return None, self.problems
         if target is None:
-            hint = nearest(declaration.target, self.tables)
+            hint = nearest(declaration.target, self.tables.by_name)
             self.error(f"no CREATE TABLE declares the target{hint}")
         if target is None or relation is None:
             return None, self.problems
         given = self._match_columns(target, relation)
-        source = self.tables[relation.source]
-        if given is not None:
-            self._check_key(target, source, given)
+        source = self.tables.by_name[relation.source]
+        if given is not None and not any(problem.severity == "error" for problem in self.problems):
+            keyed = bool(source.primary_key)
+            if self._check_key(target, source, given):
+                for name, value in given.items():
+                    self._check_type(value, target.column(name), key=keyed and name in target.primary_key)
             self._warn_varying(given, relation.predicate)
         if given is None or any(problem.severity == "error" for problem in self.problems):
             return None, self.problems
@@ -108,8 +119,8 @@ class _InsertResolver:
         given = constants | {name: value for name, (_, value) in zip(names, relation.columns, strict=True)}
         for name, column in declared.items():
             if name in given:
-                self._check_type(given[name], column)
-            elif name in target.primary_key:
+                continue
+            if name in target.primary_key:
                 self.error(f"primary key column '{name}' is not written; add it to the column list")
             elif column.type is not None and not column.type.nullable:
                 self.error(f"column '{name}' is NOT NULL and not written; add it to the column list")
@@ -134,26 +145,24 @@ class _InsertResolver:
             constants[name] = value
         return constants
 
-    def _check_type(self, value: Rendered, column: Column) -> None:
+    def _check_type(self, value: Rendered, column: Column, *, key: bool) -> None:
         assert column.type is not None
         if value.type is None or can_write(value.type, column.type):
             return
         what = f"column '{value.column}'" if value.column else "the expression"
-        remedy = f"CAST({value.column or '...'} AS {str(column.type).removesuffix(' NOT NULL')})"
-        shown = str(value.type).removesuffix(" NOT NULL")
+        shown, wanted = (str(kind).removesuffix(" NOT NULL") for kind in (value.type, column.type))
+        remedy = f"declare it {shown} too" if key else f"write CAST({value.column or '...'} AS {wanted})"
         if value.constant is not None and value.root in STRINGS:
             shown = "a text"
-        self.error(f"{what} is {shown}, column '{column.name}' is {column.type}; write {remedy}")
+        self.error(f"{what} is {shown}, column '{column.name}' is {wanted}; {remedy}")
 
-    def _check_key(self, target: Table, source: Table, given: dict[str, Rendered]) -> None:
-        """A delete carries the source's key only, so the target's key must be that key."""
+    def _check_key(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
+        """Whether the target's key is the source's: a delete carries nothing else."""
         if not target.primary_key or not source.primary_key:
-            return
+            return True
         found: list[str] = []
         for name in target.primary_key:
-            value = given.get(name)
-            if value is None:
-                return
+            value = given[name]
             if value.column is None or value.column not in source.primary_key:
                 what = f"column '{value.column}'" if value.column else "an expression"
                 key = ", ".join(source.primary_key)
@@ -161,7 +170,7 @@ class _InsertResolver:
                     f"primary key column '{name}' is filled from {what}; it must be a primary key column of"
                     f" '{source.name}' ({key}) as it is, because deletes carry nothing else"
                 )
-                return
+                return False
             found.append(value.column)
         missing = [name for name in source.primary_key if name not in found]
         if missing:
@@ -169,8 +178,8 @@ class _InsertResolver:
                 f"the primary key of '{source.name}' has the columns {', '.join(source.primary_key)}, but the key of"
                 f" the target lacks {', '.join(missing)}: rows with different keys would overwrite each other"
             )
-        elif len(set(found)) < len(found):
-            self.error(f"two primary key columns are filled from the same column of '{source.name}'")
+            return False
+        return True
 
     def _warn_varying(self, given: dict[str, Rendered], predicate: Rendered | None) -> None:
         values = [*given.items(), *([("WHERE", predicate)] if predicate is not None else [])]

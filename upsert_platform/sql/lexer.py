@@ -57,7 +57,7 @@ _PATTERNS: Final = (
     (TokenKind.DOUBLE, re.compile(r'"[^"]*"')),
     (TokenKind.NUMBER, re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w$])")),
     (TokenKind.WORD, re.compile(rf"(?:[^\W\d]|{_NAME})(?:\w|\$(?!\{{)|{_NAME})*")),
-    (TokenKind.SYMBOL, re.compile(r"\.\.\.|[-+*/%=<>(),;.:|!?\[\]{}&^~]")),
+    (TokenKind.SYMBOL, re.compile(r"\.\.\.|/(?!\*)|[-+*%=<>(),;.:|!?\[\]{}&^~]")),
 )
 _OPENERS: Final = {"'": "text", "`": "name", '"': "text"}
 

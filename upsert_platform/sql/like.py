@@ -102,4 +102,5 @@ def _merge(table: TableDeclaration, base: TableDeclaration, problems: list[Probl
         comment=table.comment or base.comment,
         like=None,
         elided=table.elided or base.elided,
+        faulty=table.faulty or base.faulty,
     )

@@ -17,7 +17,7 @@ from upsert_platform.options import nearest
 from upsert_platform.sql.expressions import ONLY, Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
 from upsert_platform.sql.lexer import Token
-from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.reader import Fault, ToldFault
 from upsert_platform.sql.rendered import BOOLEAN, Rendered, quote_name
 from upsert_platform.types import TypeName
 
@@ -77,6 +77,9 @@ def read_query(tokens: tuple[Token, ...], lookup: Lookup) -> Relation:
     Raises:
         Fault: it is no query, names something unknown, or needs what is not supported; with its line.
     """
+    for index, token in enumerate(tokens[:-1]):
+        if token.is_word("TABLE") and tokens[index + 1].is_word("("):
+            raise Fault(f"a table function or window in FROM is {ONLY}", token.line)
     parsed = parse_query(tokens, "query")
     return _Resolver(lookup, tokens[0].line).resolve(parsed)
 
@@ -140,7 +143,12 @@ class _Resolver:
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             raise self.fault(f"a table function or window in FROM is {ONLY}", node)
         name = ".".join(part.name for part in node.parts)
-        found = self._find(name)
+        try:
+            found = self._find(name)
+        except ToldFault:
+            raise
+        except Fault as fault:
+            raise self.fault(fault.message, node) from None
         if found is None:
             raise self.fault(f"unknown table '{name}' in FROM: no CREATE TABLE or CREATE VIEW declares it", node)
         qualifiers = (node.alias,) if node.alias else (name, node.parts[-1].name)

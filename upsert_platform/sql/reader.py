@@ -19,6 +19,13 @@ class Fault(Exception):  # noqa: N818 - not an error of the program: it ends the
         super().__init__(message)
 
 
+class ToldFault(Fault):
+    """What this depends on has an error that was told already; saying more would only repeat it."""
+
+    def __init__(self) -> None:
+        super().__init__("", 0)
+
+
 class TokenReader:
     """A position in the tokens of one statement."""
 

@@ -73,7 +73,8 @@ def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool
         safe: TRY_CAST: null instead of an error.
         implicit: lengths of CHAR and VARCHAR are not enforced, as when Flink writes to a table.
     """
-    if same_type(value.type, to) or (implicit and value.root in STRINGS and to.name in STRINGS):
+    unbounded = implicit or to.name is TypeName.STRING
+    if same_type(value.type, to) or (unbounded and value.root in STRINGS and to.name in STRINGS):
         return replace(value, type=to)
     word = "TRY_CAST" if safe else "CAST"
     plain = f"{word}({value.sql} AS {spark_type(to)})"

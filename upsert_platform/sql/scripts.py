@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,9 +11,9 @@ from upsert_platform.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, TableDeclaration, ViewDeclaration
 from upsert_platform.sql.insert import resolve_insert
 from upsert_platform.sql.query import Relation, read_query, relation_of
-from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.reader import Fault, ToldFault
 from upsert_platform.sql.statements import read_statements
-from upsert_platform.sql.tables import resolve_tables
+from upsert_platform.sql.tables import Tables, resolve_tables
 from upsert_platform.sql.variables import Variables
 
 
@@ -46,13 +47,14 @@ def read_scripts(
     found = Declarations(tables=list(known))
     for file, text in texts.items():
         found.add(read_statements(text, file, variables))
-    tables, problems = resolve_tables(found.tables)
+    resolved, problems = resolve_tables(found.tables)
+    tables = resolved.by_name
     problems = [*found.problems, *problems]
-    views = _Views(found.views, tables, problems)
+    views = _Views(found.views, resolved, problems)
     views.resolve_all()
     inserts: list[Insert] = []
     for declaration in found.inserts:
-        insert, faults = resolve_insert(declaration, tables, views.find)
+        insert, faults = resolve_insert(declaration, resolved, views.find)
         problems += faults
         if insert is not None:
             inserts.append(insert)
@@ -68,38 +70,57 @@ def _names(insert: InsertDeclaration, table: str) -> bool:
 class _Views:
     """Views by name, resolved when first read."""
 
-    def __init__(self, views: list[ViewDeclaration], tables: dict[str, Table], problems: list[Problem]) -> None:
+    def __init__(self, views: list[ViewDeclaration], tables: Tables, problems: list[Problem]) -> None:
         self.tables = tables
         self.problems = problems
         self.views: dict[str, ViewDeclaration] = {}
         self.done: dict[str, Relation | None] = {}
+        self.reading: set[str] = set()
         for view in views:
-            if view.name in self.views or view.name in tables:
+            if view.name in self.views or view.name in tables.by_name:
                 problems.append(Problem(f"'{view.name}' is declared twice; rename one", view.location))
             self.views.setdefault(view.name, view)
 
     def resolve_all(self) -> None:
         for name in self.views:
-            self.find(name)
+            with contextlib.suppress(ToldFault):
+                self.find(name)
 
     def find(self, name: str) -> Relation | None:
-        """The relation of a table or view."""
-        if name in self.tables:
-            return relation_of(self.tables[name])
+        """The relation of a table or view; None if there is none of that name.
+
+        Raises:
+            Fault: it cannot be read.
+        """
+        if name in self.tables.faulty:
+            raise ToldFault
+        if name in self.tables.elided:
+            raise Fault(f"columns of table '{name}' were left out (...); write them", 0)
+        if name in self.tables.by_name:
+            return relation_of(self.tables.by_name[name])
         view = self.views.get(name)
         if view is None:
             return None
+        if name in self.reading:
+            raise Fault(f"view '{name}' reads itself", view.location.line)
         if name not in self.done:
-            self.done[name] = None  # a view that reads itself finds nothing
-            try:
-                self.done[name] = self._resolve(view)
-            except Fault as fault:
-                place = SourceLocation(view.location.file, fault.line)
-                self.problems.append(Problem(f"view '{name}': {fault.message}", place))
+            self.reading.add(name)
+            self.done[name] = self._resolve_or_tell(view)
+            self.reading.discard(name)
         found = self.done[name]
         if found is None:
-            raise Fault(f"view '{name}' cannot be read: it has an error or reads itself", view.location.line)
+            raise ToldFault
         return found
+
+    def _resolve_or_tell(self, view: ViewDeclaration) -> Relation | None:
+        try:
+            return self._resolve(view)
+        except ToldFault:
+            return None
+        except Fault as fault:
+            place = SourceLocation(view.location.file, fault.line)
+            self.problems.append(Problem(f"view '{view.name}': {fault.message}", place))
+            return None
 
     def _resolve(self, view: ViewDeclaration) -> Relation:
         relation = read_query(view.query, self.find)

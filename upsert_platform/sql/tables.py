@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, ColumnKind, Table
@@ -17,12 +17,22 @@ from upsert_platform.sql.rendered import Rendered, quote_name
 from upsert_platform.types import LogicalType
 
 
-def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[dict[str, Table], list[Problem]]:
-    """Makes tables of declarations.
+@dataclass(frozen=True)
+class Tables:
+    """Declared tables by name, in order of declaration; those with errors too, as far as they can be told.
 
-    Returns:
-        Tables by name in order of declaration, those with errors too as far as they can be told, and the problems.
+    Attributes:
+        elided: names of tables of which columns were left out (``...``).
+        faulty: names of tables whose columns are not all known because of an error that was told.
     """
+
+    by_name: dict[str, Table]
+    elided: frozenset[str]
+    faulty: frozenset[str]
+
+
+def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[Tables, list[Problem]]:
+    """Makes tables of declarations; returns them and the problems."""
     problems: list[Problem] = []
     unique: dict[str, TableDeclaration] = {}
     for declaration in declarations:
@@ -37,7 +47,9 @@ def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[dict[str, 
             problems.append(Problem(message, declaration.location, "warning"))
     resolved = apply_likes(unique, problems)
     tables = {name: _TableResolver(declaration, problems).resolve() for name, declaration in resolved.items()}
-    return tables, problems
+    elided = frozenset(name for name, declaration in resolved.items() if declaration.elided)
+    faulty = frozenset(name for name in unique if name not in resolved or resolved[name].faulty)
+    return Tables(tables, elided, faulty), problems
 
 
 class _TableResolver:
@@ -50,7 +62,7 @@ class _TableResolver:
 
     def resolve(self) -> Table:
         declaration = self.declaration
-        if not declaration.columns and not declaration.elided:
+        if not declaration.columns and declaration.complete:
             self.error("it declares no columns", declaration.location)
         self._check_names()
         key = self._key()
@@ -86,7 +98,7 @@ class _TableResolver:
         for name in key.columns:
             kind = kinds.get(name)
             if kind is None:
-                if not self.declaration.elided:
+                if self.declaration.complete:
                     self.error(f"PRIMARY KEY names '{name}', which is no column{nearest(name, kinds)}", key.location)
             elif kind is not ColumnKind.PHYSICAL:
                 self.error(f"PRIMARY KEY takes physical columns, '{name}' is {kind}", key.location)
@@ -98,7 +110,7 @@ class _TableResolver:
 
     def _check_mentions(self) -> None:
         names = [column.name for column in self.declaration.columns]
-        if self.declaration.elided:
+        if not self.declaration.complete:
             return
         for name in self.declaration.partitioned_by:
             if name not in names:
@@ -135,6 +147,8 @@ class _TableResolver:
             return render(node, Scope(stored), column.expression[0].line).sql
         except Fault as fault:
             hint = ""
+            if not self.declaration.complete:
+                return "NULL"
             if any(other.kind is ColumnKind.COMPUTED and f"'{other.name}'" in fault.message
                    for other in self.declaration.columns):  # fmt: skip
                 hint = " (a computed column cannot use another one)"

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from upsert_platform.sql.compatibility import can_write
+from upsert_platform.types import parse_type
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "allowed"),
+    [
+        ("INT", "BIGINT", True),
+        ("BIGINT", "INT", False),
+        ("BIGINT", "DOUBLE", True),
+        ("DOUBLE", "FLOAT", False),
+        ("DECIMAL(10, 2)", "DECIMAL(5, 1)", True),
+        ("DOUBLE", "DECIMAL(5, 1)", True),
+        ("DECIMAL(10, 2)", "INT", False),
+        ("VARCHAR(3)", "STRING", True),
+        ("STRING", "VARCHAR(3)", True),
+        ("STRING", "CHAR(3)", False),
+        ("INT", "STRING", False),
+        ("STRING", "INT", False),
+        ("BOOLEAN", "STRING", False),
+        ("STRING", "BYTES", False),
+        ("BINARY(2)", "BYTES", True),
+        ("TIMESTAMP(6)", "TIMESTAMP(3)", True),
+        ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", True),
+        ("TIMESTAMP_LTZ(3)", "TIMESTAMP(3)", True),
+        ("TIMESTAMP(3)", "DATE", True),
+        ("DATE", "TIMESTAMP(3)", False),
+        ("STRING", "TIMESTAMP(3)", False),
+        ("INT NOT NULL", "INT", True),
+        ("INT", "INT NOT NULL", True),
+        ("ARRAY<INT>", "ARRAY<BIGINT>", True),
+        ("ARRAY<BIGINT>", "ARRAY<INT>", False),
+        ("MAP<STRING, INT>", "MAP<STRING, DOUBLE>", True),
+        ("MAP<STRING, INT>", "MAP<INT, INT>", False),
+        ("ROW<a INT, b STRING>", "ROW<x BIGINT, y STRING>", True),
+        ("ROW<a INT>", "ROW<a INT, b STRING>", False),
+        ("MULTISET<INT>", "MAP<INT, INT>", False),
+    ],
+)
+def test_implicit_casts_of_flink(source: str, target: str, allowed: bool) -> None:
+    assert can_write(parse_type(source), parse_type(target)) is allowed
