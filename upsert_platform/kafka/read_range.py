@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,15 +41,19 @@ class RangeReader:
 
     Args:
         reduces: keep only the last record per raw key (mode ``upsert``), or every record (mode ``append``).
+        fetch: gives the records of a range, in lists; from the brokers unless it is given.
     """
 
-    def __init__(self, table: KafkaTable, *, reduces: bool) -> None:
+    def __init__(
+        self, table: KafkaTable, *, reduces: bool, fetch: Callable[[OffsetRange], Iterator[list[Any]]] | None = None
+    ) -> None:
         self._table = table
         self._endpoint = table.endpoint
         self._decoder = RecordDecoder(table)
         self._reduces = reduces
         self._fails = table.settings.on_error is OnError.FAIL
         self._skip_deleted = table.settings.on_data_loss is OnDataLoss.CONTINUE
+        self._fetch = fetch or self._fetch_from_brokers
 
     def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Batches of changes, then quarantined records, per part of the range that fits the buffer; last the account.
@@ -90,7 +94,7 @@ class RangeReader:
         with borrow_consumer(self._endpoint) as consumer:
             return max(0, min(first_offset(consumer, wanted), wanted.end) - wanted.start)
 
-    def _fetch(self, wanted: OffsetRange) -> Iterator[list[Any]]:
+    def _fetch_from_brokers(self, wanted: OffsetRange) -> Iterator[list[Any]]:
         return fetch_range(self._endpoint, wanted, skip_deleted=self._skip_deleted)
 
     def _read_all(self, wanted: OffsetRange, counts: _Counts) -> Iterator[pa.RecordBatch]:
