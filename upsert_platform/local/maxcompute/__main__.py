@@ -25,6 +25,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--project", required=True)
     parser.add_argument("--access-id", required=True, help=f"the access key is read from {SECRET_VARIABLE}")
     parser.add_argument("--three-tier", action="store_true", help="projects have schemas by default")
+    parser.add_argument("--drop", action="store_true", help="take writes and throw them away, for benchmarks")
     parser.add_argument("--threads", type=int, default=2, help="threads of the query engine")
     return parser
 
@@ -43,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         secret=secret,
         three_tier=options.three_tier,
         threads=options.threads,
+        drop=options.drop,
     )
     server = Server((options.host, options.port), App(service).handle)
     stop = threading.Event()

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
 from upsert_platform.local.maxcompute.http import Request, Response
+from upsert_platform.local.maxcompute.maxstorage import router as maxstorage
 from upsert_platform.local.maxcompute.rest import instances, projects, tables
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.tunnel import instances as instance_tunnel
@@ -19,6 +20,7 @@ _API_PREFIX = "/api"
 _TABLE = re.compile(r"/projects/(?P<project>[^/]+)(?:/schemas/(?P<schema>[^/]+))?/tables(?:/(?P<table>[^/]+))?/?")
 _TUNNEL_TABLE = re.compile(_TABLE.pattern[:-2] + r"/(?P<session>upserts|streams)/?")
 _INSTANCE = re.compile(r"/projects/(?P<project>[^/]+)/instances(?:/(?P<instance>[^/]+))?/?")
+_STORAGE = re.compile(r"/api/storage/v[23]/?")
 _PROJECT = re.compile(r"/projects/(?P<project>[^/]+)(?P<rest>/[^?]*)?")
 # Parameters that tell a tunnel request from a REST request on the same resource.
 _TUNNEL_PARAMETERS = ("downloads", "downloadid", "uploads", "uploadid", "preview")
@@ -62,6 +64,8 @@ class App:
         if match := _INSTANCE.fullmatch(request.path):
             service.check_project(unquote(match["project"]))
             return self._instance_route(request, match["instance"])
+        if match := _STORAGE.fullmatch(request.path):
+            return lambda request: maxstorage.handle(service, request)
         if match := _PROJECT.fullmatch(request.path):
             service.check_project(unquote(match["project"]))
             return lambda request: projects.route(service, request, (match["rest"] or "").rstrip("/"))

@@ -16,7 +16,7 @@ OPERATION = "__operation"
 VALUE_COLUMNS = "__value_cols"
 UPSERT, DELETE = 85, 68
 # Storage names of the two system columns: their ids in a segment's list of columns.
-OPERATION_ID, VALUE_COLUMNS_ID = -1, -2
+OPERATION_ID, VALUE_COLUMNS_ID, IGNORED_ID = -1, -2, -3
 DEFAULT_BUCKETS = 16
 
 

@@ -10,6 +10,8 @@ from upsert_platform.local.maxcompute.errors import no_such_project
 from upsert_platform.local.maxcompute.rest.runner import Runner
 from upsert_platform.local.maxcompute.sql.context import Context
 from upsert_platform.local.maxcompute.storage.catalogue import DEFAULT_SCHEMA, Catalogue
+from upsert_platform.local.maxcompute.storage.readers import Readers
+from upsert_platform.local.maxcompute.storage.sessions import Sessions
 from upsert_platform.local.maxcompute.storage.store import Store
 
 
@@ -17,7 +19,15 @@ class Service:
     """One project on one data directory; `close` ends it."""
 
     def __init__(
-        self, data: Path, *, project: str, access_id: str, secret: str, three_tier: bool = False, threads: int = 2
+        self,
+        data: Path,
+        *,
+        project: str,
+        access_id: str,
+        secret: str,
+        three_tier: bool = False,
+        threads: int = 2,
+        drop: bool = False,
     ) -> None:
         self.project = project
         self.owner = f"ALIYUN${access_id}"
@@ -25,7 +35,11 @@ class Service:
         self.started = time.time()
         self.authenticator = Authenticator(access_id, secret)
         self.store = Store(data, threads=threads)
+        self.sessions = Sessions(self.store)
+        self.readers = Readers()
         self.runner = Runner()
+        self.drop = drop
+        self.dropped_bytes = 0
 
     @property
     def catalogue(self) -> Catalogue:

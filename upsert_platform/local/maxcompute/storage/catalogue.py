@@ -40,6 +40,9 @@ CREATE TABLE IF NOT EXISTS versions (
 CREATE TABLE IF NOT EXISTS sessions (
     session_id TEXT PRIMARY KEY, kind TEXT NOT NULL, table_id TEXT NOT NULL, status TEXT NOT NULL,
     created REAL NOT NULL, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS streams (
+    session_id TEXT NOT NULL, stream TEXT NOT NULL, version INTEGER NOT NULL, closed INTEGER NOT NULL,
+    rows INTEGER NOT NULL, PRIMARY KEY (session_id, stream, version));
 CREATE TABLE IF NOT EXISTS staged (
     ordinal INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, stream TEXT NOT NULL,
     stream_version INTEGER NOT NULL, spec TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL,

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,9 +119,18 @@ class Store:
     # Changing
 
     def commit(
-        self, table_id: str, changes: Sequence[Change], operation: str, *, create_partitions: bool = False
+        self,
+        table_id: str,
+        changes: Sequence[Change],
+        operation: str,
+        *,
+        create_partitions: bool = False,
+        along: Callable[[], None] = lambda: None,
     ) -> Table:
         """Makes changes visible at once, under one new version; nothing changes when there is nothing to change.
+
+        Args:
+            along: what is to be written to the catalogue in the same transaction, such as the session's status.
 
         Raises:
             ServiceError: NoSuchTable or NoSuchPartition, with nothing changed.
@@ -133,6 +142,7 @@ class Store:
                 table = self.catalogue.table_by_id(table_id)
                 if table is None:
                     raise no_such_table(table_id)
+                along()
                 if not changes:
                     return table
                 table = self.catalogue.add_version(table, operation)

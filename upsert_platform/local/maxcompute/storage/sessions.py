@@ -1,0 +1,175 @@
+"""Write sessions and what they have staged, kept in the catalogue: a restart loses neither."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from upsert_platform.local.maxcompute.errors import ServiceError, no_such_table, table_modified
+from upsert_platform.local.maxcompute.schema import Table
+from upsert_platform.local.maxcompute.storage.ingest import Routed
+from upsert_platform.local.maxcompute.storage.segments import File
+from upsert_platform.local.maxcompute.storage.store import Store
+
+NORMAL, COMMITTED, ABORTED, EXPIRED = "normal", "committed", "aborted", "expired"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session of any kind; ``state`` holds what the kind needs besides."""
+
+    session_id: str
+    kind: str
+    table_id: str
+    status: str = NORMAL
+    created: float = 0.0
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A body that was written in a session, in the order of arrival."""
+
+    ordinal: int
+    stream: str
+    stream_version: int
+    routed: Routed
+
+
+class Sessions:
+    """Creates, finds and ends sessions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._catalogue = store.catalogue
+
+    def create(self, kind: str, table: Table, state: dict[str, Any]) -> Session:
+        """A new session on the table."""
+        moment = time.strftime("%Y%m%d%H%M%S", time.gmtime())
+        session = Session(f"{moment}{uuid.uuid4().hex}", kind, table.table_id, NORMAL, time.time(), state)
+        self._catalogue.execute(
+            "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)",
+            session.session_id,
+            kind,
+            table.table_id,
+            NORMAL,
+            session.created,
+            json.dumps(state),
+        )
+        return session
+
+    def find(self, kind: str, session_id: str) -> Session | None:
+        """The session, expired when its lifecycle has passed."""
+        rows = self._catalogue.execute(
+            "SELECT session_id, kind, table_id, status, created, state FROM sessions WHERE session_id = ? AND kind = ?",
+            session_id,
+            kind,
+        )
+        if not rows:
+            return None
+        found, kind, table_id, status, created, state = rows[0]
+        session = Session(found, kind, table_id, status, created, json.loads(state))
+        hours = float(session.state.get("lifecycle") or 24)
+        if session.status == NORMAL and time.time() > session.created + hours * 3600:
+            return self.end(session, EXPIRED)
+        return session
+
+    def end(self, session: Session, status: str) -> Session:
+        """Gives the session a last status, and removes what it has staged."""
+        paths = [staged.routed.file.path for staged in self.staged(session.session_id)]
+        with self._catalogue.durable():
+            self.set_status(session, status)
+            self._catalogue.execute("DELETE FROM staged WHERE session_id = ?", session.session_id)
+            self._catalogue.execute("DELETE FROM streams WHERE session_id = ?", session.session_id)
+        self._store.files.remove(paths)
+        return Session(session.session_id, session.kind, session.table_id, status, session.created, session.state)
+
+    def set_status(self, session: Session, status: str) -> None:
+        self._catalogue.execute("UPDATE sessions SET status = ? WHERE session_id = ?", status, session.session_id)
+
+    def table(self, session: Session, table: Table | None, name: str) -> Table:
+        """The session's table, when the name still means it.
+
+        Raises:
+            ServiceError: NoSuchTable when the name is gone, TableModified when another table has it.
+        """
+        if table is None:
+            raise no_such_table(name)
+        if table.table_id != session.table_id:
+            raise table_modified(name)
+        return table
+
+    # Staging
+
+    def stage(self, session: Session, stream: str, stream_version: int, routed: Sequence[Routed]) -> None:
+        """Notes files that a write of the session has made."""
+        for item in routed:
+            self._catalogue.execute(
+                "INSERT INTO staged (session_id, stream, stream_version, spec, rows, bytes, path, columns)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                session.session_id,
+                stream,
+                stream_version,
+                item.spec,
+                item.file.rows,
+                item.file.bytes,
+                item.file.path,
+                json.dumps(item.file.columns),
+            )
+
+    def staged(self, session_id: str) -> list[Staged]:
+        """What the session has staged, in the order of arrival."""
+        rows = self._catalogue.execute(
+            "SELECT ordinal, stream, stream_version, spec, path, rows, bytes, columns FROM staged"
+            " WHERE session_id = ? ORDER BY ordinal",
+            session_id,
+        )
+        return [
+            Staged(row[0], row[1], row[2], Routed(row[3], File(row[4], row[5], row[6], tuple(json.loads(row[7])))))
+            for row in rows
+        ]
+
+    def unstage(self, session: Session, stream: str, stream_version: int) -> None:
+        """Forgets what one stream of the session has staged."""
+        chosen = [
+            item
+            for item in self.staged(session.session_id)
+            if (item.stream, item.stream_version) == (stream, stream_version)
+        ]
+        self._catalogue.execute(
+            "DELETE FROM staged WHERE session_id = ? AND stream = ? AND stream_version = ?",
+            session.session_id,
+            stream,
+            stream_version,
+        )
+        self._store.files.remove(item.routed.file.path for item in chosen)
+
+    def commit_along(self, session: Session, kept: Sequence[Staged]) -> list[str]:
+        """In a commit's transaction: the session is committed, and its staged files belong to the table.
+
+        Returns:
+            Paths of staged files that were not kept; the caller removes them after the transaction.
+        """
+        kept_ordinals = {item.ordinal for item in kept}
+        orphans = [
+            item.routed.file.path for item in self.staged(session.session_id) if item.ordinal not in kept_ordinals
+        ]
+        self.set_status(session, COMMITTED)
+        self._catalogue.execute("DELETE FROM staged WHERE session_id = ?", session.session_id)
+        return orphans
+
+
+def session_conflict(session: Session) -> ServiceError:
+    """What a request on an ended session is told (spec 2.4)."""
+    match session.status:
+        case "aborted":
+            return ServiceError(409, "SessionAborted", f"session {session.session_id} has been aborted")
+        case "expired":
+            return ServiceError(410, "SessionExpired", f"session {session.session_id} has expired")
+    return ServiceError(
+        409, "SessionStatusConflict", f"session {session.session_id} is {session.status}, the request needs it open"
+    )
