@@ -51,13 +51,16 @@ def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports:
     console = Console(highlight=False)
     directory = data or supervisor.default_directory()
     named = {name.removesuffix("_port"): port for name, port in ports.items() if port is not None}
+    starting: set[str] = set()
     with console.status("starting") as spinner:
 
         def report(name: str, state: str) -> None:
             if state == "starting":
-                spinner.update(f"{name} {state}")
+                starting.add(name)
             else:
+                starting.discard(name)
                 console.print(f"{name} {state}")
+            spinner.update(f"starting {', '.join(sorted(starting))}")
 
         supervisor.up(directory, only=only, env_file=env_file, ports=named, report=report)
     click.echo(f"env file: {env_file or directory / 'local.env'}")

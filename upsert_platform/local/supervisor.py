@@ -10,10 +10,13 @@ import fcntl
 import json
 import os
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from upsert_platform.local.process import (
@@ -51,6 +54,7 @@ class ServiceStatus:
 class _Noted:
     ports: dict[str, int]
     keys: Keys
+    changing: threading.Lock = field(default_factory=threading.Lock)
 
 
 def default_directory() -> Path:
@@ -77,7 +81,8 @@ def up(
         env_file: gets a ``NAME=value`` line per variable, other lines in it stay; ``local.env`` in the directory when
             left out.
         ports: name to the port it must listen on.
-        report: called with a server's name and ``starting``, ``started`` or ``running already``.
+        report: called, from other threads too, with a server's name and ``starting``, ``started`` or ``running
+            already``.
 
     Returns:
         Environment variables for clients of every server that runs on the directory now.
@@ -89,8 +94,9 @@ def up(
     wanted = [_service(name) for name in only]
     with _exclusive(directory):
         noted = _read(directory)
-        for service in wanted:
-            _ensure(service, directory, noted, (ports or {}).get(service.name), report)
+        _at_once(
+            [partial(_ensure, item, directory, noted, (ports or {}).get(item.name), report=report) for item in wanted]
+        )
         variables: dict[str, str] = {}
         for service in SERVICES.values():
             if running(_pid_file(directory, service.name)) is not None:
@@ -125,18 +131,26 @@ def down(directory: Path, *, report: Callable[[str, str], None] = lambda name, s
     if not directory.is_dir():
         return []
     ended = []
+
+    def end(name: str) -> None:
+        if stop_noted(_pid_file(directory, name)):
+            report(name, "stopped")
+            ended.append(name)
+
     with _exclusive(directory):
-        for name in reversed(list(SERVICES)):
-            if running(_pid_file(directory, name)) is not None:
-                report(name, "stopping")
-            if stop_noted(_pid_file(directory, name)):
-                report(name, "stopped")
-                ended.append(name)
-    return ended
+        _at_once([partial(end, name) for name in SERVICES])
+    return sorted(ended)
+
+
+def _at_once(actions: Sequence[Callable[[], None]]) -> None:
+    """Runs the actions side by side and, when all have ended, raises the first error."""
+    with ThreadPoolExecutor(max_workers=len(actions)) as pool:
+        for done in [pool.submit(action) for action in actions]:
+            done.result()
 
 
 def _ensure(
-    service: Service, directory: Path, noted: _Noted, port: int | None, report: Callable[[str, str], None]
+    service: Service, directory: Path, noted: _Noted, port: int | None, *, report: Callable[[str, str], None]
 ) -> None:
     name = service.name
     process = running(_pid_file(directory, name))
@@ -157,9 +171,10 @@ def _start(service: Service, directory: Path, noted: _Noted, port: int | None) -
     if port is not None and not is_free(port):
         raise ServerError(f"{name} cannot have port {port}: another process listens on it; name another, or none")
     for attempt in range(_START_ATTEMPTS):
-        last = noted.ports.get(name)
-        noted.ports[name] = port or (last if last is not None and is_free(last) and attempt == 0 else free_port())
-        _write_private(directory / "local.json", json.dumps({"ports": noted.ports, "keys": asdict(noted.keys)}))
+        with noted.changing:
+            last = noted.ports.get(name)
+            noted.ports[name] = port or (last if last is not None and is_free(last) and attempt == 0 else free_port())
+            _write_private(directory / "local.json", json.dumps({"ports": noted.ports, "keys": asdict(noted.keys)}))
         try:
             start(service.server(directory / name, noted.ports[name], noted.keys))
         except ServerError as error:

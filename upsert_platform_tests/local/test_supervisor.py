@@ -87,7 +87,7 @@ def test_data_pid_and_port_through_down_and_up(data: Path) -> None:
     admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(20)
     (pid,) = pids(data).values()
     down = run("down", "--data", data)
-    assert (down.exit_code, down.output) == (0, "kafka stopping\nkafka stopped\n")
+    assert (down.exit_code, down.output) == (0, "kafka stopped\n")
     assert not psutil.pid_exists(pid or 0)
     assert run("status", "--data", data).exit_code == 1
     assert "nothing runs" in run("down", "--data", data).output
@@ -131,6 +131,30 @@ def test_parallel_ups_start_one_broker_and_killed_broker_is_replaced(data: Path)
     supervisor.up(data, only=["kafka"])
     assert run("status", "--data", data).exit_code == 0
     assert pids(data)["kafka"] != pid
+
+
+def test_all_servers_come_up_with_an_address_and_keys_and_go_down(data: Path) -> None:
+    result = run("up", "--data", data)
+    assert result.exit_code == 0, result.output
+    ports = {item.name: item.port for item in supervisor.status(data) if item.state == "running"}
+    lines = dict(line.split("=", 1) for line in (data / "local.env").read_text().splitlines())
+    assert lines["UPSERT_KAFKA_BOOTSTRAP_SERVERS"] == f"127.0.0.1:{ports['kafka']}"
+    assert lines["UPSERT_TABLESTORE_ENDPOINT"] == f"http://127.0.0.1:{ports['tablestore']}"
+    assert lines["UPSERT_MAXCOMPUTE_ENDPOINT"] == f"http://127.0.0.1:{ports['maxcompute']}"
+    secrets = {lines["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"], lines["UPSERT_MAXCOMPUTE_ACCESS_KEY"]}
+    assert min(map(len, secrets)) >= 32
+    told = {result.output, *(" ".join(psutil.Process(pid).cmdline()) for pid in pids(data).values())}
+    assert not [secret for secret in secrets for text in told if secret in text]
+    assert sorted(supervisor.down(data)) == ["kafka", "maxcompute", "tablestore"]
+    assert pids(data) == {}
+
+
+def test_failing_server_leaves_the_others_running(data: Path) -> None:
+    (data / "tablestore").mkdir(parents=True)
+    (data / "tablestore" / "data").write_text("a file in the place of the data directory")
+    with pytest.raises(ServerError, match="the Tablestore server ended with code"):
+        supervisor.up(data, only=["kafka", "tablestore"])
+    assert set(pids(data)) == {"kafka"}
 
 
 def test_damaged_state_is_an_error_with_the_remedy(data: Path) -> None:
