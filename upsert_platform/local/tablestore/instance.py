@@ -11,6 +11,7 @@ from upsert_platform.local.tablestore.errors import ServiceError, invalid, no_su
 from upsert_platform.local.tablestore.faults import Faults
 from upsert_platform.local.tablestore.messages import pb
 from upsert_platform.local.tablestore.table import Table
+from upsert_platform.local.tablestore.timeseries.store import SeriesStore
 from upsert_platform.local.tablestore.transactions import Transactions, partition_of
 
 
@@ -49,6 +50,7 @@ class Instance:
         self.drop_writes = drop_writes
         self.clock = Clock()
         self.transactions = Transactions(engine)
+        self.series = SeriesStore(engine)
         self.rows_written = 0
 
     def table(self, name: str) -> Table:

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upsert_platform.local.tablestore.instance import Instance
-from upsert_platform.local.tablestore.operations import batches, ranges, rows, tables, transactions
+from upsert_platform.local.tablestore.operations import (
+    batches,
+    ranges,
+    rows,
+    tables,
+    timeseries_data,
+    timeseries_meta,
+    timeseries_tables,
+    transactions,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,4 +44,14 @@ OPERATIONS: dict[str, Operation] = {
     "StartLocalTransaction": Operation(transactions.start),
     "CommitTransaction": Operation(transactions.commit, writes=True),
     "AbortTransaction": Operation(transactions.abort),
+    "CreateTimeseriesTable": Operation(timeseries_tables.create, writes=True),
+    "ListTimeseriesTable": Operation(timeseries_tables.list_tables),
+    "DescribeTimeseriesTable": Operation(timeseries_tables.describe),
+    "UpdateTimeseriesTable": Operation(timeseries_tables.update, writes=True),
+    "DeleteTimeseriesTable": Operation(timeseries_tables.delete, writes=True),
+    "PutTimeseriesData": Operation(timeseries_data.put, writes=True),
+    "GetTimeseriesData": Operation(timeseries_data.get),
+    "QueryTimeseriesMeta": Operation(timeseries_meta.query),
+    "UpdateTimeseriesMeta": Operation(timeseries_meta.update, writes=True),
+    "DeleteTimeseriesMeta": Operation(timeseries_meta.delete, writes=True),
 }

@@ -26,9 +26,9 @@ def create_table(instance: Instance, body: bytes) -> bytes:
     check_table_name(meta.table_name)
     _check_primary_key(meta)
     _check_defined_columns(meta)
-    if meta.table_name in instance.engine.tables:
+    if meta.table_name in instance.engine.tables or instance.series.exists(meta.table_name):
         raise ServiceError("OTSObjectAlreadyExist", "Requested table already exists.")
-    if len(instance.engine.tables) >= instance.max_tables:
+    if len(instance.engine.tables) + 2 * len(instance.series.tables()) >= instance.max_tables:
         raise ServiceError("OTSQuotaExhausted", "Number of tables exceeded the quota.")
     if request.index_metas:
         raise invalid("Secondary indexes are not served by this server.")
