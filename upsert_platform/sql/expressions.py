@@ -104,8 +104,7 @@ class _Renderer:
         return Rendered("TRUE" if node.this else "FALSE", BOOLEAN, simple=True)
 
     def _hexstring(self, node: exp.HexString) -> Rendered:
-        digits = hex(int(str(node.this)))[2:] if str(node.this).isdigit() else str(node.this)
-        return Rendered(f"X'{digits}'", LogicalType(TypeName.BYTES), simple=True)
+        return Rendered(f"X'{node.name}'", LogicalType(TypeName.BYTES), simple=True)
 
     def _column(self, node: exp.Column) -> Rendered:
         if isinstance(node.this, exp.Star):

@@ -1,0 +1,273 @@
+"""What Flink expressions give when Spark evaluates them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from upsert_platform.sql.expressions import Scope, render
+from upsert_platform.sql.flink import parse_query
+from upsert_platform.sql.lexer import tokenize
+from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.rendered import Rendered, quote_name
+from upsert_platform.types import parse_type, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+moment = dt.datetime.fromisoformat
+
+# column: Flink type, Spark literal
+COLUMNS = {
+    "i": ("INT", "7"),
+    "big": ("BIGINT", "7000000000"),
+    "d": ("DECIMAL(12, 2)", "12.35"),
+    "f": ("DOUBLE", "2.5"),
+    "s": ("STRING", "'Ab-cd'"),
+    "n": ("STRING", "NULL"),
+    "b": ("BOOLEAN", "true"),
+    "ts": ("TIMESTAMP(3)", "TIMESTAMP_NTZ'2024-02-29 13:14:15.120'"),
+    "ts6": ("TIMESTAMP(6)", "TIMESTAMP_NTZ'2024-02-29 13:14:15.123456'"),
+    "old": ("TIMESTAMP(6)", "TIMESTAMP_NTZ'1969-12-31 23:59:59.999999'"),
+    "ltz": ("TIMESTAMP_LTZ(3)", "TIMESTAMP'2024-02-29 13:14:15.120Z'"),
+    "day": ("DATE", "DATE'2024-02-29'"),
+    "t": ("TIME(3)", "47655120000L"),
+    "js": ("STRING", '\'{"a": {"b": [1, 2]}, "x": "7", "no": "z"}\''),
+    "arr": ("ARRAY<INT>", "array(10, 20)"),
+    "m": ("MAP<STRING, INT>", "map('k', 1)"),
+    "r": ("ROW<a INT, in1 ROW<c STRING>>", "named_struct('a', 5, 'in1', named_struct('c', 'deep'))"),
+}
+
+CASES: list[tuple[str, Any]] = [
+    # texts
+    ("'it''s'", "it's"),
+    (r"'a\nb\'", "a\\nb\\"),
+    ("'${env:PATH}'", "${env:PATH}"),
+    ("s || '!' || n", None),
+    ("s || '!'", "Ab-cd!"),
+    ("CHAR_LENGTH(s)", 5),
+    ("CHARACTER_LENGTH('ä€')", 2),
+    ("UPPER(s)", "AB-CD"),
+    ("SUBSTRING(s, 2)", "b-cd"),
+    ("SUBSTRING(s FROM 2 FOR 2)", "b-"),
+    ("SUBSTR(s, -2, 1)", "c"),
+    ("POSITION('c' IN s)", 4),
+    ("INSTR(s, 'c')", 4),
+    ("LOCATE('c', s)", 4),
+    ("TRIM(BOTH 'x' FROM 'xxaxx')", "a"),
+    ("TRIM(LEADING 'x' FROM 'xxaxx')", "axx"),
+    ("TRIM('  a ')", "a"),
+    ("OVERLAY('abcdef' PLACING 'X' FROM 2 FOR 3)", "aXef"),
+    ("REPLACE(s, '-', '+')", "Ab+cd"),
+    ("CONCAT(s, n)", None),
+    ("CONCAT_WS('~', s, n, 'z')", "Ab-cd~z"),
+    ("LPAD('7', 3, '0')", "007"),
+    ("SPLIT_INDEX('a.b.c', '.', 1)", "b"),
+    ("SPLIT_INDEX('a.b.c', '.', 5)", None),
+    ("SPLIT_INDEX('a.b.c', '.', -1)", None),
+    ("REGEXP_EXTRACT('foothebar', 'foo(.*?)(bar)', 2)", "bar"),
+    (r"REGEXP_EXTRACT('a12b', '\d+')", "12"),
+    ("REGEXP_EXTRACT('ab', 'x(y)', 1)", None),
+    (r"REGEXP_REPLACE('a1b2', '\d', '_')", "a_b_"),
+    ("REGEXP(s, '^A')", True),
+    ("MD5('a')", "0cc175b9c0f1b6a831c399e269772661"),
+    ("SHA256('a')", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"),
+    ("TO_BASE64(REPEAT('a', 60))", "YWFh" * 20),
+    ("FROM_BASE64('aGVsbG8=')", "hello"),
+    ("IS_DIGIT('12')", True),
+    ("IS_DIGIT('1a')", False),
+    ("IS_DIGIT(n)", False),
+    ("IS_ALPHA('ab')", True),
+    ("IS_DECIMAL('-1.5')", True),
+    ("STR_TO_MAP('a=1,b=2')['b']", "2"),
+    ("URL_DECODE('%zz')", None),
+    ("URL_DECODE('a%20b')", "a b"),
+    ("PARSE_URL('http://h/p?q=1', 'QUERY', 'q')", "1"),
+    ("s LIKE 'A_-%'", True),
+    ("s NOT LIKE 'B%'", True),
+    ("'50%' LIKE '50!%' ESCAPE '!'", True),
+    (r"'a\b' LIKE 'a\b'", True),
+    (r"'a\bc' LIKE 'a\b_'", True),
+    # numbers
+    ("i / 2", 3),
+    ("-i / 2", -3),
+    ("i / 2.0", Decimal("3.5")),
+    ("big / i", 1000000000),
+    ("CHAR_LENGTH(s) / 2", 2),
+    ("f / 2", 1.25),
+    ("MOD(i, 4)", 3),
+    ("i % 4", 3),
+    ("-i", -7),
+    ("2 + 3 * 4", 14),
+    ("(2 + 3) * 4", 20),
+    ("10 - (4 - 3)", 9),
+    ("1.5e1", 15.0),
+    ("GREATEST(1, i)", 7),
+    ("GREATEST(1, CAST(NULL AS INT))", None),
+    ("LEAST('a', n)", None),
+    ("TRUNCATE(-12.345, 2)", Decimal("-12.34")),
+    ("FLOOR(f)", 2),
+    ("CEIL(f)", 3),
+    ("ROUND(2.5)", Decimal("3")),
+    ("X'4142'", bytearray(b"AB")),
+    # conditions
+    ("i <> 7", False),
+    ("i != 8 AND NOT b IS FALSE", True),
+    ("n IS NULL OR n = 'x'", True),
+    ("n IS NOT NULL", False),
+    ("(n = 'x') IS UNKNOWN", True),
+    ("n IS NOT DISTINCT FROM NULL", True),
+    ("n IS DISTINCT FROM s", True),
+    ("i BETWEEN 1 AND 7", True),
+    ("i NOT BETWEEN 1 AND 7", False),
+    ("i IN (1, 7)", True),
+    ("i NOT IN (1, 7)", False),
+    ("CASE WHEN i > 5 THEN 'big' ELSE 'small' END", "big"),
+    ("CASE i WHEN 7 THEN 'seven' END", "seven"),
+    ("COALESCE(n, s)", "Ab-cd"),
+    ("IFNULL(n, 'd')", "d"),
+    ("NULLIF(i, 7)", None),
+    ("IF(b, 1, 2)", 1),
+    # casts
+    ("CAST(b AS STRING)", "TRUE"),
+    ("CAST(ts AS STRING)", "2024-02-29 13:14:15.120"),
+    ("CAST(ts6 AS VARCHAR(10))", "2024-02-29"),
+    ("CAST(ts6 AS TIMESTAMP(3))", moment("2024-02-29 13:14:15.123000")),
+    ("CAST(old AS TIMESTAMP(0))", moment("1969-12-31 23:59:59")),
+    ("CAST('2024-02-29 13:14:15.987654' AS TIMESTAMP(3))", moment("2024-02-29 13:14:15.987000")),
+    ("CAST(ts AS DATE)", dt.date(2024, 2, 29)),
+    ("CAST(t AS STRING)", "13:14:15.120"),
+    ("CAST('13:14:15' AS TIME)", 47655000000),
+    ("CAST(ts AS TIME(3))", 47655120000),
+    ("CAST(s AS CHAR(7))", "Ab-cd  "),
+    ("CAST(s AS CHAR(2))", "Ab"),
+    ("CAST(d AS INT)", 12),
+    ("CAST(d AS DECIMAL(12, 1))", Decimal("12.4")),
+    ("TRY_CAST(s AS INT)", None),
+    ("CAST(' 5 ' AS INT)", 5),
+    ("CAST(r AS ROW<x BIGINT, y ROW<z STRING>>).y.z", "deep"),
+    ("CAST(NULL AS BIGINT)", None),
+    # times
+    ("DATE '2024-01-31'", dt.date(2024, 1, 31)),
+    ("TIMESTAMP '2024-01-31 01:02:03.5'", moment("2024-01-31 01:02:03.500000")),
+    ("TIME '00:00:01'", 1_000_000),
+    ("ts - INTERVAL '2' SECOND", moment("2024-02-29 13:14:13.120000")),
+    ("ts + INTERVAL '1' MONTH", moment("2024-03-29 13:14:15.120000")),
+    ("ts + INTERVAL '1-2' YEAR TO MONTH", moment("2025-04-29 13:14:15.120000")),
+    ("ts + INTERVAL '1 10' DAY TO HOUR", moment("2024-03-01 23:14:15.120000")),
+    ("DATE_FORMAT(ts, 'yyyyMMddHH')", "2024022913"),
+    ("DATE_FORMAT('2024-02-29 13:14:15', 'yyyy/MM/dd')", "2024/02/29"),
+    ("EXTRACT(SECOND FROM ts)", 15),
+    ("EXTRACT(DOW FROM day)", 5),
+    ("EXTRACT(ISODOW FROM day)", 4),
+    ("EXTRACT(EPOCH FROM TIMESTAMP '1970-01-01 00:01:00')", 60),
+    ("EXTRACT(MINUTE FROM t)", 14),
+    ("YEAR(day)", 2024),
+    ("DAYOFWEEK(day)", 5),
+    ("WEEK(day)", 9),
+    ("HOUR(ts)", 13),
+    ("HOUR(t)", 13),
+    ("FLOOR(ts TO HOUR)", moment("2024-02-29 13:00:00")),
+    ("FLOOR(day TO MONTH)", dt.date(2024, 2, 1)),
+    ("TIMESTAMPADD(DAY, 1, ts)", moment("2024-03-01 13:14:15.120000")),
+    ("TIMESTAMPDIFF(HOUR, TIMESTAMP '2024-02-29 00:00:00', ts)", 13),
+    ("TO_TIMESTAMP('2024-02-29 13:14:15')", moment("2024-02-29 13:14:15")),
+    ("TO_TIMESTAMP('29/02/2024', 'dd/MM/yyyy')", moment("2024-02-29 00:00:00")),
+    ("TO_TIMESTAMP('nonsense')", None),
+    ("TO_TIMESTAMP_LTZ(1500, 3) = TIMESTAMP '1970-01-01 00:00:01.5'", True),
+    ("TO_TIMESTAMP_LTZ(15, 0) = TIMESTAMP '1970-01-01 00:00:15'", True),
+    ("TO_DATE('2024-02-29')", dt.date(2024, 2, 29)),
+    ("TO_DATE('20240229', 'yyyyMMdd')", dt.date(2024, 2, 29)),
+    ("TO_DATE('x')", None),
+    ("UNIX_TIMESTAMP('1970-01-01 00:01:00')", 60),
+    ("FROM_UNIXTIME(60)", "1970-01-01 00:01:00"),
+    ("FROM_UNIXTIME(60, 'mm:ss')", "01:00"),
+    ("CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles')", "1969-12-31 16:00:00"),
+    ("CURRENT_TIMESTAMP > ltz", True),
+    ("LOCALTIMESTAMP > ts", True),
+    ("NOW() >= PROCTIME()", True),
+    ("CURRENT_DATE > day", True),
+    ("LOCALTIME >= 0", True),
+    # JSON
+    ("JSON_VALUE(js, '$.x')", "7"),
+    ("JSON_VALUE(js, 'lax $.a.b[1]')", "2"),
+    ("JSON_VALUE(js, '$.missing')", None),
+    ("JSON_VALUE(js, '$.x' RETURNING INT)", 7),
+    ("JSON_VALUE(js, '$.no' RETURNING DOUBLE NULL ON EMPTY NULL ON ERROR)", None),
+    # collections
+    ("arr[1]", 10),
+    ("arr[3]", None),
+    ("m['k']", 1),
+    ("m['z']", None),
+    ("ARRAY[1, 2, 3][2]", 2),
+    ("MAP['a', 1, 'b', 2]['b']", 2),
+    ("CARDINALITY(arr)", 2),
+    ("r.a", 5),
+    ("r.in1.c", "deep"),
+    ("ROW(1, 'x').col2", "x"),
+    ("ELEMENT(ARRAY['only'])", "only"),
+]
+
+
+def spark_sql(expression: str) -> str:
+    columns = {
+        name: Rendered(quote_name(name), parse_type(kind), simple=True, column=name)
+        for name, (kind, _) in COLUMNS.items()
+    }
+    tokens, problems = tokenize(expression, "f")
+    assert problems == []
+    return render(parse_query(tuple(tokens), "expression"), Scope(columns), 1).sql
+
+
+@pytest.fixture(scope="module")
+def values(spark: SparkSession) -> dict[str, Any]:
+    """All cases in one Spark job."""
+    row = ", ".join(f"CAST({value} AS {spark_type(parse_type(kind))}) AS `{name}`"
+                    for name, (kind, value) in COLUMNS.items())  # fmt: skip
+    selected = ", ".join(f"{spark_sql(case)} AS `{index}`" for index, (case, _) in enumerate(CASES))
+    (found,) = spark.sql(f"SELECT {selected} FROM (SELECT {row})").collect()
+    return {case: found[index] for index, (case, _) in enumerate(CASES)}
+
+
+@pytest.mark.parametrize(("case", "expected"), CASES, ids=[case for case, _ in CASES])
+def test_value_on_spark(values: dict[str, Any], case: str, expected: Any) -> None:
+    assert values[case] == expected
+    assert isinstance(values[case], bool) == isinstance(expected, bool)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("JSON_EXISTS(js, '$.a')", "JSON_EXISTS is not supported"),
+        ("JSON_VALUE(js, '$.a' DEFAULT 1 ON EMPTY)", "JSON_VALUE takes RETURNING"),
+        ("JSON_VALUE(js, s)", "JSON_VALUE takes JSON and a path in quotes"),
+        ("JSON_VALUE(js, 'a.b')", "a path begins with '$'"),
+        ("CEIL(ts TO DAY)", "CEIL(... TO unit) is not supported"),
+        ("EXTRACT(MILLENNIUM FROM ts)", "EXTRACT takes one of YEAR"),
+        ("TIMESTAMPADD(CENTURY, 1, ts)", "TIMESTAMPADD takes a unit"),
+        ("TO_TIMESTAMP_LTZ(1, 9)", "TO_TIMESTAMP_LTZ takes a number and its precision"),
+        ("DATE_FORMAT(ts, 'ww')", "Spark has no pattern letter 'w'"),
+        ("DATE_FORMAT(t, 'HH')", "DATE_FORMAT of a TIME"),
+        ("CHAR_LENGTH(s, 1)", "CHAR_LENGTH does not take 2 arguments"),
+        ("s IS JSON", "after IS, only NULL"),
+        ("s LIKE 'a' ESCAPE n", "ESCAPE is not complete"),
+        ("TIMESTAMP_LTZ '2024-01-01 00:00:00'", "a literal is written DATE, TIME or TIMESTAMP"),
+        ("unknown_column", "unknown column 'unknown_column'"),
+        ("arr[1, 2]", "one index or key"),
+    ],
+)
+def test_what_is_refused_in_an_expression(expression: str, message: str) -> None:
+    with pytest.raises(Fault) as caught:
+        spark_sql(expression)
+    assert message in caught.value.message
+
+
+def test_a_function_that_is_not_known_is_left_to_spark() -> None:
+    assert spark_sql("my_udf(s, 1)") == "my_udf(`s`, 1)"
+
+
+def test_pattern_letters_inside_quotes_are_text() -> None:
+    assert spark_sql("DATE_FORMAT(ts, 'yyyy''Y''')") == r"DATE_FORMAT(`ts`, 'yyyy\'Y\'')"
