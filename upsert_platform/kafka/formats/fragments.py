@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import binascii
+import re
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.kafka.formats.java_text import format_decimal, format_double, format_float
+from upsert_platform.kafka.formats.java_double import format_double, format_float
+from upsert_platform.kafka.formats.java_text import format_decimal
 from upsert_platform.kafka.formats.java_time import DAY_NS, format_date
 from upsert_platform.types import LogicalType, TypeName
 
@@ -17,6 +19,23 @@ Refusals = dict[int, str]
 
 _YEAR_ONE: Final = -719_162
 _YEAR_10000: Final = 2_932_897
+
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+
+
+def valid_text(array: pa.Array) -> pa.Array:
+    """A string column with bytes that are no UTF-8 replaced by U+FFFD, as Java decodes them."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        content = array.view(pa.binary()).to_pylist()
+        return pa.array([None if item is None else _java_text(item) for item in content], pa.string())
+    return array
+
+
+def _java_text(content: bytes) -> str:
+    return _SURROGATE.sub("\ufffd".encode(), content).decode(errors="replace")
 
 
 def scalar_text(
@@ -31,7 +50,7 @@ def scalar_text(
     """
     match kind.name:
         case TypeName.CHAR | TypeName.VARCHAR | TypeName.STRING:
-            return array
+            return valid_text(array)
         case TypeName.BOOLEAN | TypeName.TINYINT | TypeName.SMALLINT | TypeName.INT | TypeName.BIGINT:
             return array.cast(pa.string())
         case TypeName.FLOAT | TypeName.DOUBLE:

@@ -1,7 +1,7 @@
 """Numbers and text as the Java classes behind Flink's formats read and write them.
 
 Reading: ``Integer.parseInt``, ``Double.parseDouble``, ``new BigDecimal(String)``, ``DecimalData.fromBigDecimal``.
-Writing: ``Double.toString`` (shortest digits, JDK 19 and newer) and ``BigDecimal.toString``.
+Writing: ``BigDecimal.toString``; floating point numbers are written by `java_double`.
 """
 
 from __future__ import annotations
@@ -124,49 +124,6 @@ def fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     if fitted and fitted.adjusted() >= precision - scale:
         return None
     return fitted if fitted else fitted.copy_abs()
-
-
-def format_double(value: float) -> str:
-    """Text of a double, shortest that reads back the same."""
-    return _java_notation(repr(value)) if _finite(value) else _special(value)
-
-
-def format_float(value: float) -> str:
-    """Text of a float (given as a double of the same value), shortest that reads back the same float."""
-    if not _finite(value):
-        return _special(value)
-    import numpy as np
-
-    return _java_notation(np.format_float_scientific(np.float32(value), unique=True, trim="0"))
-
-
-def _finite(value: float) -> bool:
-    return value - value == 0
-
-
-def _special(value: float) -> str:
-    if value != value:
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
-
-
-def _java_notation(shortest: str) -> str:
-    sign = "-" if shortest.startswith("-") else ""
-    mantissa, _, exponent = shortest.lstrip("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = whole + fraction
-    point = len(whole) + int(exponent or 0)
-    stripped = digits.lstrip("0")
-    point -= len(digits) - len(stripped)
-    digits = stripped.rstrip("0")
-    if not digits:
-        return f"{sign}0.0"
-    if -2 <= point <= 7:  # from 0.001 up to, not including, 10 000 000
-        if point <= 0:
-            return f"{sign}0.{'0' * -point}{digits}"
-        padded = digits.ljust(point, "0")
-        return f"{sign}{padded[:point]}.{padded[point:] or '0'}"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
 
 
 def format_decimal(value: Decimal, *, strip: bool) -> str:

@@ -116,8 +116,9 @@ def _from_text(array: pa.Array, logical: LogicalType) -> pa.Array:
         case TypeName.DATE:
             return array.cast(target)
         case TypeName.TIME:
-            seconds = pc.utf8_slice_codeunits(array, 0, 8).cast(pa.time32("s")).cast(pa.int32()).cast(pa.int64())
-            return pc.multiply(seconds, 1_000_000)
+            clock = pc.utf8_slice_codeunits(array, 0, 8)
+            stamps = pc.binary_join_element_wise(pa.scalar("1970-01-01"), clock, " ").cast(pa.timestamp("s"))
+            return pc.multiply(stamps.cast(pa.int64()), 1_000_000)
         case TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
             trimmed = pc.utf8_rtrim(array, "Z")
             if pc.max(pc.binary_length(trimmed)).as_py() not in (None, *range(27)):

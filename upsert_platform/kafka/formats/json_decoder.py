@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from upsert_platform.kafka.formats.base import Decoded
@@ -71,11 +72,11 @@ class JsonDecoder:
                 if found is not None:
                     batch, doubtful = found
                     if not doubtful:
-                        parts.append((batch, pa.array(range(start, end), pa.int32())))
+                        parts.append((batch, pa.array(np.arange(start, end, dtype=np.int32))))
                         misses = max(misses - 2, 0)
                         continue
-                    keep = sorted(set(range(size)) - set(doubtful))
-                    parts.append((batch.take(pa.array(keep)), pa.array([start + at for at in keep], pa.int32())))
+                    keep = np.delete(np.arange(size, dtype=np.int32), doubtful)
+                    parts.append((batch.take(pa.array(keep)), pa.array(keep + np.int32(start))))
                     self._one_by_one(messages, [start + at for at in doubtful], parts, errors)
                     continue
                 if size > SMALLEST_BLOCK:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.columns import Columns
-from upsert_platform.kafka.formats.fragments import Refusals, scalar_text
+from upsert_platform.kafka.formats.fragments import Refusals, scalar_text, valid_text
 from upsert_platform.kafka.formats.json_text import quote_for_bytes
 from upsert_platform.kafka.formats.options import JsonSettings
 from upsert_platform.types import LogicalType, TypeName
@@ -53,16 +53,15 @@ def json_objects(
     """JSON objects of rows given by columns, as a string array without nulls."""
     pieces: list[pa.Array | pa.Scalar] = []
     for place, (array, name, kind) in enumerate(zip(arrays, names, kinds, strict=True)):
-        lead = f"{'' if settings.encode_ignore_null_fields else '{' if place == 0 else ','}{quote_for_bytes(name)}:"
         text = json_values(array, kind, settings, refusals)
         if settings.encode_ignore_null_fields:
-            present = pc.binary_join_element_wise(pa.scalar(lead), text, "")
-            pieces.append(present)
+            member = pc.binary_join_element_wise(pa.scalar(f",{quote_for_bytes(name)}:"), text, "")
+            pieces.append(pc.fill_null(member, ""))
         else:
-            pieces += [pa.scalar(lead), pc.fill_null(text, "null")]
+            pieces += [pa.scalar(f"{',' if place else '{'}{quote_for_bytes(name)}:"), pc.fill_null(text, "null")]
     if settings.encode_ignore_null_fields:
-        joined = pc.binary_join_element_wise(*pieces, ",", null_handling="skip")
-        return pc.binary_join_element_wise(pa.scalar("{"), joined, pa.scalar("}"), "")
+        members = pc.replace_substring_regex(pc.binary_join_element_wise(*pieces, ""), "^,", "")
+        return pc.binary_join_element_wise(pa.scalar("{"), members, pa.scalar("}"), "")
     return pc.binary_join_element_wise(*pieces, pa.scalar("}"), "")
 
 
@@ -92,6 +91,7 @@ def _iso(settings: JsonSettings) -> bool:
 
 
 def _strings(array: pa.Array) -> pa.Array:
+    array = valid_text(array)
     hard = pc.match_substring_regex(array, _NEEDS_ESCAPES)
     if not pc.any(hard).as_py():
         return pc.binary_join_element_wise(pa.scalar('"'), array, pa.scalar('"'), "")
@@ -128,8 +128,12 @@ def _maps(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: 
     value = kind.element if kind.name is TypeName.MAP else LogicalType(TypeName.INT)
     assert value is not None
     inner: Refusals = {}
-    text = pc.fill_null(json_values(array.items, value, settings, inner), "null").to_pylist()
-    keys = array.keys.to_pylist()
+    if pa.types.is_map(array.type):
+        key_array, items = array.keys, array.items
+    else:  # a list of entries, which can hold a null key where an Arrow map cannot
+        key_array, items = array.values.field(0), array.values.field(1)
+    text = pc.fill_null(json_values(items, value, settings, inner), "null").to_pylist()
+    keys = valid_text(key_array).to_pylist()
     offsets, valid = _spans(array)
     _lift(inner, offsets, refusals)
     written: list[str | None] = []

@@ -14,11 +14,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from upsert_platform.kafka.formats.base64_java import decode_base64
+from upsert_platform.kafka.formats.java_double import format_double
 from upsert_platform.kafka.formats.java_text import (
     BLANKS,
     fit_decimal,
     format_decimal,
-    format_double,
     narrow,
     parse_decimal,
     parse_double,
