@@ -7,7 +7,7 @@ import threading
 import time
 
 _FIRST_INTERVAL = 0.02
-_LONGEST_INTERVAL = 2.0
+_LONGEST_INTERVAL = 1.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
@@ -19,34 +19,38 @@ class Pace:
         self._lock = threading.Lock()
         self._interval = 0.0
         self._next = 0.0
+        self._slowed = 0.0
 
     @property
     def interval(self) -> float:
         """Seconds between two requests at present."""
         return self._interval
 
-    def wait(self, stopped: threading.Event) -> None:
-        """Waits for this thread's turn, or until stopped."""
+    def wait(self, stopped: threading.Event) -> float:
+        """Waits for this thread's turn, or until stopped; returns when that was, for `slow_down`."""
+        now = time.monotonic()
         if self._interval == 0.0:
-            return
+            return now
         with self._lock:
-            now = time.monotonic()
             turn = max(now, self._next)
             self._next = turn + self._interval
         if turn > now:
             stopped.wait(turn - now)
+        return turn
 
-    def slow_down(self) -> None:
-        """The service is busy."""
+    def slow_down(self, sent: float) -> None:
+        """The service was busy for a request sent then. Requests that were in flight together count once."""
         with self._lock:
-            self._interval = min(max(self._interval * 2, _FIRST_INTERVAL), _LONGEST_INTERVAL)
+            if sent >= self._slowed:
+                self._interval = min(max(self._interval * 2, _FIRST_INTERVAL), _LONGEST_INTERVAL)
+                self._slowed = time.monotonic()
 
     def speed_up(self) -> None:
         """A request went through whole."""
         if self._interval == 0.0:
             return
         with self._lock:
-            self._interval = self._interval * 0.9 if self._interval > 0.001 else 0.0
+            self._interval = self._interval * 0.8 if self._interval > 0.001 else 0.0
 
 
 def pause_before_attempt(attempt: int) -> float:

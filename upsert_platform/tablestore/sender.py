@@ -133,7 +133,7 @@ class Sender:
         self, rows: EncodedRows, pending: Sequence[int], delivery: Delivery
     ) -> tuple[Sequence[int], str] | ServiceError:
         """Sends once. Returns the rows to send again and why, or the refusal of the whole request."""
-        self._pace.wait(self._stopped)
+        sent = self._pace.wait(self._stopped)
         if self._stopped.is_set():
             raise DestinationError(f"table '{self._table}': the write was given up")
         timeout = self._guard.time_for_request()
@@ -148,16 +148,16 @@ class Sender:
         except NoAnswerError as error:
             return pending, str(error)
         except ServiceError as error:
-            return self._whole_request_failed(error, pending, delivery)
-        return self._read_answer(answer, pending, delivery)
+            return self._whole_request_failed(error, pending, delivery, sent)
+        return self._read_answer(answer, pending, delivery, sent)
 
     def _whole_request_failed(
-        self, error: ServiceError, pending: Sequence[int], delivery: Delivery
+        self, error: ServiceError, pending: Sequence[int], delivery: Delivery, sent: float
     ) -> tuple[Sequence[int], str] | ServiceError:
         match remedy_for(error):
             case Remedy.SLOW_DOWN:
                 delivery.throttled += 1
-                self._pace.slow_down()
+                self._pace.slow_down(sent)
                 return pending, str(error)
             case Remedy.RETRY:
                 return pending, str(error)
@@ -166,7 +166,7 @@ class Sender:
         raise self._hopeless(error) from error
 
     def _read_answer(
-        self, answer: bytes, pending: Sequence[int], delivery: Delivery
+        self, answer: bytes, pending: Sequence[int], delivery: Delivery, sent: float
     ) -> tuple[Sequence[int], str] | ServiceError:
         from google.protobuf.message import DecodeError
         from tablestore.protobuf.table_store_pb2 import BatchWriteRowResponse
@@ -202,7 +202,7 @@ class Sender:
                     reason = str(failure)
         if throttled:
             delivery.throttled += 1
-            self._pace.slow_down()
+            self._pace.slow_down(sent)
         return again, reason
 
     def _hopeless(self, error: ServiceError) -> DestinationError:

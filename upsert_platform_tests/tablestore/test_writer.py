@@ -242,10 +242,10 @@ def test_89_an_answer_that_is_lost_is_asked_for_again(disturbed: ServerHandle, s
 
 def test_throttling_slows_down_and_loses_nothing(disturbed: ServerHandle, stored: Stored) -> None:
     table = _prepare(table_on(disturbed, COLUMNS, ["id"], {"max.concurrency": "4"}))
-    disturbed.faults("error:code=OTSServerBusy,operation=BatchWriteRow,times=12")
+    disturbed.faults("error:code=OTSServerBusy,operation=BatchWriteRow,times=6")
     rows = _rows(2000)
     stats, refused = _run(table, change_batch(table, rows))
-    assert (stats.puts, stats.throttled, refused) == (2000, 12, [])
+    assert (stats.puts, stats.throttled, refused) == (2000, 6, [])
     assert stored(disturbed, table) == _cells(rows)
 
 

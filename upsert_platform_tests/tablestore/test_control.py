@@ -1,0 +1,188 @@
+"""The control record: conditional changes that survive lost answers, and the lease (design D6, traps section 6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from upsert_platform.destination import BatchSpan, Verdict
+from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.control import ControlTable
+from upsert_platform.tablestore.guard import LeaseGuard, Tenure
+from upsert_platform.tablestore.lease import hold_lease
+from upsert_platform_tests.local.tablestore.server import ServerHandle
+from upsert_platform_tests.tablestore.declared import table_on
+
+SPAN = BatchSpan(after=0, upto=3, changelog_id="log", run="run 1")
+MINUTE = timedelta(minutes=1)
+
+
+def _control(server: ServerHandle, **options: str) -> ControlTable:
+    table = table_on(server, {"id": "INT"}, ["id"], options)
+    return ControlTable(Client.of(table.settings), table.settings, table.table_name)
+
+
+@pytest.fixture
+def control(server: ServerHandle) -> Iterator[ControlTable]:
+    made = _control(server)
+    yield made
+    made._client.close()
+
+
+def test_the_control_table_is_created_by_the_first_lease(control: ControlTable) -> None:
+    assert control.read() is None
+    with hold_lease(control, owner="first", duration=MINUTE) as lease:
+        record = control.read()
+        assert record is not None
+        assert (record.epoch, record.holder, lease.epoch) == (1, "first", 1)
+        assert abs((lease.deadline - datetime.now(UTC)).total_seconds() - 60) < 5
+        lease.check()
+    record = control.read()
+    assert record is not None
+    assert (record.epoch, record.holder, record.expires) == (1, "", 0.0)
+
+
+def test_a_second_writer_is_told_who_holds_it_and_until_when(control: ControlTable) -> None:
+    with hold_lease(control, owner="run 7", duration=MINUTE) as lease:
+        ends = lease.deadline.isoformat(timespec="seconds")
+        with (
+            pytest.raises(LeaseHeldError, match=rf"written by 'run 7', whose lease ends at {ends[:16]}"),
+            hold_lease(control, owner="run 8", duration=MINUTE),
+        ):
+            pytest.fail("two writers hold the table")
+    with hold_lease(control, owner="run 8", duration=MINUTE) as lease:
+        assert lease.epoch == 2
+
+
+def test_a_dead_holders_lease_expires(control: ControlTable) -> None:
+    assert control.take(None, holder="dead", token="t", expires=time.time() + 0.3)
+    with pytest.raises(LeaseHeldError, match="'dead'"), hold_lease(control, owner="next", duration=MINUTE):
+        pytest.fail("the lease was not respected")
+    time.sleep(0.4)
+    with hold_lease(control, owner="next", duration=MINUTE) as lease:
+        assert lease.epoch == 2
+        assert not control.record_applied(SPAN, epoch=1)
+        assert control.record_applied(SPAN, epoch=2)
+
+
+def test_a_lease_is_renewed_while_it_is_held(control: ControlTable) -> None:
+    with hold_lease(control, owner="long", duration=timedelta(seconds=0.6)) as lease:
+        first = lease.deadline
+        time.sleep(1.2)
+        lease.check()
+        assert lease.deadline > first
+        record = control.read()
+        assert record is not None
+        assert record.expires > time.time()
+
+
+def test_a_holder_notices_that_its_lease_was_taken(control: ControlTable) -> None:
+    with hold_lease(control, owner="slow", duration=timedelta(seconds=0.6)) as lease:
+        record = control.read()
+        assert record is not None
+        assert control.take(record, holder="thief", token="t", expires=time.time() + 60)
+        time.sleep(0.5)
+        with pytest.raises(LeaseHeldError, match="'thief'"):
+            lease.check()
+        assert not control.record_applied(SPAN, epoch=lease.epoch)
+    record = control.read()
+    assert record is not None
+    assert record.holder == "thief"
+
+
+def test_only_one_of_two_takes_the_record_as_read(control: ControlTable) -> None:
+    with hold_lease(control, owner="once", duration=MINUTE):
+        pass
+    record = control.read()
+    assert control.take(record, holder="a", token="a", expires=time.time() + 60)
+    assert not control.take(record, holder="b", token="b", expires=time.time() + 60)
+
+
+@pytest.mark.parametrize("fault", ["cut-after", "cut-before", "error:code=OTSTimeout", "bad-gateway"])
+def test_lost_answers_are_looked_up(disturbed: ServerHandle, fault: str) -> None:
+    control = _control(disturbed)
+    with hold_lease(control, owner="creates the table", duration=MINUTE):
+        pass
+    rule = f"{fault}{',' if ':' in fault else ':'}operation=UpdateRow,times=2"
+    disturbed.faults(rule)
+    with hold_lease(control, owner="me", duration=MINUTE) as lease:
+        assert lease.epoch == 2
+        disturbed.faults(rule)
+        assert control.record_applied(SPAN, epoch=2)
+        disturbed.faults(rule)
+    record = control.read()
+    assert record is not None
+    assert (record.epoch, record.applied_batch, record.changelog_id, record.holder) == (2, 3, "log", "")
+
+
+def test_a_control_table_that_stays_silent_ends_the_write(disturbed: ServerHandle) -> None:
+    control = _control(disturbed, **{"retry.deadline": "500 ms"})
+    with hold_lease(control, owner="me", duration=MINUTE) as lease:
+        disturbed.faults("error:code=OTSServerUnavailable,operation=UpdateRow")
+        with pytest.raises(DestinationError, match=r"OTSServerUnavailable.*given up after"):
+            control.record_applied(SPAN, epoch=lease.epoch)
+        disturbed.faults()
+
+
+def test_verdicts_are_kept_without_a_lease(control: ControlTable) -> None:
+    verdict = Verdict(4, False, True, datetime(2026, 1, 2, tzinfo=UTC), "missing 1: é")
+    control.record_verdict(verdict)
+    record = control.read()
+    assert record is not None
+    assert record.verdict == verdict
+    control.forget_position()
+    record = control.read()
+    assert record is None or record.verdict is None
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.reads = 0
+        self.tenure: Tenure | None = Tenure(7, 1100.0, "me")
+
+    def guard(self) -> LeaseGuard:
+        def read() -> Tenure | None:
+            self.reads += 1
+            return self.tenure
+
+        return LeaseGuard(
+            table="users", epoch=7, expires=1100.0, request_timeout=10, read_tenure=read, now=lambda: self.now
+        )
+
+
+def test_a_task_reads_the_lease_again_only_near_its_end() -> None:
+    clock = _Clock()
+    guard = clock.guard()
+    assert guard.time_for_request() == 10
+    assert clock.reads == 0
+    clock.now = 1060.0
+    clock.tenure = Tenure(7, 1160.0, "me")
+    assert guard.time_for_request() == 10
+    assert clock.reads == 1
+    clock.now = 1090.0
+    assert guard.time_for_request() == 10
+    assert clock.reads == 1
+
+
+def test_a_task_stops_when_nobody_renews() -> None:
+    clock = _Clock()
+    guard = clock.guard()
+    clock.now = 1089.0
+    assert guard.time_for_request() == 10
+    clock.now = 1090.5
+    with pytest.raises(LeaseHeldError, match="was not renewed"):
+        guard.time_for_request()
+
+
+@pytest.mark.parametrize("tenure", [None, Tenure(8, 2000.0, "other")])
+def test_a_task_stops_when_its_lease_was_lost(tenure: Tenure | None) -> None:
+    clock = _Clock()
+    guard = clock.guard()
+    clock.now, clock.tenure = 1060.0, tenure
+    with pytest.raises(LeaseHeldError, match="'other'" if tenure else "nobody"):
+        guard.time_for_request()
