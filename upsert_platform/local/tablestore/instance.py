@@ -10,6 +10,7 @@ from upsert_platform.local.tablestore.engine import Engine, Rows
 from upsert_platform.local.tablestore.errors import ServiceError, invalid, no_such_table
 from upsert_platform.local.tablestore.faults import Faults
 from upsert_platform.local.tablestore.messages import pb
+from upsert_platform.local.tablestore.sql.mapping import Mappings
 from upsert_platform.local.tablestore.table import Table
 from upsert_platform.local.tablestore.timeseries.store import SeriesStore
 from upsert_platform.local.tablestore.transactions import Transactions, partition_of
@@ -51,6 +52,7 @@ class Instance:
         self.clock = Clock()
         self.transactions = Transactions(engine)
         self.series = SeriesStore(engine)
+        self.mappings = Mappings(engine)
         self.rows_written = 0
 
     def table(self, name: str) -> Table:

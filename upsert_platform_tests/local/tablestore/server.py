@@ -101,7 +101,7 @@ def free_port() -> int:
 def tablestore_server(
     path: Path,
     *,
-    faults: Sequence[str] = (),
+    faults: Sequence[str] | None = None,
     drop: bool = False,
     arguments: Sequence[str] = (),
     instance: str = INSTANCE,
@@ -114,7 +114,7 @@ def tablestore_server(
         arguments: further arguments of the command.
     """
     options = [*(("--drop",) if drop else ()), *arguments]
-    for rule in faults:
+    for rule in faults or ():
         options += ["--fault", rule]
     handle = ServerHandle(
         endpoint=f"http://127.0.0.1:{free_port()}",

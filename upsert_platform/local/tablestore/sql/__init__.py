@@ -1,0 +1,1 @@
+"""SQLQuery: mapping tables over the instance's tables, and plain SELECT statements over them."""
