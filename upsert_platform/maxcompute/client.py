@@ -223,4 +223,4 @@ def _state(table: Any) -> TableState:
 
 def _column(column: Any) -> TableColumn:
     nullable = column.nullable is None or str(column.nullable).lower() != "false"
-    return TableColumn(column.name.lower(), parse_maxcompute_type(str(column.type)), nullable)
+    return TableColumn(column.name.lower(), parse_maxcompute_type(column.type.name), nullable)

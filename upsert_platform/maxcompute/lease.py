@@ -171,5 +171,6 @@ def held_by(record: ControlRecord, what: str) -> LeaseHeldError:
     """The error for a destination that somebody holds."""
     until = f"{record.lease_ends:%Y-%m-%d %H:%M:%S} UTC"
     return LeaseHeldError(
-        f"{what} is being written by '{record.holder}'; its lease ends at {until} unless it is renewed. Wait for that run, or until then if it is dead"
+        f"{what} is being written by '{record.holder}'; its lease ends at {until} unless it is renewed. Wait for that"
+        " run, or until then if it is dead"
     )

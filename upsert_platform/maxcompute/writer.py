@@ -54,9 +54,13 @@ class WriteJob:
     repeat_unsure: bool
 
 
-def stream_version(stage_attempt: int, task_attempt: int) -> int:
-    """The version of an attempt's stream: later attempts have greater ones, from 1."""
-    return ((stage_attempt << 16) | task_attempt) + 1
+def stream_version(task_attempt_id: int) -> int:
+    """The version of an attempt's stream, from 1: later attempts have greater ones.
+
+    `TaskContext.taskAttemptId` numbers all attempts of a Spark application, those of a repeated stage included, which
+    PySpark does not tell apart otherwise.
+    """
+    return task_attempt_id + 1
 
 
 class TaskWriter:
@@ -173,7 +177,7 @@ def write_task(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.
 
     context = TaskContext.get()
     assert context is not None
-    version = stream_version(context.stageAttemptNumber(), context.attemptNumber())
+    version = stream_version(context.taskAttemptId())
     started = time.monotonic()
     writer = TaskWriter(job, stream_id=str(context.partitionId()), version=version)
     try:

@@ -1,0 +1,36 @@
+"""Change frames for tests, and what a table holds afterwards by an unmodified PyODPS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan
+from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.types import spark_type
+from upsert_platform_tests.local.maxcompute.server import ServerHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Change = tuple[str, tuple[Any, ...]]
+
+
+def frame(spark: SparkSession, table: MaxComputeTable, changes: Iterable[Change], *, tasks: int = 2) -> DataFrame:
+    """A change frame: operation and values in declared order; a delete gives its key and None elsewhere."""
+    columns = [f"`{column.name}` {spark_type(column.type)}" for column in table.columns if column.type is not None]
+    schema = ", ".join([*columns, f"{OPERATION} STRING", f"{SEQUENCE} BIGINT"])
+    rows = [(*values, operation, number) for number, (operation, values) in enumerate(changes)]
+    return spark.createDataFrame(rows, schema).coalesce(tasks)
+
+
+def span(upto: int, *, after: int | None = None, changelog: str = "changelog-1") -> BatchSpan:
+    """Batches after `after` (the one before `upto` if None) and up to `upto`."""
+    return BatchSpan(upto - 1 if after is None else after, upto, changelog, f"run-{upto}")
+
+
+def stored(server: ServerHandle, table: MaxComputeTable, columns: str = "*") -> list[tuple[Any, ...]]:
+    """The rows of a table, sorted, as PyODPS reads them."""
+    odps = server.odps()
+    with odps.execute_sql(f"SELECT {columns} FROM {table.target.table}").open_reader(tunnel=True) as reader:
+        return sorted((tuple(record.values) for record in reader), key=repr)
