@@ -2,9 +2,9 @@
 
 No pools: a run that was killed keeps its slot for ever, and pools do not hold between runs of ``dagster job execute``.
 One writer per table is what the lease in the destination and the batch number in the changelog are for.
-"""
 
-from __future__ import annotations
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -37,7 +37,7 @@ def _topic(topic: str, table: Table) -> Any:
     )
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         source = platform.binding().sources[table.name]
-        plan = ChangelogHop(source, source.store(platform.root), run=context.run_id).plan()
+        plan = ChangelogHop(source, source.store(platform.root), run=context.run.run_id).plan()
         named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
         return dg.ObserveResult(
             asset_key=keys.topic_key(topic),
@@ -65,7 +65,7 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
     )
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
         source = platform.binding().sources[table.name]
-        hop = ChangelogHop(source, source.store(platform.root), run=context.run_id)
+        hop = ChangelogHop(source, source.store(platform.root), run=context.run.run_id)
         plan = hop.plan()
         for topic in plan.topics:
             context.log_event(
@@ -110,7 +110,7 @@ def destination_asset(insert: Insert, source: Table, target: Table) -> dg.Assets
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
         bound = platform.binding().targets[target.name]
         opened = platform.destination(target.name)
-        hop = DestinationHop(bound, bound.source.store(platform.root), opened, run=context.run_id)
+        hop = DestinationHop(bound, bound.source.store(platform.root), opened, run=context.run.run_id)
         try:
             plan = hop.plan()
         except BaseException:

@@ -1,6 +1,7 @@
-"""Asset checks: `offsets_accounted` on changelogs, `last_value_per_key` on destinations (blocking)."""
+"""Asset checks: `offsets_accounted` on changelogs, `last_value_per_key` on destinations (blocking).
 
-from __future__ import annotations
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
 
 from collections.abc import Iterator
 

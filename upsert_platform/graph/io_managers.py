@@ -1,6 +1,7 @@
-"""IO managers: what an asset returns is a plan, writing it is what they do; what they load is a Spark DataFrame."""
+"""IO managers: what an asset returns is a plan, writing it is what they do; what they load is a Spark DataFrame.
 
-from __future__ import annotations
+Annotations are evaluated here: Dagster does not understand a `ResourceDependency` that is text.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
             context.log.info("merging small files of the changelog")
             compaction.merge_files(self.spark.spark_session, hop.store)
 
-    def load_input(self, context: dg.InputContext) -> DataFrame:
+    def load_input(self, context: dg.InputContext) -> "DataFrame":
         """The snapshot: the last value per key, without deleted keys, in declared columns."""
         assert context.upstream_output is not None
         source = self.platform.binding().sources[_table_of(context.upstream_output)]
@@ -82,7 +83,7 @@ class DestinationIOManager(dg.ConfigurableIOManager):
                 " a batch. Was the topic widened, or do producers partition differently?"
             )
 
-    def load_input(self, context: dg.InputContext) -> DataFrame:
+    def load_input(self, context: dg.InputContext) -> "DataFrame":
         """All rows of the table, in declared types."""
         assert context.upstream_output is not None
         destination = self.platform.destination(_table_of(context.upstream_output))

@@ -1,8 +1,10 @@
-"""Jobs and the sensor on new offsets."""
+"""Jobs and the sensor on new offsets.
 
-from __future__ import annotations
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
 
 from collections.abc import Iterable
+from typing import Any
 
 import dagster as dg
 
@@ -12,6 +14,8 @@ from upsert_platform.graph.changelog_hop import ChangelogHop
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Project
 
+Job = Any
+"""What `define_asset_job` returns; Dagster does not export its name."""
 SYNC = "sync"
 VERIFY = "verify"
 _ACTIVE = [
@@ -22,7 +26,7 @@ _ACTIVE = [
 ]
 
 
-def sync_job(project: Project) -> dg.UnresolvedAssetJobDefinition:
+def sync_job(project: Project) -> Job:
     """Topics to changelogs to destinations, with their checks, in one process (one JVM)."""
     return dg.define_asset_job(
         SYNC,
@@ -32,7 +36,7 @@ def sync_job(project: Project) -> dg.UnresolvedAssetJobDefinition:
     )
 
 
-def verify_job(project: Project) -> dg.UnresolvedAssetJobDefinition:
+def verify_job(project: Project) -> Job:
     """Compares every row of every destination; writes nothing but the verdict."""
     checks = [dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE) for key in _destinations(project)]
     return dg.define_asset_job(
@@ -44,7 +48,7 @@ def verify_job(project: Project) -> dg.UnresolvedAssetJobDefinition:
     )
 
 
-def new_offsets_sensor(project: Project, job: dg.UnresolvedAssetJobDefinition) -> dg.SensorDefinition:
+def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
     """Requests a sync when a topic has offsets that the lake has not, and none is on its way."""
     tables = [table.name for table in project.sources()]
 

@@ -1,6 +1,7 @@
-"""Dagster resources: the endpoints that declarations may leave out, the Spark session, and the project itself."""
+"""Dagster resources: the endpoints that declarations may leave out, the Spark session, and the project itself.
 
-from __future__ import annotations
+Annotations are evaluated here: Dagster does not understand a `ResourceDependency` that is text.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -119,7 +119,7 @@ def test_corrupted_table_is_found_and_keeps_the_job_failing(stack: Stack) -> Non
         stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
         stack.variables["UPSERT_TABLESTORE_INSTANCE"],
     )
-    client.delete_row(stack.table, Row([("user_id", 1)]), None)
+    client.delete_row(stack.table, [("user_id", 1)])
     client.put_row(stack.table, Row([("user_id", 777_777)], [("name", "nobody")]))
     client.update_row(stack.table, Row([("user_id", 2)], {"PUT": [("name", "someone else")]}))
     found = stack.run("verify")
