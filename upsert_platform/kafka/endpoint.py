@@ -26,7 +26,6 @@ _T = TypeVar("_T")
 _LOG: Final = logging.getLogger("upsert_platform.kafka.client")
 _DEFAULTS: Final[dict[str, str | int]] = {
     "socket.connection.setup.timeout.ms": 10_000,
-    "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
     "log_level": 4,
 }

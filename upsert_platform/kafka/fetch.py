@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
@@ -83,6 +83,8 @@ def fetch_range(
             messages = consumer.consume(min(FETCH_RECORDS, wanted.end - position), timeout=0.05)
             if not messages:
                 if time.monotonic() - since > stall_seconds:
+                    with suppress(EndpointError):  # a partition that is gone is a better reason
+                        first_offset(consumer, wanted, timeout=min(stall_seconds, REQUEST_SECONDS))
                     raise EndpointError(
                         f"Kafka {endpoint.servers}: nothing came of {wanted.topic}-{wanted.partition} after offset"
                         f" {position} for {stall_seconds:.0f} s, though it was planned up to {wanted.end}"
@@ -94,7 +96,7 @@ def fetch_range(
                 yield records
 
 
-def first_offset(consumer: Consumer, wanted: OffsetRange) -> int:
+def first_offset(consumer: Consumer, wanted: OffsetRange, *, timeout: float = REQUEST_SECONDS) -> int:
     """The first offset that a partition still has.
 
     Raises:
@@ -105,7 +107,7 @@ def first_offset(consumer: Consumer, wanted: OffsetRange) -> int:
 
     place = TopicPartition(wanted.topic, wanted.partition)
     try:
-        return int(consumer.get_watermark_offsets(place, timeout=REQUEST_SECONDS)[0])
+        return int(consumer.get_watermark_offsets(place, timeout=timeout)[0])
     except KafkaException as error:
         name = error.args[0].name()
         where = f"{wanted.topic}-{wanted.partition}"
@@ -123,7 +125,7 @@ def _sort_out(
         The records, and the position: the next offset to read.
     """
     kind = type(messages[0])
-    if list(map(kind.error, messages)).count(None) != len(messages):
+    if any(map(kind.error, messages)):
         records = []
         for message in messages:
             error = message.error()
