@@ -66,6 +66,7 @@ class Engine:
 
     def load_catalog(self) -> None:
         """Reads the tables; also after a rollback, which may have undone a change of them."""
+        generated = {table.id: table.last_generated for table in self.tables.values()}
         self.tables.clear()
         for id_, description, created, stored in self.connection.execute(
             "SELECT id, description, created, stored_versions FROM catalog ORDER BY name"
@@ -73,6 +74,7 @@ class Engine:
             table = Table(
                 id_, pb.DescribeTableResponse.FromString(description), created=created, stored_versions=stored
             )
+            table.last_generated = generated.get(id_, 0)
             self.tables[table.name] = table
 
     def create_table(self, description: Any, now: int) -> Table:

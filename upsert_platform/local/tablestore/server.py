@@ -20,6 +20,8 @@ from upsert_platform.local.tablestore.metrics import Metrics
 from upsert_platform.local.tablestore.service import Service, Work
 from upsert_platform.local.tablestore.signature import Signer
 
+# A larger group would share the commit no better, and keep its first request waiting.
+_LARGEST_GROUP = 16
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -95,7 +97,8 @@ class Server:
     async def close(self) -> None:
         """Stops listening, answers what has arrived, closes connections and database."""
         self._listener.close()
-        self._serve_waiting()
+        while self._waiting:
+            self._serve_waiting()
         for connection in list(self._connections):
             connection.transport.close()
         # One turn of the loop flushes what the transports still hold.
@@ -119,7 +122,9 @@ class Server:
         self._waiting.append((connection, work))
 
     def _serve_waiting(self) -> None:
-        group, self._waiting = self._waiting, []
+        group, self._waiting = self._waiting[:_LARGEST_GROUP], self._waiting[_LARGEST_GROUP:]
+        if self._waiting:
+            self._loop.call_soon(self._serve_waiting)
         replies = self._service.serve([work for _, work in group])
         for (connection, _), reply in zip(group, replies, strict=True):
             connection.reply(reply)

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any
 
-from upsert_platform.local.tablestore import changes, limits, plainbuffer
+from upsert_platform.local.tablestore import changes, limits, outcome, plainbuffer
 from upsert_platform.local.tablestore.changes import RowWrite
 from upsert_platform.local.tablestore.errors import ServiceError, invalid
 from upsert_platform.local.tablestore.instance import Instance, read_units, set_consumed
@@ -65,7 +65,7 @@ def bulk_import(instance: Instance, body: bytes) -> bytes:
             if isinstance(write, ServiceError):
                 raise write
             instance.faults.check_row(table.name, index)
-            applied = changes.apply(instance.rows_to_write("", table, write.sortable), write, now)
+            applied = outcome.apply(instance.rows_to_write("", table, write.sortable), write, now)
         except ServiceError as error:
             result.is_ok = False
             result.error.code, result.error.message = error.code, error.message
@@ -132,7 +132,7 @@ def _apply(instance: Instance, transaction_id: str, table: Table, writes: list[P
             if faulty:
                 instance.faults.check_row(table.name, index)
             if plain and write.kind == pb.PUT and write.returns == pb.RT_NONE and write.sortable and write.is_blind:
-                cells = changes.put_cells(table, write.cells, now, packed)
+                cells = outcome.put_cells(table, write.cells, now, packed)
                 pending.append((write.sortable, now, write.size, plainbuffer.encode_row(write.key, cells)))
                 results.append(_success(0, -(-write.size // limits.CAPACITY_UNIT) or 1))
             else:
@@ -140,7 +140,7 @@ def _apply(instance: Instance, transaction_id: str, table: Table, writes: list[P
                 if pending:
                     instance.engine.write_many(table, pending)
                     pending = []
-                applied = changes.apply(rows, write, now)
+                applied = outcome.apply(rows, write, now)
                 results.append(_success(applied.read_units, applied.write_units, applied.row))
             written += 1
         except ServiceError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from upsert_platform.local.tablestore import changes, keys, plainbuffer
+from upsert_platform.local.tablestore import changes, keys, outcome, plainbuffer
 from upsert_platform.local.tablestore.errors import invalid
 from upsert_platform.local.tablestore.instance import Instance, read_units, set_consumed
 from upsert_platform.local.tablestore.messages import parse, pb
@@ -38,7 +38,7 @@ def _write(instance: Instance, request: Any, kind: int, data: bytes, response: A
         now=now,
     )
     rows = instance.rows_to_write(request.transaction_id, table, write.sortable)
-    applied = changes.apply(rows, write, now)
+    applied = outcome.apply(rows, write, now)
     instance.rows_written += 1
     set_consumed(response, read=applied.read_units, write=applied.write_units)
     if applied.row:
