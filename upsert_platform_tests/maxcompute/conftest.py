@@ -9,6 +9,7 @@ import pytest
 
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
+from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
 from upsert_platform_tests.maxcompute.declare import USERS, declare
@@ -68,3 +69,19 @@ def client(make_table: Callable[..., MaxComputeTable]) -> Iterator[Client]:
     opened = Client(Connection.of(make_table().settings))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def opened(make_table: Callable[..., MaxComputeTable]) -> Iterator[Callable[..., MaxComputeDestination]]:
+    """Opens and prepares a destination; takes what `make_table` takes."""
+    destinations = []
+
+    def open_it(*arguments: object, **options: object) -> MaxComputeDestination:
+        destination = MaxComputeDestination(make_table(*arguments, **options))
+        destinations.append(destination)
+        destination.prepare()
+        return destination
+
+    yield open_it
+    for destination in destinations:
+        destination.close()

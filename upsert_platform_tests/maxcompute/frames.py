@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan
+from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan, WriteReport
+from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.types import spark_type
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
@@ -27,6 +29,21 @@ def frame(spark: SparkSession, table: MaxComputeTable, changes: Iterable[Change]
 def span(upto: int, *, after: int | None = None, changelog: str = "changelog-1") -> BatchSpan:
     """Batches after `after` (the one before `upto` if None) and up to `upto`."""
     return BatchSpan(upto - 1 if after is None else after, upto, changelog, f"run-{upto}")
+
+
+def write(
+    spark: SparkSession,
+    destination: MaxComputeDestination,
+    upto: int,
+    changes: Iterable[Change],
+    *,
+    after: int | None = None,
+    tasks: int = 2,
+) -> WriteReport:
+    """Writes one batch under a lease."""
+    with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
+        changed = frame(spark, destination.table, changes, tasks=tasks)
+        return destination.write(changed, span=span(upto, after=after), lease=lease)
 
 
 def stored(server: ServerHandle, table: MaxComputeTable, columns: str = "*") -> list[tuple[Any, ...]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,36 +12,11 @@ import pytest
 from upsert_platform.destination import Verdict
 from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
-from upsert_platform_tests.maxcompute.frames import Change, frame, span, stored
+from upsert_platform_tests.maxcompute.frames import frame, span, stored, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LEASE = timedelta(seconds=60)
-Write = Callable[..., "object"]
-
-
-@pytest.fixture
-def opened(make_table: Callable[..., MaxComputeTable]) -> Iterator[Callable[..., MaxComputeDestination]]:
-    """Opens and prepares a destination; closed at the end."""
-    destinations = []
-
-    def open_it(*arguments: object, **options: object) -> MaxComputeDestination:
-        destination = MaxComputeDestination(make_table(*arguments, **options))
-        destination.prepare()
-        destinations.append(destination)
-        return destination
-
-    yield open_it
-    for destination in destinations:
-        destination.close()
-
-
-def write(spark: SparkSession, destination: MaxComputeDestination, upto: int, changes: list[Change], **options: int):  # type: ignore[no-untyped-def]
-    with destination.lease(owner="test", duration=LEASE) as lease:
-        return destination.write(frame(spark, destination.table, changes), span=span(upto, **options), lease=lease)
 
 
 def test_rows_are_put_replaced_and_deleted(

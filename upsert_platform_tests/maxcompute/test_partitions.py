@@ -1,0 +1,149 @@
+"""Partitions: static, dynamic and both; values, limits, moves (sections 1.2, 2.8, 6.3)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.partition_spec import refuse_value
+from upsert_platform_tests.local.maxcompute.server import ServerHandle
+from upsert_platform_tests.maxcompute.frames import stored, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = {"id": "BIGINT", "v": "STRING", "ds": "STRING"}
+Opened = Callable[..., MaxComputeDestination]
+
+
+def by_day_of_id(batch: pa.RecordBatch) -> Mapping[str, pa.Array]:
+    """An assigner: the partition is the last digit of the key."""
+    return {"ds": pc.binary_join_element_wise("d", pc.subtract(batch.column("id"), 0).cast(pa.string()), "")}
+
+
+def test_dynamic_partitions_follow_the_key_and_rows_read_back(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=["id", "ds"], partitioned_by=["ds"])
+    report = write(spark, destination, 1, [("U", (1, "a", "x")), ("U", (1, "b", "y")), ("U", (2, "c", "x"))])
+    assert report.metrics["partitions"] == 2
+    assert stored(maxcompute, destination.table) == [(1, "a", "x"), (1, "b", "y"), (2, "c", "x")]
+    write(spark, destination, 2, [("D", (1, None, "x"))])
+    assert stored(maxcompute, destination.table) == [(1, "b", "y"), (2, "c", "x")]
+    assert sorted(destination.read(spark).collect()) == [(1, "b", "y"), (2, "c", "x")]
+
+
+def test_66_null_and_blank_go_to_the_default_partition(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=(), partitioned_by=["ds"])
+    write(spark, destination, 1, [("U", (1, "a", None)), ("U", (2, "b", "  ")), ("U", (3, "c", "z"))])
+    assert stored(maxcompute, destination.table) == [
+        (1, "a", "__DEFAULT_PARTITION__"),
+        (2, "b", "__DEFAULT_PARTITION__"),
+        (3, "c", "z"),
+    ]
+
+
+def test_58_more_partitions_than_the_limit_is_an_error_before_anything_is_written(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=(), partitioned_by=["ds"], **{"sink_dynamic-partition_limit": "3"})
+    changes = [("U", (number, "v", f"p{number}")) for number in range(4)]
+    with pytest.raises(DestinationError, match="more than 3 partitions"):
+        write(spark, destination, 1, changes)
+    assert stored(maxcompute, destination.table) == []
+    assert destination.state().applied_batch == 0
+    write(spark, destination, 1, changes[:3])
+    assert len(stored(maxcompute, destination.table)) == 3
+
+
+def test_60_static_partition_overrides_the_rows(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"], sink_partition="ds='fixed'")
+    write(spark, destination, 1, [("U", (1, "a", "other")), ("U", (2, "b", None))])
+    write(spark, destination, 2, [("D", (1, None, None))])
+    assert stored(maxcompute, destination.table) == [(2, "b", "fixed")]
+    assert destination.read(spark).collect() == [(2, "b", "fixed")]
+
+
+def test_61_static_parent_and_dynamic_child_with_grouping(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    columns = {"id": "BIGINT", "author": "STRING", "date": "DATE"}
+    options = {"sink_partition": "author=me", "sink_group-partition_enable": "true", "sink_parallelism": "2"}
+    destination = opened(columns, key=["id", "date"], partitioned_by=["author", "date"], **options)
+    days = [dt.date(2024, 2, 28), dt.date(2024, 2, 29)]
+    write(spark, destination, 1, [("U", (n, None, days[n % 2])) for n in range(10)])
+    rows = stored(maxcompute, destination.table, "id, author, `date`")
+    assert rows == [(n, "me", str(days[n % 2])) for n in range(10)]
+    assert sorted(destination.read(spark).collect()) == [(n, "me", days[n % 2]) for n in range(10)]
+
+
+def test_static_partitions_of_one_table_do_not_meet(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    first = opened(COLUMNS, key=["id"], partitioned_by=["ds"], sink_partition="ds=1")
+    shared = {"table_name": first.table.target.table, "control_table": first.table.settings.control_table}
+    second = opened(COLUMNS, key=["id"], partitioned_by=["ds"], sink_partition="ds=2", **shared)
+    write(spark, first, 1, [("U", (1, "a", None))])
+    assert second.state().applied_batch == 0
+    write(spark, second, 1, [("U", (1, "b", None))])
+    assert second.read(spark).collect() == [(1, "b", "2")]
+    assert stored(maxcompute, first.table) == [(1, "a", "1"), (1, "b", "2")]
+
+
+def test_a_row_moves_when_its_partition_changes_and_is_deleted_where_it_is(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"])
+    write(spark, destination, 1, [("U", (n, "a", "old")) for n in range(4)])
+    write(spark, destination, 2, [("U", (1, "b", "new")), ("D", (2, None, None)), ("D", (7, None, None))])
+    expected = [(0, "a", "old"), (1, "b", "new"), (3, "a", "old")]
+    assert stored(maxcompute, destination.table) == expected
+    write(spark, destination, 3, [("U", (1, "c", "new")), ("U", (2, "d", "new"))])
+    assert stored(maxcompute, destination.table) == [
+        (0, "a", "old"),
+        (1, "c", "new"),
+        (2, "d", "new"),
+        (3, "a", "old"),
+    ]
+
+
+def test_63_an_assigner_computes_the_partition(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:
+    options = {"sink_partition_assigner_class": f"{__name__}:by_day_of_id"}
+    destination = opened({"id": "BIGINT", "v": "STRING"}, key=(), partitioned_by=["ds"], **options)
+    write(spark, destination, 1, [("U", (1, "a")), ("U", (2, "b"))])
+    assert stored(maxcompute, destination.table) == [(1, "a", "d1"), (2, "b", "d2")]
+
+
+def test_values_that_no_partition_can_have_are_refused(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=(), partitioned_by=["ds"])
+    report = write(spark, destination, 1, [("U", (1, "a", "x/y")), ("U", (2, "b", "ok"))])
+    assert report.refused_count == 1
+    assert "partition column 'ds'" in report.refused[0].reason
+    assert stored(maxcompute, destination.table) == [(2, "b", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [("2024-01-01", True), ("a b:c.d", True), ("", False), (" ", False), ("a=b", False), ("a,b", False),
+     ("a/b", False), ("it's", False), ("tab\t", False), ("x" * 255, True), ("x" * 256, False), ("ü" * 128, False)],
+)  # fmt: skip
+def test_partition_values(value: str, fits: bool) -> None:
+    assert (refuse_value(value) is None) is fits
+
+
+def test_an_assigner_that_is_not_there_is_named(spark: SparkSession, opened: Opened) -> None:
+    options = {"sink_partition_assigner_class": "no_such_module:f"}
+    destination = opened({"id": "BIGINT"}, key=(), partitioned_by=["ds"], **options)
+    with pytest.raises(DestinationError, match="no_such_module"):
+        write(spark, destination, 1, [("U", (1,))])
