@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tablestore import BatchWriteRowRequest, Condition, PutRowItem, Row, TableInBatchWriteRowItem
 
 from upsert_platform_tests.local.tablestore.conftest import connect, create_table
@@ -60,3 +61,23 @@ def test_clean_stop(tmp_path: Path) -> None:
         assert handle.stop() == 0
         handle.start()
         assert count(connect(handle), 1) == 20
+
+
+def test_one_server_per_directory(tmp_path: Path) -> None:
+    with (
+        tablestore_server(tmp_path) as handle,
+        pytest.raises(RuntimeError, match="another server uses the data"),
+        tablestore_server(tmp_path),
+    ):
+        pass
+    assert handle.process is not None
+    assert handle.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--fault", "boom"], "unknown kind 'boom'"), (["--max-tables", "0"], "max-tables"), (["--wrong"], "--wrong")],
+)
+def test_refused_arguments(tmp_path: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(RuntimeError, match=message), tablestore_server(tmp_path, arguments=arguments):
+        pass
