@@ -6,12 +6,13 @@ where Spark does the work; everything else works without a JVM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
+from upsert_platform.errors import RecordError
 from upsert_platform.model import Column
 
 if TYPE_CHECKING:
@@ -105,6 +106,20 @@ class WriteReport:
     metrics: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
+KeepRefused = Callable[[Sequence[RefusedRow]], None]
+"""Puts refused rows where they are not lost; called before a write is recorded as applied."""
+
+
+def drop_nothing(refused: Sequence[RefusedRow]) -> None:
+    """A KeepRefused for callers that have no place for refused rows: it refuses to lose them.
+
+    Raises:
+        RecordError: there are refused rows.
+    """
+    if refused:
+        raise RecordError(f"{len(refused)} rows were refused, the first {refused[0].key}: {refused[0].reason}")
+
+
 class Lease(Protocol):
     """The right to write a destination, bounded in time; renewed by its owner in the background."""
 
@@ -158,11 +173,14 @@ class Destination(Protocol):
             LeaseHeldError: someone else has it.
         """
 
-    def write(self, changes: DataFrame, *, span: BatchSpan, lease: Lease) -> WriteReport:
+    def write(
+        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+    ) -> WriteReport:
         """Applies a change frame and records `span.upto` as applied, so that a replay of the span changes nothing.
 
         Args:
             changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key.
+            keep_refused: is given every row that the destination will not take, before anything is recorded.
 
         Raises:
             DestinationError: the write failed for good. Nothing is recorded as applied then.

@@ -12,8 +12,6 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.graph import keys, metadata
-from upsert_platform.graph.changelog_hop import ChangelogHop
-from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Insert, Project, Table
 
@@ -36,8 +34,7 @@ def _topic(topic: str, table: Table) -> Any:
         tags={"dagster/kind/kafka": ""},
     )
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
-        source = platform.binding().sources[table.name]
-        plan = ChangelogHop(source, source.store(platform.root), run=context.run.run_id).plan()
+        plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
         return dg.ObserveResult(
             asset_key=keys.topic_key(topic),
@@ -64,9 +61,7 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
         },
     )
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        source = platform.binding().sources[table.name]
-        hop = ChangelogHop(source, source.store(platform.root), run=context.run.run_id)
-        plan = hop.plan()
+        plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         for topic in plan.topics:
             context.log_event(
                 dg.AssetObservation(
@@ -108,19 +103,17 @@ def destination_asset(insert: Insert, source: Table, target: Table) -> dg.Assets
         },
     )
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        bound = platform.binding().targets[target.name]
-        opened = platform.destination(target.name)
-        hop = DestinationHop(bound, bound.source.store(platform.root), opened, run=context.run.run_id)
+        hop = platform.destination_hop(target.name, run=context.run.run_id)
         try:
             plan = hop.plan()
         except BaseException:
-            opened.close()
+            hop.destination.close()
             raise
         shown = metadata.of_destination_plan(plan)
         version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
         if not plan.behind:
             context.log.info("every batch is applied: nothing is written")
-            opened.close()
+            hop.destination.close()
             return dg.MaterializeResult(
                 metadata={**shown, "upserts": 0, "deletes": 0, "batches": 0}, data_version=version
             )

@@ -9,7 +9,6 @@ import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
-from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.verify import check_batch, check_everything
 from upsert_platform.model import Table
@@ -94,9 +93,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
     def check(
         context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
-        bound = platform.binding().targets[target.name]
-        opened = platform.destination(target.name)
-        hop = DestinationHop(bound, bound.source.store(platform.root), opened, run=context.run.run_id)
+        hop = platform.destination_hop(target.name, run=context.run.run_id)
         try:
             state = hop.plan().state
             checked = state.verdict.batch if state.verdict else 0
@@ -120,7 +117,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
                 return
             else:
                 found = check_batch(spark.spark_session, hop, after=checked, upto=state.applied_batch)
-            opened.record_verdict(found.verdict())
+            hop.destination.record_verdict(found.verdict())
             yield dg.AssetCheckResult(
                 check_name=keys.CHECK_LAST_VALUE,
                 asset_key=key,
@@ -128,6 +125,6 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
                 metadata=dict(metadata.of_comparison(found)),
             )
         finally:
-            opened.close()
+            hop.destination.close()
 
     return check

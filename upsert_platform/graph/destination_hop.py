@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.destination import BatchSpan, Destination, DestinationState, WriteReport
@@ -55,12 +56,20 @@ class DestinationRun:
 
 
 class DestinationHop:
-    """Keeps a destination table equal to what its insert selects from a changelog."""
+    """Keeps a destination table equal to what its insert selects from a changelog.
 
-    def __init__(self, target: Target, store: ChangelogStore, destination: Destination, *, run: str) -> None:
+    Args:
+        refused: keeps rows that the destination will not take.
+        run: name of the run, for the lease and for messages.
+    """
+
+    def __init__(
+        self, target: Target, store: ChangelogStore, destination: Destination, *, refused: RefusedStore, run: str
+    ) -> None:
         self.target = target
         self.store = store
         self.destination = destination
+        self.refused = refused
         self.run = run
 
     def plan(self) -> DestinationPlan:
@@ -94,7 +103,12 @@ class DestinationHop:
             reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
                 observed, F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("multi_partition_keys")
             )
-            report = self.destination.write(self._transformed(spark, reduced), span=span, lease=lease)
+            report = self.destination.write(
+                self._transformed(spark, reduced),
+                span=span,
+                lease=lease,
+                keep_refused=lambda found: self.refused.append(found, span),
+            )
             met = int(observed.get["multi_partition_keys"])
         return DestinationRun(span, report, met, time.monotonic() - started)
 

@@ -11,7 +11,7 @@ from upsert_platform.changelog import compaction
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.graph import metadata
-from upsert_platform.graph.changelog_hop import ChangelogHop, ChangelogPlan, CommittedBatch
+from upsert_platform.graph.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.graph.keys import TABLE_METADATA
 from upsert_platform.graph.resources import PlatformResource, SparkResource
@@ -28,8 +28,7 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: ChangelogPlan) -> None:
         """Reads and commits every batch of the plan."""
-        source = self.platform.binding().sources[_table_of(context)]
-        hop = ChangelogHop(source, source.store(self.platform.root), run=context.run_id)
+        hop = self.platform.changelog_hop(_table_of(context), run=context.run_id)
 
         def tell(done: CommittedBatch) -> None:
             records = sum(account.records for account in done.accounts)

@@ -10,7 +10,6 @@ import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import keys
-from upsert_platform.graph.changelog_hop import ChangelogHop
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Project
 
@@ -61,13 +60,11 @@ def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
     def new_offsets(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult | dg.SkipReason:
         if context.instance.get_runs(dg.RunsFilter(job_name=SYNC, statuses=_ACTIVE), limit=1):
             return dg.SkipReason("a sync is queued or running")
-        binding = platform.binding()
         waiting: dict[str, int] = {}
         troubles: list[str] = []
         for name in tables:
-            source = binding.sources[name]
             try:
-                waiting[name] = ChangelogHop(source, source.store(platform.root), run="sensor").plan().lag
+                waiting[name] = platform.changelog_hop(name, run="sensor").plan().lag
             except UpsertPlatformError as error:
                 troubles.append(f"{name}: {error}")
         if troubles and not any(waiting.values()):

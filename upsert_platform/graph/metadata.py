@@ -123,6 +123,7 @@ def of_comparison(found: Comparison) -> Mapping[str, Any]:
         "missing": found.missing,
         "extra": found.extra,
         "stale": found.stale,
+        "refused": found.refused,
         "complete": found.complete,
     }
     if found.sample:

@@ -10,9 +10,12 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
 from upsert_platform.graph import lake
 from upsert_platform.graph.binding import Binding, bind, load, open_destination
+from upsert_platform.graph.changelog_hop import ChangelogHop
+from upsert_platform.graph.destination_hop import DestinationHop
 
 
 class SparkResource(LazyPySparkResource):
@@ -143,3 +146,19 @@ class PlatformResource(dg.ConfigurableResource):
     def destination(self, name: str) -> Destination:
         """Opens the destination of a declared table; the caller closes it."""
         return open_destination(self.binding().targets[name].table)
+
+    def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
+        """The hop from the topics of a declared table to its changelog."""
+        source = self.binding().sources[name]
+        return ChangelogHop(source, source.store(self.root), run=run)
+
+    def destination_hop(self, name: str, *, run: str) -> DestinationHop:
+        """The hop to a declared destination table; the caller closes its destination."""
+        bound = self.binding().targets[name]
+        return DestinationHop(
+            bound,
+            bound.source.store(self.root),
+            self.destination(name),
+            refused=RefusedStore(lake.refused_uri(self.root, name)),
+            run=run,
+        )

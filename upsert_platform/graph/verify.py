@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, Verdict
+from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Verdict
 from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.model import Column
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.types import LogicalType, TypeName, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -35,6 +35,7 @@ class Comparison:
         missing: keys that should be in the table and are not.
         extra: keys that are in the table and should not be.
         stale: keys whose row differs.
+        refused: keys whose last change the destination refused; they are in the lake and count as no difference.
         sample: some differing rows: status, key, and the columns that differ with both values, as text.
     """
 
@@ -44,6 +45,7 @@ class Comparison:
     missing: int
     extra: int
     stale: int
+    refused: int
     sample: tuple[Mapping[str, str], ...]
 
     @property
@@ -112,6 +114,7 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
             for index, (name, column) in enumerate(columns.items())
         ],
         wanted.alias("_wanted"),
+        F.col(SEQUENCE),
         F.lit(True).alias("_listed"),
     )
     found = actual.select(
@@ -122,6 +125,7 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         ],
         F.lit(True).alias("_found"),
     )
+    expected, refused = _without_refused(expected, hop, key)
     joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
     same = F.lit(True)
     for index in range(len(columns)):
@@ -129,14 +133,17 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
     is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
     is_found = F.coalesce(F.col("_found"), F.lit(False))
     status = (
-        F.when(is_wanted & ~is_found, "missing").when(~is_wanted & is_found, "extra").when(is_wanted & ~same, "stale")
+        F.when(refused, "refused")
+        .when(is_wanted & ~is_found, "missing")
+        .when(~is_wanted & is_found, "extra")
+        .when(is_wanted & ~same, "stale")
     )
     judged = joined.withColumn(_STATUS, status).persist()
     try:
         counts = {row[_STATUS]: row["count"] for row in judged.groupBy(_STATUS).count().collect()}
         sample = tuple(
             _describe(row.asDict(), key, list(columns))
-            for row in judged.where(F.col(_STATUS).isNotNull()).limit(SHOWN_ROWS).collect()
+            for row in judged.where(F.col(_STATUS) != "refused").limit(SHOWN_ROWS).collect()
         )
     finally:
         judged.unpersist()
@@ -147,8 +154,28 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         missing=counts.get("missing", 0),
         extra=counts.get("extra", 0),
         stale=counts.get("stale", 0),
+        refused=counts.get("refused", 0),
         sample=sample,
     )
+
+
+def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> tuple[DataFrame, SparkColumn]:
+    """The expected rows with the batch in which their key was refused, and whether that was their last change."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kept = hop.refused.read()
+    if not kept.num_rows:
+        return expected, F.lit(False)
+    types = {column.name: column.type for column in hop.destination.columns}
+    schema = ", ".join(f"`{name.replace('`', '``')}` {spark_type(types[name])}" for name in key)  # type: ignore[arg-type]
+    parsed = (
+        expected.sparkSession.createDataFrame(kept.select(["batch", "key"]))
+        .select(F.from_json("key", schema).alias("k"), "batch")
+        .groupBy(*[F.col("k").getField(name).alias(f"k{index}") for index, name in enumerate(key)])
+        .agg(F.max("batch").alias("_refused_in"))
+    )
+    joined = expected.join(F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
+    return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
 
 
 def _describe(row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.destination import BatchSpan, RefusedRow, WriteReport
+from upsert_platform.destination import BatchSpan, KeepRefused, RefusedRow, WriteReport, drop_nothing
 from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
@@ -54,12 +54,14 @@ def apply_batch(
     actual: TableState,
     storage: MaxStorage,
     read: Callable[[DataFrame], DataFrame],
+    keep_refused: KeepRefused = drop_nothing,
 ) -> WriteReport:
     """Writes a change frame in one session, commits it and records the batch as applied.
 
     Args:
         actual: the table as it is.
         read: keys to a frame of these keys and the partitions that hold them (`with_moves`).
+        keep_refused: is given every refused row before the commit.
 
     Raises:
         DestinationError, RecordError, EndpointError, LeaseHeldError: as `Destination.write` says.
@@ -74,7 +76,7 @@ def apply_batch(
         specs = distinct_specs(frame, table)
         if table.upserts and not table.partitions_follow_key:
             frame = with_moves(frame, read(frame.select(*map(quote, table.primary_key))), table)
-        return _send_and_commit(frame, specs, span, lease, table, actual, storage, started)
+        return _send_and_commit(frame, specs, span, lease, table, actual, storage, started, keep_refused)
     finally:
         if dynamic:
             frame.unpersist()
@@ -89,6 +91,7 @@ def _send_and_commit(
     actual: TableState,
     storage: MaxStorage,
     started: float,
+    keep_refused: KeepRefused,
 ) -> WriteReport:
     try:
         session = storage.create_write_session(table.partitions.static_text)
@@ -97,6 +100,7 @@ def _send_and_commit(
     try:
         sent = _send(_spread(frame, table), _job(table, actual, storage, session))
         _check_refused(sent, table)
+        keep_refused(sent.refused)
     except BaseException:
         _abort(storage, session)
         raise

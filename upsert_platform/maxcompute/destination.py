@@ -14,7 +14,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.destination import BatchSpan, DestinationState, Lease, Verdict, WriteReport
+from upsert_platform.destination import (
+    BatchSpan,
+    DestinationState,
+    KeepRefused,
+    Lease,
+    Verdict,
+    WriteReport,
+    drop_nothing,
+)
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
@@ -119,7 +127,9 @@ class MaxComputeDestination:
                     _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
             yield lease
 
-    def write(self, changes: DataFrame, *, span: BatchSpan, lease: Lease) -> WriteReport:
+    def write(
+        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+    ) -> WriteReport:
         """Applies a change frame and records `span.upto` as applied.
 
         Args:
@@ -139,7 +149,14 @@ class MaxComputeDestination:
         from upsert_platform.maxcompute.apply import apply_batch
 
         return apply_batch(
-            changes, span=span, lease=lease, table=self.table, actual=actual, storage=self.storage, read=self._present
+            changes,
+            span=span,
+            lease=lease,
+            table=self.table,
+            actual=actual,
+            storage=self.storage,
+            read=self._present,
+            keep_refused=keep_refused,
         )
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:

@@ -10,7 +10,16 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.destination import BatchSpan, DestinationState, Lease, RefusedRow, Verdict, WriteReport
+from upsert_platform.destination import (
+    BatchSpan,
+    DestinationState,
+    KeepRefused,
+    Lease,
+    RefusedRow,
+    Verdict,
+    WriteReport,
+    drop_nothing,
+)
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
@@ -78,7 +87,9 @@ class TablestoreDestination:
         """
         return hold_lease(self._control, owner=owner, duration=duration)
 
-    def write(self, changes: DataFrame, *, span: BatchSpan, lease: Lease) -> WriteReport:
+    def write(
+        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+    ) -> WriteReport:
         """Applies a change frame, then records the span under the lease's epoch.
 
         Rows are put and deleted by key, so a replay after a failure converges.
@@ -105,6 +116,7 @@ class TablestoreDestination:
                     refused.append(RefusedRow(outcome.key, outcome.row, outcome.reason))
         if total.refused > self.table.settings.max_refused_rows:
             raise too_many_refused(self.table, total.refused, refused[0])
+        keep_refused(refused)
         lease.check()
         if not self._control.record_applied(span, epoch=lease.epoch):
             lease.check()

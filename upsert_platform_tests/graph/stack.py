@@ -14,7 +14,7 @@ import dagster as dg
 
 from upsert_platform.demo.readback import differences, read_maxcompute, read_tablestore
 from upsert_platform.demo.users import Users, produce
-from upsert_platform.graph.binding import bind, load
+from upsert_platform.graph.binding import load
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.graph.resources import (
@@ -146,12 +146,7 @@ class Stack:
 
     def hop(self, target: str) -> DestinationHop:
         """A hop of a destination, for looking at its state; close its destination."""
-        project, problems = load(self.project, root=str(self.lake))
-        binding = bind(project, problems)
-        bound = binding.targets[target]
-        from upsert_platform.graph.binding import open_destination
-
-        return DestinationHop(bound, bound.source.store(str(self.lake)), open_destination(bound.table), run="test")
+        return self.platform().destination_hop(target, run="test")
 
     def serving_differences(self) -> list[str]:
         """What differs in Tablestore from the truth, read by the vendor's client."""

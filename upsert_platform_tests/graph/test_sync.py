@@ -121,7 +121,7 @@ def test_corrupted_table_is_found_and_keeps_the_job_failing(stack: Stack) -> Non
     )
     client.delete_row(stack.table, [("user_id", 1)])
     client.put_row(stack.table, Row([("user_id", 777_777)], [("name", "nobody")]))
-    client.update_row(stack.table, Row([("user_id", 2)], {"PUT": [("name", "someone else")]}))
+    client.update_row(stack.table, Row([("user_id", 2)], {"PUT": [("name", "someone else")]}), None)
     found = stack.run("verify")
     assert not found.success
     verdict = found.get_asset_check_evaluations()[0]
