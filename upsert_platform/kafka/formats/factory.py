@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.kafka.formats.base import Decoder, Encoder
-from upsert_platform.kafka.formats.options import JsonSettings
+from upsert_platform.kafka.formats.options import CsvSettings, JsonSettings, RawSettings
 from upsert_platform.kafka.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
 from upsert_platform.options import Settings, nearest, read_settings
@@ -37,6 +37,8 @@ class Format:
 
 FORMATS: Final[Mapping[str, Format]] = {
     "json": Format(JsonSettings),
+    "csv": Format(CsvSettings),
+    "raw": Format(RawSettings),
 }
 
 
@@ -52,6 +54,14 @@ def build_decoder(format_id: str, columns: Columns, options: Mapping[str, str]) 
             from upsert_platform.kafka.formats.json_decoder import JsonDecoder
 
             return JsonDecoder(columns, settings)
+        case CsvSettings():
+            from upsert_platform.kafka.formats.csv_decoder import CsvDecoder
+
+            return CsvDecoder(columns, settings)
+        case RawSettings():
+            from upsert_platform.kafka.formats.raw import RawDecoder
+
+            return RawDecoder(columns, settings)
     raise AssertionError(settings)
 
 
@@ -67,6 +77,14 @@ def build_encoder(format_id: str, columns: Columns, options: Mapping[str, str]) 
             from upsert_platform.kafka.formats.json_encoder import JsonEncoder
 
             return JsonEncoder(columns, settings)
+        case CsvSettings():
+            from upsert_platform.kafka.formats.csv_encoder import CsvEncoder
+
+            return CsvEncoder(columns, settings)
+        case RawSettings():
+            from upsert_platform.kafka.formats.raw import RawEncoder
+
+            return RawEncoder(columns, settings)
     raise AssertionError(settings)
 
 
@@ -95,9 +113,9 @@ def validate_format(
     declared = options if isinstance(options, Options) else Options(options)
     settings, problems = read_settings(found.settings, declared, subject=subject, location=location)
     about = f"{subject}: {side} format '{format_id}'"
-    texts = check_columns(format_id, columns, settings, truncate_timestamps=truncate_timestamps)
+    texts = check_columns(format_id, columns, direction=direction, truncate_timestamps=truncate_timestamps)
     if settings is not None:
-        texts += check_settings(settings, direction=direction)
+        texts += check_settings(settings, columns, direction=direction)
     return problems + [Problem(f"{about}: {text}", location, severity) for severity, text in texts]
 
 

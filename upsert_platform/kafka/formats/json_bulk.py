@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from upsert_platform.kafka.formats.columns import Columns, schema_of
-from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, quoted_form, wire_type
+from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, may_be_quoted, wire_type
 from upsert_platform.kafka.formats.json_values import JsonManner
 from upsert_platform.kafka.formats.validate import parts_of
 from upsert_platform.types import LogicalType, TypeName
@@ -74,7 +74,7 @@ class JsonBulk:
 
     def for_block(self, messages: Sequence[bytes]) -> JsonBulk:
         """The reader for a block: its first message tells which columns come in quotes (a wrong guess costs time)."""
-        candidates = [name for name, logical in self.columns if quoted_form(logical) is not None]
+        candidates = [name for name, logical in self.columns if may_be_quoted(logical)]
         if not messages or not candidates:
             return self
         import orjson

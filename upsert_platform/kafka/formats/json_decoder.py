@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-import numpy as np
-import pyarrow as pa
+from typing import Any
 
 from upsert_platform.kafka.formats.base import Decoded
-from upsert_platform.kafka.formats.columns import Columns, batch_of, join, schema_of
+from upsert_platform.kafka.formats.blocks import decode_blocks
+from upsert_platform.kafka.formats.columns import Columns, schema_of
 from upsert_platform.kafka.formats.json_bulk import JsonBulk, plan_bulk
 from upsert_platform.kafka.formats.json_tree import Tree, parse_tree
 from upsert_platform.kafka.formats.json_values import FieldError, JsonManner, convert_row, has_decimal
 from upsert_platform.kafka.formats.options import JsonSettings
-
-SMALLEST_BLOCK: Final = 64
-"""A block of as many messages that does not fit the bulk way is read one by one; a larger one is split."""
 
 
 def json_manner(settings: JsonSettings, columns: Columns, *, exact: bool = False) -> JsonManner:
@@ -57,52 +52,5 @@ class JsonDecoder:
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`."""
-        parts: list[tuple[pa.RecordBatch, pa.Array]] = []
-        errors: dict[int, str] = {}
-        bulk = self._bulk.for_block(messages) if self._bulk else None
-        misses = 0
-        pending = [(0, len(messages))]
-        while pending:
-            start, end = pending.pop()
-            size = end - start
-            if size == 0:
-                continue
-            if bulk is not None and misses < 8:
-                found = bulk.read(messages[start:end])
-                if found is not None:
-                    batch, doubtful = found
-                    if not doubtful:
-                        parts.append((batch, pa.array(np.arange(start, end, dtype=np.int32))))
-                        misses = max(misses - 2, 0)
-                        continue
-                    keep = np.delete(np.arange(size, dtype=np.int32), doubtful)
-                    parts.append((batch.take(pa.array(keep)), pa.array(keep + np.int32(start))))
-                    self._one_by_one(messages, [start + at for at in doubtful], parts, errors)
-                    continue
-                if size > SMALLEST_BLOCK:
-                    middle = start + size // 2
-                    pending += [(middle, end), (start, middle)]
-                    continue
-                misses += 1
-            self._one_by_one(messages, range(start, end), parts, errors)
-        return join(self._schema, parts, errors)
-
-    def _one_by_one(
-        self,
-        messages: Sequence[bytes],
-        places: Sequence[int],
-        parts: list[tuple[pa.RecordBatch, pa.Array]],
-        errors: dict[int, str],
-    ) -> None:
-        rows: list[list[Any]] = []
-        sources: list[int] = []
-        for place in places:
-            try:
-                found = self._read(messages[place])
-            except ValueError as error:
-                errors[place] = str(error)
-                continue
-            rows += found
-            sources += [place] * len(found)
-        if rows:
-            parts.append((batch_of(self._schema, rows), pa.array(sources, pa.int32())))
+        read_bulk = self._bulk.for_block(messages).read if self._bulk else None
+        return decode_blocks(messages, self._schema, read_bulk, self._read)

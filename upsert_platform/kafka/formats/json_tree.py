@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NoReturn
 
+from upsert_platform.kafka.formats.jackson_text import decode_wide, find_encoding
+
 
 class IntText(str):
     """Source text of a number without fraction and exponent."""
@@ -67,34 +69,11 @@ def read_text(message: bytes) -> str:
     """Decodes a message as Jackson does: the encoding is told from the first four bytes."""
     if message[:1] in (b"{", b"[") and message[1:2] != b"\0":
         return _utf8(message)
-    head = message[:4]
-    if len(head) == 4:
-        for mark, encoding in _MARKS:
-            if head.startswith(mark):
-                return _decode(message[len(mark) :], encoding)
-        if head[:3] == b"\0\0\0" or head[1:] == b"\0\0\0":
-            return _decode(message, "utf-32-be" if head[0] == 0 else "utf-32-le")
-    if len(head) >= 2 and 0 in head[:2]:
-        return _decode(message, "utf-16-be" if head[0] == 0 else "utf-16-le")
-    return _utf8(message)
-
-
-_MARKS: Final = (
-    (b"\0\0\xfe\xff", "utf-32-be"),
-    (b"\xff\xfe\0\0", "utf-32-le"),
-    (b"\xfe\xff", "utf-16-be"),
-    (b"\xff\xfe", "utf-16-le"),
-    (b"\xef\xbb\xbf", "utf-8"),
-)
-
-
-def _decode(content: bytes, encoding: str) -> str:
+    encoding, mark = find_encoding(message)
     if encoding == "utf-8":
-        return _utf8(content)
-    if encoding.startswith("utf-16"):
-        return content.decode(encoding, "replace")
+        return _utf8(message[mark:])
     try:
-        return content.decode(encoding)
+        return decode_wide(message[mark:], encoding)
     except UnicodeDecodeError:
         raise JsonSyntaxError("not JSON: broken UTF-32") from None
 

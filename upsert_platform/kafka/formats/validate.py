@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, JsonSettings
+from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
@@ -14,6 +14,10 @@ Finding = tuple[str, str]
 """Severity (``error`` or ``warning``) and text."""
 
 _CHARACTERS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+_RAW: Final = (
+    *_CHARACTERS, TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES, TypeName.BOOLEAN, TypeName.TINYINT,
+    TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE,
+)  # fmt: skip
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
 
@@ -25,9 +29,7 @@ def parts_of(logical: LogicalType) -> Iterator[LogicalType]:
             yield from parts_of(part)
 
 
-def check_columns(
-    format_id: str, columns: Columns, settings: Settings | None, *, truncate_timestamps: bool
-) -> list[Finding]:
+def check_columns(format_id: str, columns: Columns, *, direction: str, truncate_timestamps: bool) -> list[Finding]:
     """Columns that the format cannot hold."""
     findings: list[Finding] = []
     if not columns:
@@ -35,18 +37,19 @@ def check_columns(
     names = [name for name, _ in columns]
     for name in sorted({name for name in names if names.count(name) > 1}):
         findings.append(("error", f"holds column '{name}' twice"))
+    if format_id == "raw" and len(columns) > 1:
+        listed = ", ".join(names)
+        findings.append(("error", f"takes exactly one column, not {len(columns)} ({listed}); choose another format"))
     check = _COLUMN_RULES.get(format_id)
     for name, logical in columns:
         if not truncate_timestamps and any(_too_fine(part) for part in parts_of(logical)):
-            findings.append(
-                (
-                    "error",
-                    f"column '{name}' is {logical}: the platform keeps microseconds, so a timestamp has at most 6 "
-                    "fraction digits; declare TIMESTAMP(6), or allow truncation",
-                )
+            text = (
+                f"is {logical}: the platform keeps microseconds, so a timestamp has at most 6 fraction digits; "
+                "declare TIMESTAMP(6), or allow truncation"
             )
+            findings.append(("error", f"column '{name}' {text}"))
         if check is not None:
-            findings += [("error", f"column '{name}' {text}") for text in check(logical)]
+            findings += [("error", f"column '{name}' {text}") for text in check(logical, direction)]
     return findings
 
 
@@ -54,22 +57,63 @@ def _too_fine(logical: LogicalType) -> bool:
     return logical.name in _STAMPS and (logical.precision or 0) > 6
 
 
-def _json_column(logical: LogicalType) -> Iterator[str]:
+def _json_column(logical: LogicalType, direction: str) -> Iterator[str]:
     for part in parts_of(logical):
         key = part.key if part.name is TypeName.MAP else part.element if part.name is TypeName.MULTISET else None
         if key is not None and key.name not in _CHARACTERS:
             yield f"is {part}: JSON names are text, so the key of a MAP or MULTISET must be STRING, CHAR or VARCHAR"
 
 
-_COLUMN_RULES: Final[dict[str, Callable[[LogicalType], Iterator[str]]]] = {
+def _csv_column(logical: LogicalType, direction: str) -> Iterator[str]:
+    inner = [logical.element] if logical.name is TypeName.ARRAY else [item.type for item in logical.fields]
+    for part in (logical, *inner):
+        assert part is not None
+        if part.name in (TypeName.MAP, TypeName.MULTISET):
+            yield f"is {part}: CSV has no MAP and no MULTISET"
+        elif part is not logical and part.name in (TypeName.ARRAY, TypeName.ROW):
+            yield f"is {logical}: CSV nests only one level, ARRAY and ROW of scalars"
+        elif part.name is TypeName.TIME and direction == "source" and (part.precision or 0) > 3:
+            yield f"is {part}: CSV reads a TIME of at most 3 fraction digits"
+
+
+def _raw_column(logical: LogicalType, direction: str) -> Iterator[str]:
+    if logical.name not in _RAW:
+        listed = "STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT and DOUBLE"
+        yield f"is {logical}: raw holds {listed}"
+
+
+_COLUMN_RULES: Final[dict[str, Callable[[LogicalType, str], Iterator[str]]]] = {
     "json": _json_column,
+    "csv": _csv_column,
+    "raw": _raw_column,
 }
 
 
-def check_settings(settings: Settings, *, direction: str) -> list[Finding]:
-    """Values that only matter in one direction."""
-    if isinstance(settings, JsonSettings) and settings.map_null_key_mode not in MAP_NULL_KEY_MODES:
-        modes = ", ".join(MAP_NULL_KEY_MODES)
-        text = f"option 'json.map-null-key.mode' takes {modes}, not '{settings.map_null_key_mode}'"
-        return [("error" if direction == "sink" else "warning", text)]
+def check_settings(settings: Settings, columns: Columns, *, direction: str) -> list[Finding]:
+    """Values that only matter in one direction, or together with the columns."""
+    match settings:
+        case JsonSettings():
+            return _json_settings(settings, direction)
+        case CsvSettings():
+            return _csv_settings(settings, columns, direction)
     return []
+
+
+def _json_settings(settings: JsonSettings, direction: str) -> list[Finding]:
+    if settings.map_null_key_mode in MAP_NULL_KEY_MODES:
+        return []
+    text = f"option 'json.map-null-key.mode' takes {', '.join(MAP_NULL_KEY_MODES)}, not '{settings.map_null_key_mode}'"
+    return [("error" if direction == "sink" else "warning", text)]
+
+
+def _csv_settings(settings: CsvSettings, columns: Columns, direction: str) -> list[Finding]:
+    findings: list[Finding] = []
+    if "write_scientific" in settings.model_fields_set and settings.write_scientific:
+        text = (
+            "option 'csv.write-bigdecimal-in-scientific-notation' changes nothing: decimals are written with all digits"
+        )
+        findings.append(("warning", text))
+    if direction == "sink" and len(columns) == 1 and columns[0][1].nullable and not settings.null_literal:
+        text = "null and empty text of its only column are written as an empty message, which cannot be read back; "
+        findings.append(("warning", text + "set 'csv.null-literal', or declare the column NOT NULL"))
+    return findings

@@ -49,3 +49,17 @@ JSON_DECODE = {
         (263, 264, 2459),
     ),
 }  # fmt: skip
+
+RAW_DECODE = {
+    "text that is not UTF-8": Difference(
+        "Flink keeps the bytes in a STRING; nothing after it in the platform can hold them, so the message goes to "
+        "quarantine (declare BYTES to keep them)",
+        (62,),
+    ),
+}
+
+DIFFERENCES: dict[str, dict[str, Difference]] = {
+    "json_decode": JSON_DECODE,
+    "raw_decode": RAW_DECODE,
+}
+"""By the name of the file of vectors."""

@@ -1,0 +1,90 @@
+"""A block of messages read in bulk where that can be trusted, and one by one where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from upsert_platform.kafka.formats.base import Decoded
+from upsert_platform.kafka.formats.columns import batch_of, join
+
+SMALLEST_BLOCK: Final = 64
+"""A block of as many messages that does not fit the bulk way is read one by one; a larger one is split."""
+_PATIENCE: Final = 8
+
+ReadBulk = Callable[[Sequence[bytes]], tuple[pa.RecordBatch, list[int]] | None]
+"""Reads messages into a row each, and tells the places of rows to be read one by one instead; None: not this block."""
+ReadOne = Callable[[bytes], list[list[Any]]]
+"""Reads a message into its rows of Arrow-ready values; ValueError: it cannot be read."""
+
+
+def decode_blocks(
+    messages: Sequence[bytes], schema: pa.Schema, read_bulk: ReadBulk | None, read_one: ReadOne
+) -> Decoded:
+    """Decodes a block.
+
+    When small blocks keep failing, the rest is read one by one: splitting costs more then than it saves.
+    """
+    parts: list[tuple[pa.RecordBatch, pa.Array]] = []
+    errors: dict[int, str] = {}
+    misses = 0
+    pending = [(0, len(messages))]
+    while pending:
+        start, end = pending.pop()
+        if read_bulk is not None and misses < _PATIENCE and start < end:
+            found = read_bulk(messages[start:end])
+            if found is not None:
+                misses = max(misses - 2, 0)
+                _keep(found, start, messages, schema, read_one, parts, errors)
+                continue
+            if end - start > SMALLEST_BLOCK:
+                middle = (start + end) // 2
+                pending += [(middle, end), (start, middle)]
+                continue
+            misses += 1
+        _one_by_one(messages, range(start, end), schema, read_one, parts, errors)
+    return join(schema, parts, errors)
+
+
+def _keep(
+    found: tuple[pa.RecordBatch, list[int]],
+    start: int,
+    messages: Sequence[bytes],
+    schema: pa.Schema,
+    read_one: ReadOne,
+    parts: list[tuple[pa.RecordBatch, pa.Array]],
+    errors: dict[int, str],
+) -> None:
+    batch, doubtful = found
+    places = np.arange(batch.num_rows, dtype=np.int32)
+    if doubtful:
+        places = np.delete(places, doubtful)
+        batch = batch.take(pa.array(places))
+    parts.append((batch, pa.array(places + np.int32(start))))
+    if doubtful:
+        _one_by_one(messages, [start + place for place in doubtful], schema, read_one, parts, errors)
+
+
+def _one_by_one(
+    messages: Sequence[bytes],
+    places: Sequence[int],
+    schema: pa.Schema,
+    read_one: ReadOne,
+    parts: list[tuple[pa.RecordBatch, pa.Array]],
+    errors: dict[int, str],
+) -> None:
+    rows: list[list[Any]] = []
+    sources: list[int] = []
+    for place in places:
+        try:
+            found = read_one(messages[place])
+        except ValueError as error:
+            errors[place] = str(error)
+            continue
+        rows += found
+        sources += [place] * len(found)
+    if rows:
+        parts.append((batch_of(schema, rows), pa.array(sources, pa.int32())))

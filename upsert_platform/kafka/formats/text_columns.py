@@ -1,0 +1,92 @@
+"""Columns of text to columns of declared types, in bulk.
+
+A value is matched by an anchored pattern first. The patterns take only what Arrow's conversion and Flink's read alike
+(no 29 February, no hour 24, no 19-digit long); what does not match is doubtful, and read one by one.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.types import LogicalType, TypeName, arrow_type
+
+_DAY: Final = r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+_DATE: Final = rf"(?:000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{{3}})-{_DAY}"
+_CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
+_NUMBER: Final = r"^-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?$"
+_PATTERNS: Final = {
+    TypeName.TINYINT: r"^-?\d{1,2}$",
+    TypeName.SMALLINT: r"^-?\d{1,4}$",
+    TypeName.INT: r"^-?\d{1,9}$",
+    TypeName.BIGINT: r"^-?\d{1,18}$",
+    TypeName.FLOAT: _NUMBER,
+    TypeName.DOUBLE: _NUMBER,
+    TypeName.BOOLEAN: r"^(?i:true|false)$",
+    TypeName.DATE: f"^{_DATE}$",
+    TypeName.TIME: f"^{_CLOCK}$",
+}
+_BASE64: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
+STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+GREGORIAN_DATE: Final = rf"^(?:159\d|1[6-9]\d\d|[2-9]\d{{3}})-{_DAY}$"
+"""Dates that the old calendar and the new one give the same day."""
+
+
+def pattern_of(logical: LogicalType, standard: str) -> str:
+    """The pattern of a scalar type that is not character text."""
+    if logical.name in BYTES:
+        return _BASE64
+    if logical.name in STAMPS:
+        between = "T" if standard == "ISO-8601" else " "
+        return f"^{_DATE}{between}{_CLOCK}{'Z' if logical.name is TypeName.TIMESTAMP_LTZ else ''}$"
+    if logical.name is TypeName.DECIMAL:
+        scale = logical.scale or 0
+        whole = max((logical.precision or 0) - scale, 1)
+        fraction = rf"(?:\.\d{{1,{scale}}})?" if scale else ""
+        return rf"^-?\d{{1,{whole}}}{fraction}$" if logical.precision != scale else rf"^-?0{fraction}$"
+    return _PATTERNS[logical.name]
+
+
+def convert_text(
+    array: pa.Array, logical: LogicalType, pattern: str, *, time_step: int = 1_000_000
+) -> tuple[pa.Array, pa.Array | None]:
+    """Converts a string column.
+
+    Args:
+        time_step: microseconds to which a TIME is cut.
+
+    Returns:
+        The column in its declared type, and a mask of rows that do not match (their value is null), or None.
+    """
+    matched = pc.match_substring_regex(array, pattern)
+    doubt = None
+    if pc.all(matched, min_count=0).as_py() is False:
+        doubt = pc.fill_null(pc.invert(matched), False)
+        array = pc.if_else(pc.fill_null(matched, False), array, pa.scalar(None, pa.string()))
+    return _from_text(array, logical, time_step), doubt
+
+
+def _from_text(array: pa.Array, logical: LogicalType, time_step: int) -> pa.Array:
+    target = arrow_type(logical)
+    if logical.name is TypeName.TIME:
+        micros = _micros(pc.binary_join_element_wise(pa.scalar("1970-01-01"), array, " ")).cast(pa.int64())
+        return pc.multiply(pc.divide(micros, time_step), time_step)
+    if logical.name in STAMPS:
+        return _micros(pc.utf8_rtrim(array, "Z")).cast(target)
+    if logical.name in BYTES:
+        decode = binascii.a2b_base64
+        return pa.array([None if text is None else decode(text) for text in array.to_pylist()], target)
+    if logical.name is TypeName.BOOLEAN:
+        return pc.equal(pc.ascii_lower(array), "true")
+    return array.cast(target)
+
+
+def _micros(text: pa.Array) -> pa.Array:
+    if (pc.max(pc.binary_length(text)).as_py() or 0) > 26:
+        text = pc.utf8_slice_codeunits(text, 0, 26)
+    return text.cast(pa.timestamp("us"))

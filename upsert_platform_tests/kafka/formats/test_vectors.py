@@ -1,0 +1,163 @@
+"""Every format against what Flink's classes gave for the same input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from upsert_platform.errors import SourceLocation
+from upsert_platform.kafka.formats import build_decoder, build_encoder, validate_format
+from upsert_platform.kafka.formats.csv_values import record_reader
+from upsert_platform.kafka.formats.json_decoder import json_manner, row_reader
+from upsert_platform.kafka.formats.options import CsvSettings, JsonSettings
+from upsert_platform.types import LogicalType, TypeName
+from upsert_platform_tests.kafka.formats.differences import DIFFERENCES
+from upsert_platform_tests.kafka.formats.support import (
+    Vector,
+    batch_of_vector,
+    cut_nanoseconds,
+    differing,
+    expected,
+    load,
+    plain_rows,
+)
+
+DECODED = ["json_decode", "csv_decode", "raw_decode"]
+ENCODED = ["json_encode", "csv_encode", "raw_encode"]
+BLANK = {"json": b"{}", "csv": b",", "raw": b"\0"}
+"""A message that most tables of a format can read, to stand beside the one under test."""
+
+
+def known(name: str) -> tuple[int, ...]:
+    return tuple(sorted(number for item in DIFFERENCES.get(name, {}).values() for number in item.vectors))
+
+
+def usable(name: str) -> list[Vector]:
+    return [item for item in load(name) if item.error != "config-error"]
+
+
+def decodable(name: str) -> list[Vector]:
+    return [item for item in usable(name) if item.message is not None]
+
+
+def outcome(vector: Vector, messages: list[bytes], place: int) -> list[list[Any]] | None:
+    decoded = build_decoder(vector.format, vector.columns, vector.options).decode(messages)
+    sources = decoded.message.to_pylist()
+    assert sources == sorted(sources)
+    assert not set(sources) & set(decoded.errors)
+    if place in decoded.errors:
+        return None
+    rows = plain_rows(decoded.rows, vector.columns)
+    return [row for row, message in zip(rows, sources, strict=True) if message == place]
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_decoded_rows_are_flinks(name: str) -> None:
+    found = {item.id: (outcome(item, [item.message or b""], 0), expected(item)) for item in decodable(name)}
+    assert differing(found, name.replace("_", "-")) == known(name)
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_differences_are_few(name: str) -> None:
+    assert len(known(name)) * 50 < len(load(name))
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_neighbours_in_a_block_change_nothing(name: str) -> None:
+    found = {}
+    for item in decodable(name):
+        message, blank = item.message or b"", BLANK[item.format]
+        found[item.id] = (outcome(item, [blank, message, blank, message, b"?"], 3), expected(item))
+    assert differing(found, name.replace("_", "-")) == known(name)
+
+
+def exact_rows(vector: Vector) -> list[list[Any]]:
+    if vector.format == "csv":
+        read = record_reader(vector.columns, CsvSettings.model_validate(vector.options), exact=True)
+        return [read(vector.message or b"")]
+    manner = json_manner(JsonSettings.model_validate(vector.options), vector.columns, exact=True)
+    return row_reader(vector.columns, manner)(vector.message or b"")
+
+
+def nanoseconds(value: Any, logical: LogicalType) -> int | None:
+    if value is None or logical.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ):
+        return None
+    return int(value["ms"] * 1_000_000 + value["ns"])
+
+
+@pytest.mark.parametrize(("name", "least"), [("json_decode", 500), ("csv_decode", 90)])
+def test_timestamps_are_read_to_the_nanosecond(name: str, least: int) -> None:
+    seen = 0
+    for item in decodable(name):
+        if expected(item) is None or int(item.id[-6:]) in known(name):
+            continue
+        for got, row in zip(exact_rows(item), item.rows, strict=True):
+            for value, raw, (_, logical) in zip(got, row["values"], item.columns, strict=True):
+                stamp = nanoseconds(raw, logical)
+                if stamp is not None:
+                    seen += 1
+                    assert value == stamp, item.id
+    assert seen > least
+
+
+def problems_of(vector: Vector) -> list[str]:
+    direction: Any = "source" if vector.raw["direction"] == "decode" else "sink"
+    found = validate_format(
+        vector.format, vector.options, vector.columns, side="value", direction=direction, subject="table 't'",
+        location=SourceLocation("t.sql", 1), truncate_timestamps=True,
+    )  # fmt: skip
+    return [problem.message for problem in found if problem.severity == "error"]
+
+
+@pytest.mark.parametrize("name", DECODED + ENCODED)
+def test_declarations_are_refused_where_flink_refuses(name: str) -> None:
+    refused = [item for item in load(name) if item.error == "config-error"]
+    assert refused
+    for item in load(name):
+        assert bool(problems_of(item)) == (item.error == "config-error"), (item.id, problems_of(item))
+
+
+def encoded(vector: Vector) -> tuple[bytes | None, bytes | None]:
+    batch, cut = batch_of_vector(vector)
+    messages, refusals = build_encoder(vector.format, vector.columns, vector.options).encode(batch)
+    assert len(messages) == 1
+    assert messages.type == pa.binary()
+    assert bool(refusals) == (vector.error is not None)
+    want = vector.message
+    return messages[0].as_py(), cut_nanoseconds(want) if cut and want is not None else want
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_encoded_bytes_are_flinks(name: str) -> None:
+    found = {item.id: encoded(item) for item in usable(name)}
+    assert differing(found, name.replace("_", "-")) == known(name)
+
+
+def groups_of(vectors: list[Vector], key: Callable[[Vector], str]) -> list[list[Vector]]:
+    groups: dict[str, list[Vector]] = {}
+    for item in vectors:
+        groups.setdefault(key(item), []).append(item)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+@pytest.mark.parametrize(("name", "least"), [("json_encode", 100), ("csv_encode", 50)])
+def test_rows_of_a_block_are_encoded_as_alone(name: str, least: int) -> None:
+    groups = groups_of(usable(name), lambda item: f"{item.raw['type']} {item.options}")
+    assert len(groups) > least
+    for group in groups:
+        batches = [batch_of_vector(item)[0] for item in group]
+        if len({str(batch.schema) for batch in batches}) > 1:
+            continue
+        empty = [pa.nulls(1, field.type) for field in batches[0].schema]
+        table = pa.Table.from_batches([*batches, pa.RecordBatch.from_arrays(empty, schema=batches[0].schema), *batches])
+        encoder = build_encoder(group[0].format, group[0].columns, group[0].options)
+        messages, refusals = encoder.encode(table.combine_chunks().to_batches()[0].slice(1))
+        want = [encoder.encode(batch) for batch in batches]
+        alone = [message[0].as_py() for message, _ in want]
+        assert messages.to_pylist()[: len(group) - 1] == alone[1:], group[0].id
+        assert messages.to_pylist()[len(group) :] == alone, group[0].id
+        refused = {at for at, (_, reasons) in enumerate(want) if reasons}
+        assert {at - len(group) for at in refusals if at >= len(group)} == refused
