@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,10 +10,10 @@ from typing import Any, TypeVar
 from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
+from upsert_platform.tablestore.sdk import LOGGER, silence_sdk
 from upsert_platform.tablestore.transport import Endpoint
 
 T = TypeVar("T")
-_LOGGER = "upsert_platform.tablestore.sdk"
 
 
 class Client:
@@ -44,10 +43,10 @@ class Client:
             ServiceError: the service answered with an error.
             NoAnswerError: whether the request was applied is unknown.
         """
+        client = self._open()
         from tablestore.error import OTSClientError, OTSServiceError
         from urllib3.exceptions import HTTPError
 
-        client = self._open()
         try:
             return getattr(client, operation)(*arguments, **options)
         except OTSServiceError as error:
@@ -69,15 +68,10 @@ class Client:
 
     def _open(self) -> Any:
         if self._sdk is None:
-            # Read at import: the SDK warns on every start that its compiled encoder is for another Python.
-            for name in ("tablestore.encoder", "tablestore.decoder"):
-                logging.getLogger(name).setLevel(logging.ERROR)
+            silence_sdk()
             from tablestore import OTSClient
             from tablestore.retry import NoRetryPolicy
 
-            # The SDK logs headers (with the security token) at DEBUG and renders them unless the logger's own level
-            # is higher; errors reach the caller as exceptions.
-            logging.getLogger(_LOGGER).setLevel(logging.CRITICAL)
             endpoint = self.endpoint
             self._sdk = OTSClient(
                 endpoint.address,
@@ -88,7 +82,7 @@ class Client:
                 sts_token=endpoint.sts_token.get_secret_value() if endpoint.sts_token else None,
                 socket_timeout=self._timeout,
                 retry_policy=NoRetryPolicy(),
-                logger_name=_LOGGER,
+                logger_name=LOGGER,
             )
         return self._sdk
 

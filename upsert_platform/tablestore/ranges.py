@@ -22,13 +22,13 @@ def read_ranges(table: TablestoreTable) -> list[str]:
 
 
 def _splits(table: TablestoreTable) -> set[Any]:
-    from tablestore.protobuf.table_store_pb2 import DescribeTableRequest, DescribeTableResponse
-
     from upsert_platform.tablestore.client import repeat_until
     from upsert_platform.tablestore.reader import parse_row
 
     settings = table.settings
     transport = Transport(Endpoint.of(settings), connections=1)
+    from tablestore.protobuf.table_store_pb2 import DescribeTableRequest, DescribeTableResponse
+
     body = DescribeTableRequest(table_name=table.table_name).SerializeToString()
     timeout = settings.request_timeout.total_seconds()
     try:

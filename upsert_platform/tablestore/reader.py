@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tablestore.protobuf.table_store_pb2 import BatchGetRowResponse
 
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client, repeat_until
 from upsert_platform.tablestore.encoder import Cells, EncodedRows, batch_get_body, encode_keys
 from upsert_platform.tablestore.failures import ServiceError
+from upsert_platform.tablestore.sdk import silence_sdk
 from upsert_platform.tablestore.settings import StoredColumn, TablestoreTable
 from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform.tablestore.types import StoredType, from_stored, stored_arrow_type, to_stored
@@ -36,6 +36,7 @@ def scanning_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that reads ranges of a table, page by page."""
 
     def scan(batches: Batches) -> Batches:
+        silence_sdk()
         client = Client.of(table.settings)
         try:
             for batch in batches:
@@ -135,6 +136,8 @@ def _keys(batch: pa.RecordBatch, primary_key: Sequence[StoredColumn]) -> Encoded
 
 def _get(transport: Transport, table: TablestoreTable, keys: EncodedRows, asked: range) -> list[Row]:
     """Rows of encoded keys; those that fail for a passing reason are asked for again, until the retry deadline."""
+    from tablestore.protobuf.table_store_pb2 import BatchGetRowResponse
+
     rows: list[Row] = []
     waiting: Sequence[int] = asked
 

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.sdk import silence_sdk
 
 if TYPE_CHECKING:
     import urllib3
@@ -58,6 +59,8 @@ class Transport:
 
     def __init__(self, endpoint: Endpoint, *, connections: int) -> None:
         import urllib3
+
+        silence_sdk()
         from tablestore.auth import RequestContext, SignV2, SignV4
         from tablestore.credentials import Credentials
 
