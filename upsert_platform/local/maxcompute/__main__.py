@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 
 from upsert_platform.local.maxcompute.app import App
+from upsert_platform.local.maxcompute.control.faults import parse_rules
+from upsert_platform.local.maxcompute.errors import ServiceError
 from upsert_platform.local.maxcompute.http import Server
 from upsert_platform.local.maxcompute.service import Service
 
@@ -26,6 +28,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--access-id", required=True, help=f"the access key is read from {SECRET_VARIABLE}")
     parser.add_argument("--three-tier", action="store_true", help="projects have schemas by default")
     parser.add_argument("--drop", action="store_true", help="take writes and throw them away, for benchmarks")
+    parser.add_argument("--strict-buckets", action="store_true", help="refuse rows in another bucket than their key's")
+    parser.add_argument("--fault", action="append", default=[], help="a fault as JSON, or @file; may be repeated")
     parser.add_argument("--threads", type=int, default=2, help="threads of the query engine")
     return parser
 
@@ -45,8 +49,17 @@ def main(argv: list[str] | None = None) -> int:
         three_tier=options.three_tier,
         threads=options.threads,
         drop=options.drop,
+        strict_buckets=options.strict_buckets,
     )
-    server = Server((options.host, options.port), App(service).handle)
+    app = App(service)
+    try:
+        for text in options.fault:
+            app.faults.add(parse_rules(Path(text[1:]).read_text() if text.startswith("@") else text))
+    except (ServiceError, OSError) as error:
+        print(f"--fault {text}: {error}", file=sys.stderr)  # noqa: T201
+        service.close()
+        return 2
+    server = Server((options.host, options.port), app.handle)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -18,6 +18,8 @@ UPSERT, DELETE = 85, 68
 # Storage names of the two system columns: their ids in a segment's list of columns.
 OPERATION_ID, VALUE_COLUMNS_ID, IGNORED_ID = -1, -2, -3
 DEFAULT_BUCKETS = 16
+# Row level authorization: who sees which rows is not modelled, only that upsert sessions are refused.
+ROW_POLICY = "local.row.access.policy"
 
 
 @dataclass(frozen=True)

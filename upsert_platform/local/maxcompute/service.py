@@ -28,6 +28,7 @@ class Service:
         three_tier: bool = False,
         threads: int = 2,
         drop: bool = False,
+        strict_buckets: bool = False,
     ) -> None:
         self.project = project
         self.owner = f"ALIYUN${access_id}"
@@ -40,6 +41,8 @@ class Service:
         self.runner = Runner()
         self.drop = drop
         self.dropped_bytes = 0
+        self.strict_buckets = strict_buckets
+        self.misrouted_rows = 0
 
     @property
     def catalogue(self) -> Catalogue:

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,19 @@ class ServerHandle:
         self.process.stdout.close()
         self.process = None
 
+    def faults(self, *rules: Mapping[str, Any]) -> None:
+        """Replaces the faults in force by these; see the server's README for their fields."""
+        self.control("/control/faults", method="DELETE")
+        if rules:
+            self.control("/control/faults", list(rules))
+
+    def journal(self, operation: str = "*", *, clear: bool = False) -> list[dict[str, Any]]:
+        """Requests so far whose operation fits the pattern, oldest first."""
+        found = [entry for entry in self.control("/control/journal") if fnmatchcase(entry["operation"], operation)]
+        if clear:
+            self.control("/control/journal", method="DELETE")
+        return found
+
     def control(self, path: str, body: object = None, *, method: str | None = None) -> Any:
         """Asks the control endpoint, which takes no signature and answers JSON."""
         data = None if body is None else json.dumps(body).encode()
@@ -105,11 +119,14 @@ def maxcompute_server(
 
     Args:
         tmp_path: its data directory is made below it.
-        faults: see `ServerHandle.faults`.
+        faults: in force from the start, see `ServerHandle.faults`.
         drop: writes of the storage API and of upsert sessions are taken and thrown away, for benchmarks.
         arguments: more arguments of the command.
     """
-    handle = ServerHandle(tmp_path / "maxcompute", arguments=[*arguments, *(["--drop"] if drop else [])])
+    given = [*arguments, *(["--drop"] if drop else [])]
+    if faults:
+        given += ["--fault", json.dumps(list(faults))]
+    handle = ServerHandle(tmp_path / "maxcompute", arguments=given)
     handle.start()
     try:
         yield handle

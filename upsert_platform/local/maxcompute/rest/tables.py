@@ -92,12 +92,12 @@ def get_table(service: Service, request: Request, schema: str, name: str) -> Res
     table = service.catalogue.table(schema, name)
     if "partitions" in request.query:
         return _list_partitions(service, request, table)
-    if "partition" in request.query:
-        return _get_partition(service, request, table)
     if "data" in request.query:
         from upsert_platform.local.maxcompute.rest.preview import preview
 
         return preview(service, request, table)
+    if "partition" in request.query:
+        return _get_partition(service, request, table)
     described = _table_json(service, table, extended="extended" in request.query)
     return answer(
         (

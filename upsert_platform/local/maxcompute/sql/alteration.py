@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from upsert_platform.local.maxcompute.errors import already_exists, semantic_error
-from upsert_platform.local.maxcompute.schema import Column, Table
+from upsert_platform.local.maxcompute.schema import ROW_POLICY, Column, Table
 from upsert_platform.local.maxcompute.sql.context import Context, Result
 from upsert_platform.local.maxcompute.sql.ddl import AlterTable
 from upsert_platform.local.maxcompute.sql.definition import (
@@ -90,6 +90,8 @@ def _change_definition(context: Context, table: Table, statement: AlterTable) ->
                 if statement.properties.get("write.bucket.num", str(table.buckets)) != str(table.buckets):
                     raise semantic_error(f"table {table.name}: write.bucket.num cannot be changed")
                 table = replace(table, properties={**table.properties, **statement.properties}, last_ddl=now)
+            case "set row policy":
+                table = replace(table, properties={**table.properties, ROW_POLICY: statement.text}, last_ddl=now)
             case "set comment":
                 table = replace(table, comment=statement.text, last_ddl=now)
             case "set lifecycle":

@@ -86,6 +86,8 @@ def parse_ddl(sql: str) -> Statement | None:
     elif cursor.accept("CREATE", "SCHEMA"):
         guarded = cursor.accept("IF", "NOT", "EXISTS")
         found = SchemaStatement(cursor.names(), "create", guarded)
+    elif cursor.accept("CREATE", "ROW", "ACCESS", "POLICY"):
+        found = _row_policy(cursor)
     elif cursor.accept("DROP", "SCHEMA"):
         guarded = cursor.accept("IF", "EXISTS")
         found = SchemaStatement(cursor.names(), "drop", guarded)
@@ -264,6 +266,17 @@ def _alter_table(cursor: Cursor) -> AlterTable:
     if cursor.accept("COMPACT", "MINOR"):
         return AlterTable(name, "compact minor", specs=specs)
     raise parse_error(f"ALTER TABLE {'.'.join(name)}: unsupported action: {cursor.rest()[:200]}")
+
+
+def _row_policy(cursor: Cursor) -> AlterTable:
+    """``CREATE ROW ACCESS POLICY p ON TABLE t TO ... FILTER USING (...)``: the table is under one from then on."""
+    cursor.accept("IF", "NOT", "EXISTS")
+    policy = cursor.name()
+    cursor.expect("ON")
+    cursor.accept("TABLE")
+    name = cursor.names()
+    cursor.rest()
+    return AlterTable(name, "set row policy", text=policy)
 
 
 def _show(cursor: Cursor) -> Show:

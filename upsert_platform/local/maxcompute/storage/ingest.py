@@ -55,13 +55,14 @@ def stage(
     data = _data_columns(table, rows, {key.name for key in dynamic})
     _check_operations(table, data)
     _check_nulls(table, data)
+    partial = _is_partial(table, data)
     if not dynamic:
         spec = format_spec({key.name: static[key.name] for key in table.partition_keys})
-        columns = storage_ids(data.column_names, table.columns)
+        columns = storage_ids(data.column_names, table.columns, partial=partial)
         if body is not None and data.schema.types == rows.schema.types and data.column_names == rows.column_names:
             return [Routed(spec, files.write_bytes(body, rows=rows.num_rows, columns=columns))]
         return [Routed(spec, files.write_table(data, columns=columns))]
-    return _routed(files, table, data, rows, dynamic, static)
+    return _routed(files, table, data, rows, dynamic, static, partial=partial)
 
 
 def _data_columns(table: Table, rows: pa.Table, partition_names: set[str]) -> pa.Table:
@@ -108,6 +109,22 @@ def _cast(values: pa.ChunkedArray, wanted: pa.DataType, name: str) -> pa.Chunked
         ) from error
 
 
+def _is_partial(table: Table, data: pa.Table) -> bool:
+    """Whether a row sets some columns only.
+
+    Raises:
+        ServiceError: one does, and the table does not allow it.
+    """
+    if VALUE_COLUMNS not in data.column_names:
+        return False
+    partial = pc.any(pc.greater(pc.list_value_length(data.column(VALUE_COLUMNS)), 0)).as_py()
+    if partial and not table.partial_update:
+        raise invalid_argument(
+            f"partial updates of table {table.name} need the property 'acid.partial.fields.update.enable'='true'"
+        )
+    return bool(partial)
+
+
 def _check_operations(table: Table, data: pa.Table) -> None:
     if not table.primary_key or OPERATION not in data.column_names:
         return
@@ -138,7 +155,7 @@ def _check_nulls(table: Table, data: pa.Table) -> None:
         if not values.null_count:
             continue
         if is_key:
-            raise ServiceError(500, "InternalError", f"null value in primary key column '{column.name}'")
+            raise ServiceError(400, "InternalError", f"null value in primary key column '{column.name}'")
         wrong = pc.is_null(values) if deletes is None else pc.and_not(pc.is_null(values), deletes)
         if table.partial_update and VALUE_COLUMNS in data.column_names:
             partial = pc.greater(pc.fill_null(pc.list_value_length(data.column(VALUE_COLUMNS)), 0), 0)
@@ -154,6 +171,8 @@ def _routed(
     rows: pa.Table,
     dynamic: list[Column],
     static: Mapping[str, str],
+    *,
+    partial: bool,
 ) -> list[Routed]:
     """Splits rows by the values of their partition columns."""
     keys = []
@@ -164,7 +183,7 @@ def _routed(
         if values.null_count or pc.any(pc.equal(values, "")).as_py():
             raise invalid_argument(f"null or empty value in partition column '{key.name}' of table {table.name}")
         keys.append(values)
-    columns = storage_ids(data.column_names, table.columns)
+    columns = storage_ids(data.column_names, table.columns, partial=partial)
     names = [key.name for key in dynamic]
     values_table = pa.Table.from_arrays(keys, names=names)
     found = []

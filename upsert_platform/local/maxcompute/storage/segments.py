@@ -16,7 +16,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from upsert_platform.local.maxcompute.schema import OPERATION, OPERATION_ID, VALUE_COLUMNS, VALUE_COLUMNS_ID, Column
+from upsert_platform.local.maxcompute.schema import (
+    IGNORED_ID,
+    OPERATION,
+    OPERATION_ID,
+    VALUE_COLUMNS,
+    VALUE_COLUMNS_ID,
+    Column,
+)
 
 _MAPPED_FROM = 1 << 20
 _CACHED_BYTES = 256 << 20
@@ -143,10 +150,14 @@ class SegmentFiles:
         return pa.Table.from_arrays(arrays, names=names)
 
 
-def storage_ids(names: Iterable[str], columns: Iterable[Column]) -> tuple[int, ...]:
-    """The column ids of fields with these names; system columns have negative ones."""
+def storage_ids(names: Iterable[str], columns: Iterable[Column], *, partial: bool = False) -> tuple[int, ...]:
+    """The column ids of fields with these names; system columns have negative ones.
+
+    Args:
+        partial: the lists of columns that rows set count; otherwise no reader looks at them.
+    """
     ids = {column.name: column.column_id for column in columns}
-    ids[OPERATION], ids[VALUE_COLUMNS] = OPERATION_ID, VALUE_COLUMNS_ID
+    ids[OPERATION], ids[VALUE_COLUMNS] = OPERATION_ID, VALUE_COLUMNS_ID if partial else IGNORED_ID
     return tuple(ids[name] for name in names)
 
 

@@ -88,6 +88,13 @@ class Sessions:
         self._store.files.remove(paths)
         return Session(session.session_id, session.kind, session.table_id, status, session.created, session.state)
 
+    def expire(self, session_id: str) -> None:
+        """Ends an open session as if its lifecycle had passed; others stay as they are."""
+        for row in self._catalogue.execute("SELECT kind FROM sessions WHERE session_id = ?", session_id):
+            session = self.find(row[0], session_id)
+            if session is not None and session.status == NORMAL:
+                self.end(session, EXPIRED)
+
     def set_status(self, session: Session, status: str) -> None:
         self._catalogue.execute("UPDATE sessions SET status = ? WHERE session_id = ?", status, session.session_id)
 

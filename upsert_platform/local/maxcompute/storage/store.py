@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from upsert_platform.local.maxcompute.errors import no_such_partition, no_such_t
 from upsert_platform.local.maxcompute.schema import Partition, Table, full_spec
 from upsert_platform.local.maxcompute.storage.catalogue import Catalogue
 from upsert_platform.local.maxcompute.storage.compute import Compute
+from upsert_platform.local.maxcompute.storage.partial import is_partial, resolve
 from upsert_platform.local.maxcompute.storage.segments import File, Segment, SegmentFiles
 from upsert_platform.local.maxcompute.storage.snapshot import Rows, Snapshots
 
@@ -125,7 +126,7 @@ class Store:
         operation: str,
         *,
         create_partitions: bool = False,
-        along: Callable[[], None] = lambda: None,
+        along: Callable[[], object] = lambda: None,
     ) -> Table:
         """Makes changes visible at once, under one new version; nothing changes when there is nothing to change.
 
@@ -137,6 +138,7 @@ class Store:
         """
         changes = [change for change in changes if change.resets or any(file.rows for file in change.files)]
         with self.lock(table_id):
+            changes = [self._whole(table_id, change) for change in changes]
             self.files.sync(file for change in changes for file in change.files)
             with self.catalogue.durable():
                 table = self.catalogue.table_by_id(table_id)
@@ -149,6 +151,16 @@ class Store:
                 for change in changes:
                     self._apply(table, change, create=create_partitions)
                 return table
+
+    def _whole(self, table_id: str, change: Change) -> Change:
+        """The change with partial updates made whole rows."""
+        table = self.catalogue.table_by_id(table_id)
+        if table is None or not is_partial(change.files):
+            return change
+        partition = self.catalogue.find_partition(table_id, change.spec)
+        empty = Rows(table.arrow_schema.empty_table(), None)
+        current = empty if change.resets or partition is None else self.rows(table, partition)
+        return replace(change, files=(resolve(self.files, self.compute, table, change.files, current),))
 
     def _apply(self, table: Table, change: Change, *, create: bool) -> None:
         if create:

@@ -30,7 +30,7 @@ def get_download(service: Service, request: Request, instance_id: str) -> Respon
     rows = instance.result.rows
     columns = choose_columns(request, instance.result.columns)
     start, count = row_range(request, rows.num_rows)
-    return send_rows(request, rows.select([name for name, _ in columns]).slice(start, count), columns)
+    return send_rows(request, rows.select([name for name, _ in columns]).slice(start, count), columns, pairs=True)
 
 
 def _finished(service: Service, instance_id: str) -> Instance:

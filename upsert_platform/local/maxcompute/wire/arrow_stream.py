@@ -17,25 +17,33 @@ _ROWS_PER_BATCH = 65536
 _TIMESTAMP = pa.struct([pa.field("sec", pa.int64()), pa.field("nano", pa.int32())])
 
 
-def wire_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The schema that both sides imply: timestamps are pairs of seconds and nanoseconds."""
-    return pa.schema([pa.field(field.name, _wire_type(field)) for field in fields])
+def wire_schema(fields: Sequence[Field], *, pairs: bool) -> pa.Schema:
+    """The schema that both sides imply.
+
+    Args:
+        pairs: timestamps are pairs of seconds and nanoseconds, as the instance tunnel has them.
+    """
+    return pa.schema(
+        [pa.field(field.name, _TIMESTAMP if pairs and _is_timestamp(field) else field.type.arrow) for field in fields]
+    )
 
 
-def _wire_type(field: Field) -> pa.DataType:
-    return _TIMESTAMP if field.type.name in ("timestamp", "timestamp_ntz") else field.type.arrow
+def _is_timestamp(field: Field) -> bool:
+    return field.type.name in ("timestamp", "timestamp_ntz")
 
 
-def encode_arrow(rows: pa.Table, fields: Sequence[Field], *, lz4: bool = False) -> Iterator[bytes]:
+def encode_arrow(rows: pa.Table, fields: Sequence[Field], *, pairs: bool) -> Iterator[bytes]:
     """The framed stream of these rows."""
-    columns = [_to_wire(rows.column(index), field) for index, field in enumerate(fields)]
-    table = pa.Table.from_arrays(columns, schema=wire_schema(fields))
-    options = pa.ipc.IpcWriteOptions(compression="lz4" if lz4 else None)
+    columns = [
+        _to_pairs(rows.column(index)) if pairs and _is_timestamp(field) else rows.column(index).cast(field.type.arrow)
+        for index, field in enumerate(fields)
+    ]
+    table = pa.Table.from_arrays(columns, schema=wire_schema(fields, pairs=pairs))
     yield struct.pack("!I", CHUNK)
     pending = bytearray()
     total = 0
     for batch in table.to_batches(max_chunksize=_ROWS_PER_BATCH):
-        pending += _message(batch, options)
+        pending += batch.serialize()
         whole = len(pending) // CHUNK * CHUNK
         out: list[bytes] = []
         for start in range(0, whole, CHUNK):
@@ -48,21 +56,7 @@ def encode_arrow(rows: pa.Table, fields: Sequence[Field], *, lz4: bool = False) 
     yield last + struct.pack("!I", crc32c(last, total))
 
 
-def _message(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
-    """One batch as an encapsulated message, without the schema that a stream begins with."""
-    if options.compression is None:
-        return bytes(batch.serialize())
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        head = sink.tell()
-        writer.write_batch(batch)
-        end = sink.tell()
-    return bytes(sink.getvalue()[head:end])
-
-
-def _to_wire(values: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
-    if field.type.name not in ("timestamp", "timestamp_ntz"):
-        return values.cast(field.type.arrow) if values.type != field.type.arrow else values
+def _to_pairs(values: pa.ChunkedArray) -> pa.ChunkedArray:
     ticks = values.cast(pa.timestamp("ns")).cast(pa.int64())
     billion = pa.scalar(1_000_000_000, pa.int64())
     remainder = pc.subtract(ticks, pc.multiply(pc.divide(ticks, billion), billion))
@@ -86,7 +80,7 @@ def decode_arrow(body: bytes, fields: Sequence[Field]) -> pa.Table:
         ServiceError: a checksum is wrong, or the content is not Arrow of these fields.
     """
     content = _unframed(body)
-    schema = wire_schema(fields)
+    schema = wire_schema(fields, pairs=False)
     source = pa.BufferReader(content)
     batches = []
     try:
@@ -108,16 +102,14 @@ def _unframed(body: bytes) -> bytes:
         raise ServiceError(400, "ChecksumError", "the Arrow body is shorter than its frame")
     (size,) = struct.unpack_from("!I", body)
     pieces, position, total = [], 4, 0
-    while len(body) - position >= size + 4:
+    while len(body) - position > size + 4:
         piece = body[position : position + size]
         (declared,) = struct.unpack_from("!I", body, position + size)
+        if declared != crc32c(piece):
+            raise ServiceError(400, "ChecksumError", "the checksum of a chunk of the Arrow body is wrong")
         total = crc32c(piece, total)
         pieces.append(piece)
         position += size + 4
-        if position == len(body) and declared == total:
-            return b"".join(pieces)
-        if declared != crc32c(piece):
-            raise ServiceError(400, "ChecksumError", "the checksum of a chunk of the Arrow body is wrong")
     last = body[position:-4]
     (declared,) = struct.unpack_from("!I", body, len(body) - 4)
     if declared != crc32c(last, total):

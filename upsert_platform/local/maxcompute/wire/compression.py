@@ -8,9 +8,7 @@ import pyarrow as pa
 
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
 
-# Bodies of the Arrow tunnel under x-odps-lz4-frame are compressed inside of Arrow, not as a whole.
-ARROW_LZ4 = "x-odps-lz4-frame"
-_ARROW_CODECS = {"zstd": "zstd", "x-lz4-frame": "lz4"}
+_ARROW_CODECS = {"zstd": "zstd", "x-lz4-frame": "lz4", "x-odps-lz4-frame": "lz4"}
 
 
 def decompress(encoding: str | None, body: bytes) -> bytes:
@@ -19,7 +17,7 @@ def decompress(encoding: str | None, body: bytes) -> bytes:
     Raises:
         ServiceError: the encoding is not supported, or the body is not in it.
     """
-    if not encoding or encoding in ("identity", ARROW_LZ4):
+    if not encoding or encoding == "identity":
         return body
     try:
         if encoding == "deflate":

@@ -155,7 +155,7 @@ def _decode(reader: Reader, fields: Sequence[Field], columns: list[list[Any]]) -
             checked += (counted[index], summed)
         elif number == END_OF_RECORD:
             checksum = crc32c(b"".join(checked)) if checked else 0
-            if reader.varint() != checksum:
+            if _checksum(reader) != checksum:
                 raise _corrupt(f"the checksum of record {rows} is wrong")
             total = crc32c(struct.pack("<I", checksum), total)
             for index, column in enumerate(columns):
@@ -170,6 +170,11 @@ def _decode(reader: Reader, fields: Sequence[Field], columns: list[list[Any]]) -
             raise _corrupt(f"field {number} is not one of the {len(fields)} of this table")
 
 
+def _checksum(reader: Reader) -> int:
+    """A checksum: some clients widen it to 64 bits with its sign."""
+    return reader.varint() & 0xFFFFFFFF
+
+
 def _read_footer(reader: Reader, rows: int, total: int) -> None:
     declared = reader.zigzag()
     if declared != rows:
@@ -178,7 +183,7 @@ def _read_footer(reader: Reader, rows: int, total: int) -> None:
     if number == METRICS:
         reader.delimited()
         number = reader.varint() >> 3
-    if number != CHECKSUM or reader.varint() != total:
+    if number != CHECKSUM or _checksum(reader) != total:
         raise _corrupt("the checksum of the body is wrong")
     if not reader.done:
         raise _corrupt("there is something after the footer")

@@ -1,0 +1,1 @@
+"""What tests and benchmarks ask of the server besides MaxCompute: faults, a journal of requests, metrics."""
