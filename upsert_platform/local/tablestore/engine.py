@@ -24,13 +24,17 @@ class Stored(NamedTuple):
 
 
 class Rows(Protocol):
-    """Access to rows by sortable key: the engine, or a local transaction's view of it."""
+    """Rows by sortable key, to be changed: the engine, a batch's buffer, or a local transaction's view."""
 
     def read(self, table: Table, key: bytes) -> Stored | None: ...
 
     def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None: ...
 
     def remove(self, table: Table, key: bytes) -> None: ...
+
+
+class ScannedRows(Rows, Protocol):
+    """Rows that can be read in order of key as well."""
 
     def scan(
         self, table: Table, low: bytes, high: bytes, *, reverse: bool
@@ -123,9 +127,18 @@ class Engine:
     def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None:
         self.connection.execute(_upsert(table), (key, now, size, row))
 
+    def read_many(self, table: Table, keys: list[bytes]) -> dict[bytes, Stored]:
+        """The rows that are there, of so many keys."""
+        marks = ",".join("?" * len(keys))
+        found = self.connection.execute(f"SELECT key, row, written FROM {table.rows} WHERE key IN ({marks})", keys)
+        return {key: Stored(row, written) for key, row, written in found}
+
     def write_many(self, table: Table, rows: list[tuple[bytes, int, int, bytes]]) -> None:
-        """Writes rows of (key, written, size, row), in order."""
+        """Writes rows of (key, written, size, row)."""
         self.connection.executemany(_upsert(table), rows)
+
+    def remove_many(self, table: Table, keys: list[bytes]) -> None:
+        self.connection.executemany(f"DELETE FROM {table.rows} WHERE key = ?", [(key,) for key in keys])
 
     def remove(self, table: Table, key: bytes) -> None:
         self.connection.execute(f"DELETE FROM {table.rows} WHERE key = ?", (key,))
@@ -176,6 +189,37 @@ class Engine:
     def close(self) -> None:
         self.connection.close()
         self._lock.close()
+
+
+class Buffer:
+    """The rows of one batch on one table: read at once before, written at once after."""
+
+    def __init__(self, engine: Engine, table: Table, keys_to_read: list[bytes]) -> None:
+        self._engine = engine
+        self._table = table
+        self._stored = engine.read_many(table, keys_to_read) if keys_to_read else {}
+        self._changed: dict[bytes, tuple[bytes, int, int, bytes] | None] = {}
+
+    def read(self, table: Table, key: bytes) -> Stored | None:
+        """A row as earlier writes of the batch left it; ``key`` must be one of those that were announced."""
+        if key in self._changed:
+            changed = self._changed[key]
+            return Stored(changed[3], changed[1]) if changed is not None else None
+        return self._stored.get(key)
+
+    def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None:
+        self._changed[key] = (key, now, size, row)
+
+    def remove(self, table: Table, key: bytes) -> None:
+        self._changed[key] = None
+
+    def flush(self) -> None:
+        """Hands the changes to the engine."""
+        written = [row for row in self._changed.values() if row is not None]
+        if written:
+            self._engine.write_many(self._table, written)
+        if len(written) < len(self._changed):
+            self._engine.remove_many(self._table, [key for key, row in self._changed.items() if row is None])
 
 
 def _lock(directory: Path) -> IO[bytes]:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from upsert_platform.local.tablestore import limits
-from upsert_platform.local.tablestore.engine import Engine, Rows
+from upsert_platform.local.tablestore.engine import Engine, Rows, ScannedRows
 from upsert_platform.local.tablestore.errors import ServiceError, invalid, no_such_table
 from upsert_platform.local.tablestore.faults import Faults
 from upsert_platform.local.tablestore.messages import pb
@@ -66,19 +66,23 @@ class Instance:
             raise ServiceError("OTSTableNotReady")
         return table
 
-    def rows_to_read(self, transaction_id: str, table: Table, sortable: bytes) -> Rows:
+    def rows_to_read(self, transaction_id: str, table: Table, sortable: bytes) -> ScannedRows:
         """Where a request reads: what is stored, or the view of its transaction."""
         if not transaction_id:
             return self.engine
         return self.transactions.view(transaction_id, table, sortable, self.clock.now())
 
-    def rows_to_write(self, transaction_id: str, table: Table, sortable: bytes) -> Rows:
-        """Where a request writes a row; ``OTSRowOperationConflict`` while a transaction holds the row's partition."""
+    def rows_to_write(self, transaction_id: str, table: Table, sortable: bytes, rows: Rows | None = None) -> Rows:
+        """Where a request writes a row: its transaction's view, or ``rows`` (the engine unless given).
+
+        Raises:
+            ServiceError: ``OTSRowOperationConflict`` while another transaction holds the row's partition.
+        """
         if transaction_id:
             return self.transactions.view(transaction_id, table, sortable, self.clock.now())
         if self.transactions.any_locked and sortable:
             self.transactions.check_lock(table, partition_of(table, sortable), self.clock.now())
-        return self.engine
+        return self.engine if rows is None else rows
 
 
 def read_units(size: int) -> int:

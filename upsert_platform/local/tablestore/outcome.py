@@ -105,6 +105,8 @@ def in_order(cells: list[Cell], versions: int) -> list[Cell]:
 
 def update_cells(table: Table, cells: list[Cell], changes: list[Change], now: int, packed: bytes) -> list[Cell]:
     """The cells after an UPDATE, whose operations are applied in order."""
+    if table.stored_versions == 1 and all(change[2] is None and change[3] is None for change in changes):
+        return _replace_cells(cells, changes, now, packed)
     result = {(cell.name, -cell.version): cell for cell in cells}
     for change in changes:
         name, value, version, op, _, _ = change
@@ -126,6 +128,16 @@ def update_cells(table: Table, cells: list[Cell], changes: list[Change], now: in
             total = _increment(name, result[latest].value if latest is not None else None, value)
             result[name, -written] = plainbuffer.encode_cell(name, plainbuffer.encode_value(total), written)
     return newest([result[place] for place in sorted(result)], table.max_versions)
+
+
+def _replace_cells(cells: list[Cell], changes: list[Change], now: int, packed: bytes) -> list[Cell]:
+    """The usual UPDATE of a table with one version: puts at the server's time, which hide no newer version."""
+    result = {cell[0]: cell for cell in cells}
+    for change in changes:
+        current = result.get(change[0])
+        if current is None or current[1] <= now:
+            result[change[0]] = plainbuffer.stamp(change, now, packed)
+    return [result[name] for name in sorted(result)]
 
 
 def _increment(name: bytes, current: bytes | None, delta: bytes) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from upsert_platform.local.tablestore import limits
 from upsert_platform.local.tablestore.engine import Engine, Stored
-from upsert_platform.local.tablestore.errors import ServiceError, invalid
+from upsert_platform.local.tablestore.errors import ServiceError, invalid, no_such_table
 from upsert_platform.local.tablestore.plainbuffer import INTEGER
 from upsert_platform.local.tablestore.table import Table
 
@@ -126,8 +126,12 @@ class Transactions:
         return bool(self._locks)
 
     def commit(self, id: str, now: int) -> None:
+        """Applies the changes; ``OTSObjectNotExist`` when the table was deleted meanwhile."""
         transaction = self.find(id, now)
         self.end(transaction)
+        table = self._engine.tables.get(transaction.table.name)
+        if table is None or table.id != transaction.table.id:
+            raise no_such_table()
         for key, change in transaction.changes.items():
             if change is None:
                 self._engine.remove(transaction.table, key)

@@ -78,3 +78,10 @@ def test_rows_of_another_partition_are_out_of_scope(client: Any, table: str) -> 
     failed = error_of(lambda: client.put_row(table, outside, IGNORE, None, transaction))
     assert failed == (400, "OTSParameterInvalid")
     client.abort_transaction(transaction)
+
+
+def test_the_table_is_deleted_meanwhile(client: Any, table: str) -> None:
+    transaction = client.start_local_transaction(table, [("a", "p")])
+    client.put_row(table, Row(key(9), [("n", 1)]), IGNORE, None, transaction)
+    client.delete_table(table)
+    assert error_of(lambda: client.commit_transaction(transaction)) == (404, "OTSObjectNotExist")

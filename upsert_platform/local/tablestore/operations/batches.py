@@ -8,6 +8,7 @@ from typing import Any
 
 from upsert_platform.local.tablestore import changes, limits, outcome, plainbuffer
 from upsert_platform.local.tablestore.changes import RowWrite
+from upsert_platform.local.tablestore.engine import Buffer
 from upsert_platform.local.tablestore.errors import ServiceError, invalid
 from upsert_platform.local.tablestore.instance import Instance, read_units, set_consumed
 from upsert_platform.local.tablestore.messages import BulkImportRequest, BulkImportResponse, parse, pb
@@ -59,13 +60,15 @@ def bulk_import(instance: Instance, body: bytes) -> bytes:
     writes = [prepare_row(table, row.type, row.row_change, None, None, now) for row in request.rows]
     _check_batch(writes)
     response = BulkImportResponse(table_name=request.table_name)
+    needed = [write.sortable for write in writes if isinstance(write, RowWrite) and not write.is_blind]
+    buffer = Buffer(instance.engine, table, needed)
     for index, write in enumerate(writes):
         result = response.rows.add()
         try:
             if isinstance(write, ServiceError):
                 raise write
             instance.faults.check_row(table.name, index)
-            applied = outcome.apply(instance.rows_to_write("", table, write.sortable), write, now)
+            applied = outcome.apply(instance.rows_to_write("", table, write.sortable, buffer), write, now)
         except ServiceError as error:
             result.is_ok = False
             result.error.code, result.error.message = error.code, error.message
@@ -73,6 +76,7 @@ def bulk_import(instance: Instance, body: bytes) -> bytes:
             result.is_ok = True
             set_consumed(result, read=applied.read_units, write=applied.write_units)
             instance.rows_written += 1
+    buffer.flush()
     return bytes(response.SerializeToString())
 
 
@@ -120,34 +124,22 @@ def _check_batch(writes: list[Prepared]) -> None:
 def _apply(instance: Instance, transaction_id: str, table: Table, writes: list[Prepared], now: int) -> bytes:
     """Applies the rows of one table and returns their encoded results, in order."""
     results: list[bytes] = []
-    packed = plainbuffer.pack_version(now)
-    faulty = instance.faults.has_row_faults
-    plain = not transaction_id and not instance.transactions.any_locked
-    pending: list[tuple[bytes, int, int, bytes]] = []
-    written = 0
+    needed = [write.sortable for write in writes if isinstance(write, RowWrite) and not write.is_blind]
+    buffer = Buffer(instance.engine, table, [] if transaction_id else needed)
     for index, write in enumerate(writes):
         try:
             if isinstance(write, ServiceError):
                 raise write
-            if faulty:
+            if instance.faults.has_row_faults:
                 instance.faults.check_row(table.name, index)
-            if plain and write.kind == pb.PUT and write.returns == pb.RT_NONE and write.sortable and write.is_blind:
-                cells = outcome.put_cells(table, write.cells, now, packed)
-                pending.append((write.sortable, now, write.size, plainbuffer.encode_row(write.key, cells)))
-                results.append(_success(0, -(-write.size // limits.CAPACITY_UNIT) or 1))
-            else:
-                rows = instance.rows_to_write(transaction_id, table, write.sortable)
-                if pending:
-                    instance.engine.write_many(table, pending)
-                    pending = []
-                applied = outcome.apply(rows, write, now)
-                results.append(_success(applied.read_units, applied.write_units, applied.row))
-            written += 1
+            rows = instance.rows_to_write(transaction_id, table, write.sortable, buffer)
+            applied = outcome.apply(rows, write, now)
         except ServiceError as error:
             results.append(_failure(error.code, error.message))
-    if pending:
-        instance.engine.write_many(table, pending)
-    instance.rows_written += written
+        else:
+            instance.rows_written += 1
+            results.append(_success(applied.read_units, applied.write_units, applied.row))
+    buffer.flush()
     return b"".join(results)
 
 
