@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: a real broker for the whole session, topics in it, and one Spark session."""
+"""Fixtures that several rooms share: real brokers, topics, a schema registry and Spark, each once per session."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from upsert_platform import jars
 from upsert_platform.local.kafka import Broker, start_broker
+from upsert_platform.local.registry import Registry, start_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from upsert_platform_tests.secure_kafka import SecureBroker
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +54,31 @@ def make_topic(kafka_bootstrap: str) -> Callable[..., str]:
 def topic(make_topic: Callable[..., str]) -> str:
     """A fresh topic of one partition."""
     return make_topic()
+
+
+@pytest.fixture(scope="session")
+def older_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of the release line before, for the whole session."""
+    data = tmp_path_factory.mktemp("older-kafka")
+    with start_broker(data, version=jars.KAFKA_VERSION_OLDER, die_with_parent=True) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A broker with SASL and TLS listeners and access rules, for the whole session."""
+    from upsert_platform_tests.secure_kafka import start_secure_broker
+
+    secure = start_secure_broker(tmp_path_factory.mktemp("secure-kafka"))
+    with secure.broker:
+        yield secure
+
+
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """An Apicurio schema registry; its ``url`` is that of the Confluent API."""
+    with start_registry(tmp_path_factory.mktemp("registry"), die_with_parent=True) as registry:
+        yield registry
 
 
 @pytest.fixture(scope="session")

@@ -37,8 +37,6 @@ _SMALL_AND_QUICK: Mapping[str, str] = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "4500",  # so long a restart waits after a kill
     "log.cleaner.dedupe.buffer.size": "8388608",
     "log.cleaner.backoff.ms": "500",
     "log.retention.check.interval.ms": "1000",
@@ -98,7 +96,7 @@ def start_broker(
     properties: Mapping[str, str] | None = None,
     client: Mapping[str, str] | None = None,
     format_arguments: Sequence[str] = (),
-    timeout: float = 60.0,
+    timeout: float = 120.0,
     die_with_parent: bool = False,
 ) -> Broker:
     """Starts a broker on a data directory and returns when it answers.

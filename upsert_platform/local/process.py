@@ -57,7 +57,7 @@ class Server:
         return self.home / "server.pid"
 
 
-def start(server: Server, *, timeout: float = 60.0, die_with_parent: bool = False) -> psutil.Process:
+def start(server: Server, *, timeout: float = 120.0, die_with_parent: bool = False) -> psutil.Process:
     """Starts a server and returns when it answers.
 
     It runs in a session of its own and outlives the caller, unless `die_with_parent` (Linux only; elsewhere ignored by

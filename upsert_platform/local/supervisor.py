@@ -31,7 +31,7 @@ from upsert_platform.local.process import (
 from upsert_platform.local.services import SERVICES, Keys, Service
 
 _START_ATTEMPTS = 3
-_ANSWER_SECONDS = 60.0
+_ANSWER_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
