@@ -64,7 +64,7 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 CASES = [
     ("no connector", "CREATE TABLE t (id INT) WITH ('topic' = 'x');", "required option 'connector' is missing"),
-    ("V1 no key", "CREATE TABLE t (id INT) WITH ('connector' = 'upsert-kafka');", "upsert-kafka needs PRIMARY KEY"),
+    ("V1 no key", "CREATE TABLE t (id INT) WITH ('connector' = 'upsert-kafka');", "a PRIMARY KEY ... NOT ENFORCED is required"),
     ("declared in two files", S, "table 's' is declared twice (first at"),
     ("two inserts into one", T + "INSERT INTO t SELECT * FROM s; INSERT INTO t SELECT * FROM s;", "by two inserts"),
     ("read and written", T + "INSERT INTO t SELECT * FROM s; CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t;",
@@ -76,6 +76,8 @@ CASES = [
     ("too fine", "CREATE TABLE f (id INT PRIMARY KEY NOT ENFORCED, at ROW<x ARRAY<TIMESTAMP(9)>>) WITH"
      " ('connector' = 'upsert-kafka'); CREATE TABLE g LIKE f; INSERT INTO g SELECT * FROM f;",
      "column 'at' has 9 fraction digits"),
+    ("blank in a name", "CREATE TABLE f (id INT PRIMARY KEY NOT ENFORCED, v ROW<`a b` INT>) WITH ('connector' ="
+     " 'upsert-kafka'); CREATE TABLE g LIKE f; INSERT INTO g SELECT * FROM f;", "rename 'a b'"),
     ("truncate is no boolean", T.replace("'tablestore'", "'tablestore', 'truncate-timestamps' = 'maybe'"),
      "option 'truncate-timestamps' takes true or false"),
     ("unknown table", "INSERT INTO t SELECT * FROM nothing;", "unknown table 'nothing'"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Insert, Table
-from upsert_platform.sql.declarations import Declarations, InsertDeclaration, TableDeclaration, ViewDeclaration
+from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.insert import resolve_insert
 from upsert_platform.sql.query import Relation, read_query, relation_of
 from upsert_platform.sql.reader import Fault, ToldFault
@@ -25,29 +25,42 @@ class Scripts:
         tables: by name, in order of declaration.
         inserts: those without errors.
         mentioned: tables that faulty inserts name; they are in use.
+        keyed: tables that declare a primary key, a faulty one too.
     """
 
     tables: Mapping[str, Table] = field(default_factory=dict)
     inserts: tuple[Insert, ...] = ()
     mentioned: frozenset[str] = frozenset()
+    keyed: frozenset[str] = frozenset()
 
 
-def read_scripts(
-    texts: Mapping[str, str], variables: Variables, *, known: Sequence[TableDeclaration] = ()
-) -> tuple[Scripts, list[Problem]]:
+def read_scripts(texts: Mapping[str, str], variables: Variables) -> tuple[Scripts, list[Problem]]:
     """Reads SQL files together: a table may be declared in one and used in another.
 
     Args:
         texts: file name, as messages show it, to content; read in this order.
-        known: tables that are declared elsewhere.
 
     Returns:
         What is declared, and every problem found.
     """
-    found = Declarations(tables=list(known))
+    found = Declarations()
     for file, text in texts.items():
         found.add(read_statements(text, file, variables))
+    return resolve(found)
+
+
+def resolve(
+    found: Declarations, *, derive: Callable[[Mapping[str, Table]], Declarations] | None = None
+) -> tuple[Scripts, list[Problem]]:
+    """Joins the declarations of all files of a project.
+
+    Args:
+        derive: given the declared tables, makes further declarations (a pipeline copies the columns of its source).
+    """
     resolved, problems = resolve_tables(found.tables)
+    if derive is not None:
+        found.add(derive({name: table for name, table in resolved.by_name.items() if name not in resolved.faulty}))
+        resolved, problems = resolve_tables(found.tables)
     tables = resolved.by_name
     problems = [*found.problems, *problems]
     views = _Views(found.views, resolved, problems)
@@ -60,7 +73,7 @@ def read_scripts(
             inserts.append(insert)
     faulty = len(inserts) < len(found.inserts)
     mentioned = frozenset(name for name in tables if faulty and any(_names(item, name) for item in found.inserts))
-    return Scripts(tables, tuple(inserts), mentioned), problems
+    return Scripts(tables, tuple(inserts), mentioned, resolved.keyed), problems
 
 
 def _names(insert: InsertDeclaration, table: str) -> bool:

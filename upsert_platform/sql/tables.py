@@ -24,11 +24,13 @@ class Tables:
     Attributes:
         elided: names of tables of which columns were left out (``...``).
         faulty: names of tables whose columns are not all known because of an error that was told.
+        keyed: names of tables that declare a primary key, a faulty one too.
     """
 
     by_name: dict[str, Table]
     elided: frozenset[str]
     faulty: frozenset[str]
+    keyed: frozenset[str]
 
 
 def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[Tables, list[Problem]]:
@@ -49,7 +51,8 @@ def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[Tables, li
     tables = {name: _TableResolver(declaration, problems).resolve() for name, declaration in resolved.items()}
     elided = frozenset(name for name, declaration in resolved.items() if declaration.elided)
     faulty = frozenset(name for name in unique if name not in resolved or resolved[name].faulty)
-    return Tables(tables, elided, faulty), problems
+    keyed = frozenset(name for name, declaration in resolved.items() if declaration.key is not None)
+    return Tables(tables, elided, faulty, keyed), problems
 
 
 class _TableResolver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -16,15 +17,17 @@ TRUNCATE_TIMESTAMPS: Final = "truncate-timestamps"
 """Option of any source table: ``true`` allows TIMESTAMP(7) to (9), whose last digits are cut."""
 RESERVED_COLUMNS: Final = frozenset({*SYSTEM_COLUMNS, OPERATION, SEQUENCE})
 _MICROSECONDS: Final = 6
+_UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 
 
-def project_problems(project: Project, *, written: Iterable[str] = ()) -> list[Problem]:
+def project_problems(project: Project, *, written: Iterable[str] = (), keyed: Iterable[str] = ()) -> list[Problem]:
     """What is wrong with the tables and inserts of a project, beyond what its statements say one by one.
 
     Options of connectors are not looked at: each connector reads its own.
 
     Args:
-        written: targets of inserts that are not in the project because of errors of their own.
+        written: tables of inserts that are not in the project because of errors of their own.
+        keyed: tables that declare a primary key which is not in the project because of an error of its own.
     """
     problems: list[Problem] = []
     sources = {insert.source for insert in project.inserts}
@@ -32,6 +35,9 @@ def project_problems(project: Project, *, written: Iterable[str] = ()) -> list[P
     for table in project.tables.values():
         used = table.name in sources or table.name in targets
         problems += _table_problems(table, source=table.name in sources, used=used or table.name in written)
+        if table.connector == "upsert-kafka" and not table.primary_key and table.name not in keyed:
+            # Worded as the Kafka connector does, so that it is told once.
+            problems.append(_problem(table, "a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records"))
     problems += _graph_problems(project)
     return problems
 
@@ -41,13 +47,14 @@ def _table_problems(table: Table, *, source: bool, used: bool) -> list[Problem]:
     if not table.connector:
         known = "'connector' = 'upsert-kafka', 'kafka', 'tablestore' or 'maxcompute'"
         problems.append(_problem(table, f"required option 'connector' is missing: {known}"))
-    if table.connector == "upsert-kafka" and not table.primary_key:
-        problems.append(_problem(table, "upsert-kafka needs PRIMARY KEY (...) NOT ENFORCED: it is the message key"))
     for column in table.columns:
         if column.name.lower() in RESERVED_COLUMNS:
             message = f"column '{column.name}' has the name of a column of the platform itself; rename it"
             problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
         stored = column.type if column.kind is not ColumnKind.COMPUTED else None
+        if source and stored is not None and (name := _unfit_name(column.name, stored)):
+            message = f"the lake stores no name with a blank or one of , ; {{ }} ( ) = in it; rename '{name}'"
+            problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
         if source and stored is not None and not _truncates(table) and (precision := _too_fine(stored)):
             message = (
                 f"column '{column.name}' has {precision} fraction digits, but changes are kept in microseconds:"
@@ -70,6 +77,14 @@ def _problem(table: Table, message: str) -> Problem:
 
 def _truncates(table: Table) -> bool:
     return table.options.get(TRUNCATE_TIMESTAMPS, "").strip().lower() == "true"
+
+
+def _unfit_name(name: str, logical: LogicalType) -> str | None:
+    """The name of a column, or of a field at any depth, that Delta Lake refuses."""
+    if _UNFIT.search(name):
+        return name
+    inner = [("", logical.key), ("", logical.element), *((field.name, field.type) for field in logical.fields)]
+    return next((found for name, part in inner if part is not None and (found := _unfit_name(name, part))), None)
 
 
 def _too_fine(logical: LogicalType) -> int | None:
