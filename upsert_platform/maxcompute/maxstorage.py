@@ -242,13 +242,21 @@ class MaxStorage:
         return with_retries(request, self.connection, retries=retries, deadline=deadline)
 
 
+_GONE = ("notfound", "not found", "expired", "aborted", "tablemodified", "nosuchtable", "nosuchpartition")
+
+
 def is_gone(error: ServiceError) -> bool:
-    """Whether an error says that the session no longer exists, or can no longer be committed."""
+    """Whether the service says that a session no longer exists, or can no longer be committed."""
     words = f"{error.code} {error}".lower()
-    return error.status in (404, 410) or any(word in words for word in ("notfound", "not found", "expired", "aborted"))
+    return _refuses(error) and (error.status in (404, 410) or any(word in words for word in _GONE))
 
 
 def is_committed(error: ServiceError) -> bool:
-    """Whether an error says that the session was committed before."""
+    """Whether the service says that a session was committed before."""
     words = f"{error.code} {error}".lower()
-    return "committed" in words and "uncommitted" not in words and "not committed" not in words
+    return _refuses(error) and "committed" in words and "uncommitted" not in words and "not committed" not in words
+
+
+def _refuses(error: ServiceError) -> bool:
+    """Whether the service itself answered, and will answer the same again."""
+    return error.status is not None and 400 <= error.status < 500 and error.status not in (408, 429)

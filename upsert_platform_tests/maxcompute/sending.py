@@ -1,0 +1,68 @@
+"""Sends rows as a task does, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from upsert_platform.destination import OPERATION, SEQUENCE
+from upsert_platform.maxcompute.apply import wire_plan
+from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.connection import Connection
+from upsert_platform.maxcompute.ddl import prepare_table
+from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
+from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.writer import TaskWriter, WriteJob
+from upsert_platform.types import arrow_type
+
+
+def batch(table: MaxComputeTable, rows: Sequence[tuple[str, tuple[Any, ...]]]) -> pa.RecordBatch:
+    """A batch of a change frame: operation and values in declared order."""
+    columns = [
+        pa.array([values[index] for _, values in rows], arrow_type(column.type))  # type: ignore[arg-type]
+        for index, column in enumerate(table.columns)
+    ]
+    names = [column.name for column in table.columns]
+    columns += [pa.array([operation for operation, _ in rows], pa.string()), pa.array(range(len(rows)), pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, names=[*names, OPERATION, SEQUENCE])
+
+
+def open_job(table: MaxComputeTable, **changed: Any) -> tuple[WriteJob, MaxStorage, str]:
+    """Makes the table, opens a write session on it, and gives what a task gets, the storage and the table's id."""
+    connection = Connection.of(table.settings)
+    client = Client(connection)
+    actual = prepare_table(client, table)
+    storage = MaxStorage(connection, client.tunnel_endpoint(), table.target)
+    job = WriteJob(
+        connection=connection,
+        endpoint=storage.endpoint,
+        target=table.target,
+        session=storage.create_write_session(table.partitions.static_text),
+        plan=wire_plan(table, actual),
+        body_bytes=table.settings.body_bytes,
+        compression="lz4",
+        repeat_unsure=table.upserts,
+    )
+    client.close()
+    return (
+        WriteJob(**{**{name: getattr(job, name) for name in WriteJob.__slots__}, **changed}),
+        storage,
+        actual.table_id,
+    )
+
+
+def send(job: WriteJob, batches: Sequence[pa.RecordBatch], *, stream: str = "0", version: int = 1) -> TaskWriter:
+    """Sends batches as one attempt of a task, and closes its stream."""
+    writer = TaskWriter(job, stream_id=stream, version=version)
+    try:
+        for rows in batches:
+            writer.add(rows)
+        writer.finish()
+    finally:
+        writer.close()
+    return writer
+
+
+__all__ = ["WriteSession", "batch", "open_job", "send"]
