@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from upsert_platform.local import supervisor
-from upsert_platform.local.services import SERVICES
+from upsert_platform.local.services import DEFAULT_SERVICES, SERVICES
 
+_ONLY = f"Servers to bring up, out of {', '.join(SERVICES)}."
 _STYLES = {"running": "green", "not answering": "red", "stopped": "dim"}
 
 
@@ -33,16 +34,17 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> tup
 
 @click.group()
 def local() -> None:
-    """Kafka, Tablestore and MaxCompute servers on this machine."""
+    """Kafka, Tablestore, MaxCompute and schema registry servers on this machine."""
 
 
 @local.command()
 @_data_option
 @click.option("--env-file", type=click.Path(path_type=Path, dir_okay=False), help="[default: <data>/local.env]")
-@click.option("--only", callback=_names, default=",".join(SERVICES), show_default=True, help="Servers to bring up.")
+@click.option("--only", callback=_names, default=",".join(DEFAULT_SERVICES), show_default=True, help=_ONLY)
 @click.option("--kafka-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--tablestore-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--maxcompute-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
+@click.option("--registry-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports: int | None) -> None:
     """Start the servers that do not run yet; they run on until `local down`.
 

@@ -30,7 +30,7 @@ class Registry:
     @property
     def url(self) -> str:
         """Of the Confluent API, as ``schema.registry.url`` takes it."""
-        return f"http://{_HOST}:{self.port}{_API}"
+        return registry_url(self.port)
 
     def stop(self) -> None:
         """Ends the registry; its schemas stay."""
@@ -83,8 +83,13 @@ def registry_server(data: Path, *, port: int) -> Server:
         ),
         home=data,
         port=port,
-        answers=lambda: _lists_subjects(port),
+        answers=lambda: answers_registry(port),
     )
+
+
+def registry_url(port: int) -> str:
+    """Of the Confluent API of a registry on the port of 127.0.0.1."""
+    return f"http://{_HOST}:{port}{_API}"
 
 
 def _unpacked() -> Path:
@@ -105,7 +110,8 @@ def _unpacked() -> Path:
     return home
 
 
-def _lists_subjects(port: int) -> bool:
+def answers_registry(port: int) -> bool:
+    """Tells whether a registry on the port of 127.0.0.1 lists its subjects."""
     connection = http.client.HTTPConnection(_HOST, port, timeout=10.0)
     try:
         connection.request("GET", f"{_API}/subjects")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from upsert_platform.local.kafka import Listener, answers_kafka, broker_server
 from upsert_platform.local.process import Server
+from upsert_platform.local.registry import answers_registry, registry_server, registry_url
 
 _HOST = "127.0.0.1"
 INSTANCE = "local"
@@ -91,6 +92,14 @@ def _maxcompute_variables(port: int, keys: Keys) -> Mapping[str, str]:
     }
 
 
+def _registry(home: Path, port: int, keys: Keys) -> Server:
+    return registry_server(home, port=port)
+
+
+def _registry_variables(port: int, keys: Keys) -> Mapping[str, str]:
+    return {"UPSERT_SCHEMA_REGISTRY_URL": registry_url(port)}
+
+
 def _module(name: str, home: Path, port: int, *arguments: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", f"upsert_platform.local.{name}", "--data", str(home / "data")),
@@ -114,4 +123,7 @@ SERVICES: Mapping[str, Service] = {
     "kafka": Service("kafka", answers_kafka, _kafka, _kafka_variables),
     "tablestore": Service("tablestore", is_healthy, _tablestore, _tablestore_variables),
     "maxcompute": Service("maxcompute", is_healthy, _maxcompute, _maxcompute_variables),
+    "registry": Service("registry", answers_registry, _registry, _registry_variables),
 }
+# The registry is for those who use the Confluent formats: it is a download of 104 MB, so it comes up when asked for.
+DEFAULT_SERVICES = ("kafka", "tablestore", "maxcompute")

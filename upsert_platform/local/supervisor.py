@@ -28,7 +28,7 @@ from upsert_platform.local.process import (
     start,
     stop_noted,
 )
-from upsert_platform.local.services import SERVICES, Keys, Service
+from upsert_platform.local.services import DEFAULT_SERVICES, SERVICES, Keys, Service
 
 _START_ATTEMPTS = 3
 _ANSWER_SECONDS = 120.0
@@ -65,7 +65,7 @@ def default_directory() -> Path:
 def up(
     directory: Path,
     *,
-    only: Iterable[str] = tuple(SERVICES),
+    only: Iterable[str] = DEFAULT_SERVICES,
     env_file: Path | None = None,
     ports: Mapping[str, int] | None = None,
     report: Callable[[str, str], None] = lambda name, state: None,
@@ -92,6 +92,10 @@ def up(
     """
     directory = directory.absolute()
     wanted = [_service(name) for name in only]
+    for name in sorted((ports or {}).keys() - {service.name for service in wanted}):
+        raise ServerError(
+            f"a port is named for {name}, which is not to come up; add it to the servers, or name no port"
+        )
     with _exclusive(directory):
         noted = _read(directory)
         _at_once(

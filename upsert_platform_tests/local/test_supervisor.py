@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import requests
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -145,6 +146,7 @@ def test_all_servers_come_up_with_an_address_and_keys_and_go_down(data: Path) ->
     assert min(map(len, secrets)) >= 32
     told = {result.output, *(" ".join(psutil.Process(pid).cmdline()) for pid in pids(data).values())}
     assert not [secret for secret in secrets for text in told if secret in text]
+    assert set(pids(data)) == {"kafka", "maxcompute", "tablestore"}
     assert sorted(supervisor.down(data)) == ["kafka", "maxcompute", "tablestore"]
     assert pids(data) == {}
 
@@ -155,6 +157,12 @@ def test_failing_server_leaves_the_others_running(data: Path) -> None:
     with pytest.raises(ServerError, match="the Tablestore server ended with code"):
         supervisor.up(data, only=["kafka", "tablestore"])
     assert set(pids(data)) == {"kafka"}
+
+
+def test_registry_comes_up_when_asked_for(data: Path) -> None:
+    url = supervisor.up(data, only=["registry"])["UPSERT_SCHEMA_REGISTRY_URL"]
+    assert requests.get(f"{url}/subjects", timeout=20).json() == []
+    assert set(pids(data)) == {"registry"}
 
 
 def test_damaged_state_is_an_error_with_the_remedy(data: Path) -> None:
@@ -169,7 +177,14 @@ def test_damaged_state_is_an_error_with_the_remedy(data: Path) -> None:
 def test_only_takes_known_servers(data: Path, only: str) -> None:
     result = run("up", "--data", data, "--only", only)
     assert result.exit_code == 2
-    assert "kafka, tablestore, maxcompute" in result.output
+    assert "kafka, tablestore, maxcompute, registry" in result.output
+
+
+def test_port_of_a_server_that_is_not_wanted_is_refused(data: Path) -> None:
+    result = run("up", "--data", data, "--only", "kafka", "--tablestore-port", free_port())
+    assert result.exit_code == 1
+    assert "a port is named for tablestore" in result.output
+    assert not data.exists()
 
 
 @pytest.mark.parametrize("command", ["down", "status"])
