@@ -139,8 +139,9 @@ def _changed(table: Table, before: str, wanted: Column, now: float) -> Table:
     narrower = column.type != wanted.type and wanted.type.name not in _WIDENINGS.get(column.type.name, set())
     if narrower or (before in table.primary_key and column.type != wanted.type):
         raise semantic_error(f"column '{before}' cannot be changed from {column.type} to {wanted.type}")
+    version = table.schema_version
     if wanted.name != before:
-        table = _renamed(table, before, wanted.name, now=now)
+        table = replace(_renamed(table, before, wanted.name, now=now), schema_version=version)
     columns = tuple(
         replace(c, type=wanted.type, comment=wanted.comment or c.comment) if c.name == wanted.name else c
         for c in table.columns
