@@ -1,38 +1,28 @@
 """Reduction before decoding: of the records of an offset range, the last one per raw key is kept.
 
-Knows neither Kafka's client nor formats: a record is anything with the methods of `Record`, so the rules are tested
-without a broker.
+Runs in Spark workers. Knows neither Kafka's client nor formats: a record is anything with the methods of `Record`, so
+the rules are tested without a broker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Any, TypeVar
 
-RECORD_OVERHEAD: Final = 256
-"""Bytes that a held record takes besides key and value (measured: client object, references, dict entry)."""
+import numpy as np
 
-
-class Record(Protocol):
-    """A record as Kafka's client hands it out. `len()` is the length of the value, 0 without one."""
-
-    def key(self) -> bytes | None: ...
-
-    def value(self) -> bytes | None: ...
-
-    def offset(self) -> int: ...
-
-    def __len__(self) -> int: ...
-
+from upsert_platform.changelog.records import RECORD_OBJECT_BYTES, Record, RecordBlock
 
 R = TypeVar("R", bound=Record)
 
 
 class LatestByKey:
-    """The last record per raw key, of records added in offset order.
+    """The last record per raw key, of records added in offset order, within a memory budget.
 
-    Adding is the hot loop of reading a topic: it runs in C, record by record, and touches nothing but the key.
+    Args:
+        budget: bytes; more is held for a moment while records are reduced.
+        keep: keep the client's objects, see RecordBlock.records.
 
     Attributes:
         records: how many were added.
@@ -40,51 +30,53 @@ class LatestByKey:
         without_key: records with a null key, which replace nothing.
     """
 
-    def __init__(self, *, budget: int) -> None:
+    def __init__(self, *, budget: int, keep: bool = False) -> None:
         self._budget = budget
-        self._latest: dict[bytes | None, Record] = {}
+        self._keep = keep
+        self._blocks: list[RecordBlock] = []
         self._held = 0
-        self._held_since = 0
         self.records = 0
         self.bytes = 0
         self.without_key: list[Record] = []
 
     def add(self, records: Sequence[Record]) -> None:
-        """Adds records that follow those added before."""
-        if not records:
-            return
-        kind = type(records[0])
-        keys = list(map(kind.key, records))
-        if None in keys:
-            self.without_key += [record for record, key in zip(records, keys, strict=True) if key is None]
-            kept = [(key, record) for key, record in zip(keys, records, strict=True) if key is not None]
-            self._latest.update(kept)
-            size = sum(len(key) for key in keys if key is not None) + sum(map(len, records))
-        else:
-            self._latest.update(zip(keys, records, strict=True))
-            size = sum(map(len, keys)) + sum(map(len, records))  # type: ignore[arg-type]
-        self.records += len(records)
-        self.bytes += size
-        self._held_since += size + RECORD_OVERHEAD * len(records)
+        """Adds records that follow those added before; at least one."""
+        block = RecordBlock.of(records, keep=self._keep)
+        self.records += len(block)
+        self.bytes += block.payload
+        if block.keys.null_count:
+            null = block.keys.is_null().to_numpy(zero_copy_only=False)
+            lone = [records[row] for row in np.flatnonzero(null).tolist()]
+            self.without_key += lone
+            self._held += sum(map(len, lone)) + RECORD_OBJECT_BYTES * len(lone)
+            block = block.take(np.flatnonzero(~null))
+        if len(block):
+            self._blocks.append(block)
+            self._held += block.held
 
     def is_full(self) -> bool:
-        """Whether the records held have reached the budget. Replaced ones are not counted."""
-        if self._held + self._held_since <= self._budget:
+        """Whether what is held, without replaced records, has reached three quarters of the budget."""
+        if self._held <= self._budget:
             return False
-        held = [*self._latest.values(), *self.without_key]
-        self._held = sum(map(len, self._latest)) + sum(map(len, held)) + RECORD_OVERHEAD * len(held)  # type: ignore[arg-type]
-        self._held_since = 0
-        # Above three quarters the next sums would come too soon to be worth it.
+        lone = self._held - sum(block.held for block in self._blocks)
+        reduced = self.survivors()
+        self._blocks = [reduced] if reduced is not None else []
+        self._held = lone + (reduced.held if reduced is not None else 0)
         return self._held * 4 >= self._budget * 3
 
-    def survivors(self) -> list[Record]:
-        """The last record of each key, in no particular order; records without a key are not among them."""
-        return list(self._latest.values())
+    def survivors(self) -> RecordBlock | None:
+        """The last record of each key, in offset order, or None when no record has a key."""
+        if not self._blocks:
+            return None
+        whole = RecordBlock.concat(self._blocks)
+        encoded = whole.keys.dictionary_encode()
+        last = np.empty(len(encoded.dictionary), np.int64)
+        last[encoded.indices.to_numpy()] = np.arange(len(whole))  # of a repeated place the last assignment stays
+        return whole if len(last) == len(whole) else whole.take(np.sort(last))
 
-    @property
-    def superseded(self) -> int:
+    def superseded(self, survivors: RecordBlock | None) -> int:
         """Records that a later record of the same key replaced."""
-        return self.records - len(self._latest) - len(self.without_key)
+        return self.records - len(self.without_key) - (len(survivors) if survivors is not None else 0)
 
 
 @dataclass(slots=True)
@@ -102,14 +94,14 @@ class Verdicts:
 
 @dataclass(slots=True)
 class OlderValues:
-    """Result of looking for the values that keys had before a record that cannot be decoded.
+    """Result of looking for the values that keys had before a record that gave nothing.
 
     Attributes:
-        found: raw key to its highest record that can be decoded, below the one that cannot.
-        passed_over: how many records lie between, which cannot be decoded either.
+        found: raw key to its highest record that can be decoded, below the one that gave nothing.
+        passed_over: how many records lie between, which give nothing either.
     """
 
-    found: dict[bytes, Record] = field(default_factory=dict)
+    found: dict[bytes, Any] = field(default_factory=dict)
     passed_over: int = 0
 
 
@@ -120,7 +112,7 @@ def find_older(
 
     Args:
         blocks: the records of the range, read again in offset order.
-        before: raw key to the offset of the record that could not be decoded.
+        before: raw key to the offset of the record that gave nothing.
         judge: decodes records and tells which of them give nothing.
     """
     older = OlderValues()
@@ -141,9 +133,9 @@ def find_older(
 
 
 def between_older_and_refused(
-    blocks: Iterable[Sequence[R]], before: dict[bytes, int], found: dict[bytes, Record]
+    blocks: Iterable[Sequence[R]], before: dict[bytes, int], found: dict[bytes, Any]
 ) -> Iterator[list[R]]:
-    """The records that `find_older` passed over: above the value found for their key, below the first refused one."""
+    """The records that `find_older` passed over: above the value found for their key, below the one without rows."""
     for block in blocks:
         passed = [
             record

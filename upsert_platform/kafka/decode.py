@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.records import RecordBlock
 from upsert_platform.changelog.reduce import Verdicts
 from upsert_platform.kafka.formats import Decoded, build_decoder
-from upsert_platform.kafka.record_columns import header_rows, metadata_column, place_columns
+from upsert_platform.kafka.record_columns import (
+    header_rows,
+    metadata_column,
+    needs_record,
+    objects_of,
+    place_columns,
+)
 from upsert_platform.kafka.settings import KeyConflict, UpsertKafkaSettings
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.model import ColumnKind
@@ -69,43 +76,42 @@ class RecordDecoder:
         self._value_index = {name: index for index, name in enumerate(value.names)}
         self._upsert_kind = rows.KIND_UPDATE_AFTER if self._keyed else rows.KIND_INSERT
 
-    def decode(self, records: Sequence[Any]) -> DecodedBlock:
-        """Decodes records of one partition, messages of Kafka's client; where the table is keyed, they have a key."""
+    @property
+    def needs_records(self) -> bool:
+        """Whether blocks must hold the client's records, for metadata columns."""
+        return any(needs_record(column) for column in self._table.metadata_columns)
+
+    def decode(self, block: RecordBlock) -> DecodedBlock:
+        """Decodes records; where the table is keyed, all of them have a key."""
         verdicts = Verdicts()
-        count = len(records)
-        values = [record.value() for record in records]
-        live = [index for index, value in enumerate(values) if value is not None]
-        if len(live) != count:
-            values = [values[index] for index in live]
-        key = self._decode_keys(records, verdicts)
+        live, values = _present(block.values)
+        key = self._decode_keys(block.keys, verdicts)
         value = self._value.decode(values)
         for index, reason in value.errors.items():
-            verdicts.refused.setdefault(live[index], f"value: {reason}")
+            verdicts.refused.setdefault(int(live[index]), f"value: {reason}")
         if b"" in values:
             self._refuse_empty(values, live, value, verdicts)
-        joined = self._join(count, np.asarray(live, dtype=np.int64), key, value, verdicts)
-        columns = self._declared_columns(records, joined, key, value, verdicts)
-        return self._assemble(records, joined, columns, verdicts)
+        joined = self._join(len(block), live, key, value, verdicts)
+        columns = self._declared_columns(block, joined, key, value, verdicts)
+        return self._assemble(block, joined, columns, verdicts)
 
-    def _refuse_empty(self, values: list[bytes], live: list[int], value: Decoded, verdicts: Verdicts) -> None:
+    def _refuse_empty(self, values: list[bytes], live: np.ndarray, value: Decoded, verdicts: Verdicts) -> None:
         """A value of zero bytes that gives no row is broken, neither a tombstone nor a value without rows."""
         with_rows = set(value.message.to_pylist())
         for index, text in enumerate(values):
             if not text and index not in with_rows:
-                verdicts.refused.setdefault(live[index], "value: it has zero bytes (a delete has a null value)")
+                verdicts.refused.setdefault(int(live[index]), "value: it has zero bytes (a delete has a null value)")
 
-    def _decode_keys(self, records: Sequence[Any], verdicts: Verdicts) -> Decoded | None:
+    def _decode_keys(self, keys: pa.Array, verdicts: Verdicts) -> Decoded | None:
         if self._key is None:
             return None
-        keys = [record.key() for record in records]
-        present = [index for index, key in enumerate(keys) if key is not None]
-        decoded = self._key.decode(keys if len(present) == len(keys) else [keys[index] for index in present])
+        places, present = _present(keys)
+        decoded = self._key.decode(present)
         for index, reason in decoded.errors.items():
-            verdicts.refused[present[index]] = f"key: {reason}"
-        if len(present) == len(keys):
+            verdicts.refused[int(places[index])] = f"key: {reason}"
+        if len(places) == len(keys):
             return decoded
-        places = pa.array(np.asarray(present, dtype=np.int32)[decoded.message.to_numpy()], pa.int32())
-        return Decoded(decoded.rows, places, decoded.errors)
+        return Decoded(decoded.rows, pa.array(places[decoded.message.to_numpy()], pa.int32()), decoded.errors)
 
     def _join(self, count: int, live: np.ndarray, key: Decoded | None, value: Decoded, verdicts: Verdicts) -> _Joined:
         """Pairs every value row of a record with every key row of it (Flink's order: value by value)."""
@@ -157,12 +163,12 @@ class RecordDecoder:
                     verdicts.skipped[index] = RULE_NULL_VALUE
 
     def _declared_columns(
-        self, records: Sequence[Any], joined: _Joined, key: Decoded | None, value: Decoded, verdicts: Verdicts
+        self, block: RecordBlock, joined: _Joined, key: Decoded | None, value: Decoded, verdicts: Verdicts
     ) -> list[pa.Array]:
         columns: list[pa.Array] = []
         for column in rows.stored_columns(self._table.table):
             if column.kind is ColumnKind.METADATA:
-                per_record = metadata_column(records, column)
+                per_record = metadata_column(block, column)
                 columns.append(per_record if joined.is_identity else per_record.take(pa.array(joined.record)))
                 continue
             from_key = self._picked(key, self._key_index.get(column.name), joined.key_row)
@@ -205,7 +211,7 @@ class RecordDecoder:
             verdicts.refused.setdefault(int(joined.record[row]), reason)
 
     def _assemble(
-        self, records: Sequence[Any], joined: _Joined, columns: list[pa.Array], verdicts: Verdicts
+        self, block: RecordBlock, joined: _Joined, columns: list[pa.Array], verdicts: Verdicts
     ) -> DecodedBlock:
         count = len(joined.record)
         if verdicts.refused and count:
@@ -223,8 +229,8 @@ class RecordDecoder:
         if not joined.is_identity and count:
             starts = np.flatnonzero(np.diff(joined.record, prepend=-1))
             within = (np.arange(count) - np.repeat(starts, np.diff(starts, append=count))).astype(np.int32)
-        by_record = place_columns(records)
-        if count != len(records) or not joined.is_identity:
+        by_record = place_columns(block)
+        if count != len(block) or not joined.is_identity:
             order = pa.array(joined.record)
             by_record = {name: column.take(order) for name, column in by_record.items()}
         filled = {**by_record, rows.KIND: kinds, rows.ROW: pa.array(within)}
@@ -240,18 +246,18 @@ class RecordDecoder:
         batch = pa.RecordBatch.from_arrays([*system, *declared], schema=self.schema)
         return DecodedBlock(batch, verdicts, len(np.unique(joined.record[tombstone])) if tombstone.any() else 0)
 
-    def quarantine(self, records: Sequence[Any], reasons: Sequence[str]) -> pa.RecordBatch:
+    def quarantine(self, block: RecordBlock, reasons: Sequence[str]) -> pa.RecordBatch:
         """Rows that keep refused records as they are: raw key, value and headers, with the reason."""
         header = self.schema.field(rows.RAW_HEADERS).type
         filled = {
-            **place_columns(records),
-            rows.KIND: pa.repeat(pa.scalar(rows.KIND_QUARANTINED), len(records)),
+            **place_columns(block),
+            rows.KIND: pa.repeat(pa.scalar(rows.KIND_QUARANTINED), len(block)),
             rows.REASON: pa.array(list(reasons), pa.string()),
-            rows.RAW_KEY: pa.array([record.key() for record in records], pa.binary()),
-            rows.RAW_VALUE: pa.array([record.value() for record in records], pa.binary()),
-            rows.RAW_HEADERS: pa.array([header_rows(record) for record in records], header),
+            rows.RAW_KEY: block.keys,
+            rows.RAW_VALUE: block.values,
+            rows.RAW_HEADERS: pa.array([header_rows(record) for record in objects_of(block)], header),
         }
-        return self._sparse(filled, len(records))
+        return self._sparse(filled, len(block))
 
     def accounting(self, topic: str, partition: int, offset: int, text: str) -> pa.RecordBatch:
         """The row that accounts for a range."""
@@ -267,6 +273,13 @@ class RecordDecoder:
     def _sparse(self, filled: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         arrays = [filled[item.name] if item.name in filled else pa.nulls(count, item.type) for item in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _present(column: pa.Array) -> tuple[np.ndarray, list[bytes]]:
+    """Places and bytes of the messages that are not null."""
+    if not column.null_count:
+        return np.arange(len(column)), column.to_pylist()
+    return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)), column.drop_null().to_pylist()
 
 
 @dataclass(frozen=True, slots=True)

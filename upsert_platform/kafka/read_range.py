@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.changelog.reduce import LatestByKey, Verdicts, between_older_and_refused, find_older
+from upsert_platform.changelog.records import RecordBlock
+from upsert_platform.changelog.reduce import (
+    LatestByKey,
+    Verdicts,
+    between_older_and_refused,
+    find_older,
+)
 from upsert_platform.errors import RecordError
 from upsert_platform.kafka.decode import RecordDecoder
 from upsert_platform.kafka.fetch import borrow_consumer, fetch_range, first_offset
@@ -98,87 +104,107 @@ class RangeReader:
         return fetch_range(self._endpoint, wanted, skip_deleted=self._skip_deleted)
 
     def _read_all(self, wanted: OffsetRange, counts: _Counts) -> Iterator[pa.RecordBatch]:
-        block: list[Any] = []
+        """Mode append: no record replaces another, so one that cannot be decoded needs no older one."""
+        pending: list[Any] = []
         size = 0
         for records in self._fetch(wanted):
-            block += records
-            added = sum(map(len, records)) + sum(len(record.key() or b"") for record in records)
-            counts.records += len(records)
-            counts.bytes += added
-            size += added
-            if len(block) >= BLOCK_RECORDS or size >= BLOCK_BYTES:
-                yield from self._decode_every(block, counts)
-                block, size = [], 0
-        if block:
-            yield from self._decode_every(block, counts)
+            pending += records
+            size += sum(map(len, records))
+            if len(pending) >= BLOCK_RECORDS or size >= BLOCK_BYTES:
+                yield from self._decode_every(pending, counts)
+                pending, size = [], 0
+        if pending:
+            yield from self._decode_every(pending, counts)
 
-    def _decode_every(self, block: list[Any], counts: _Counts) -> Iterator[pa.RecordBatch]:
-        """Mode append: no record replaces another, so one that cannot be decoded needs no older one."""
-        without_key = [record for record in block if record.key() is None] if self._table.is_upsert else []
-        if without_key:
-            block = [record for record in block if record.key() is not None]
-        refused = [(record, REASON_NO_KEY) for record in without_key]
-        refused += yield from self._decode(block, counts)
+    def _decode_every(self, records: list[Any], counts: _Counts) -> Iterator[pa.RecordBatch]:
+        block = RecordBlock.of(records, keep=True)
+        counts.records += len(block)
+        counts.bytes += block.payload
+        refused: list[tuple[Any, str]] = []
+        if self._table.is_upsert and block.keys.null_count:
+            null = block.keys.is_null().to_numpy(zero_copy_only=False)
+            refused = [(records[row], REASON_NO_KEY) for row in null.nonzero()[0].tolist()]
+            block = block.take((~null).nonzero()[0])
+        if len(block):
+            assert block.records is not None
+            verdicts = yield from self._decode(block, counts)
+            refused += [(block.records[row], reason) for row, reason in verdicts.refused.items()]
         yield from self._quarantine(refused, counts)
 
     def _read_reduced(self, wanted: OffsetRange, counts: _Counts) -> Iterator[pa.RecordBatch]:
-        buffer = LatestByKey(budget=self._table.settings.buffer_bytes)
+        buffer = self._new_buffer()
         start = wanted.start
         for records in self._fetch(wanted):
             end = records[-1].offset() + 1
             buffer.add(records)
             if buffer.is_full():
-                part = OffsetRange(wanted.topic, wanted.partition, start, end)
-                yield from self._flush(part, buffer, counts)
-                buffer = LatestByKey(budget=self._table.settings.buffer_bytes)
-                start = end
+                yield from self._flush(OffsetRange(wanted.topic, wanted.partition, start, end), buffer, counts)
+                buffer, start = self._new_buffer(), end
         yield from self._flush(OffsetRange(wanted.topic, wanted.partition, start, wanted.end), buffer, counts)
+
+    def _new_buffer(self) -> LatestByKey:
+        return LatestByKey(budget=self._table.settings.buffer_bytes, keep=self._decoder.needs_records)
 
     def _flush(self, part: OffsetRange, buffer: LatestByKey, counts: _Counts) -> Iterator[pa.RecordBatch]:
         """Turns what was reduced into rows. `part` is where the value that a key had before may be looked for."""
+        survivors = buffer.survivors()
         counts.records += buffer.records
         counts.bytes += buffer.bytes
-        counts.superseded += buffer.superseded
-        refused: list[tuple[Any, str]] = [(record, REASON_NO_KEY) for record in buffer.without_key]
+        counts.superseded += buffer.superseded(survivors)
         before: dict[bytes, int] = {}
-        for block in _blocks(buffer.survivors()):
-            passed_over: list[tuple[Any, str]] = yield from self._decode(block, counts, before=before)
-            refused += passed_over
-        if self._fails and refused:
-            record, reason = min(refused, key=lambda item: item[0].offset())
-            raise self._record_error(record, reason)
-        yield from self._quarantine(refused, counts)
+        reasons: dict[int, str] = {}
+        pieces = survivors.slices(most_records=BLOCK_RECORDS, most_bytes=BLOCK_BYTES) if survivors is not None else ()
+        for block in pieces:
+            verdicts: Verdicts = yield from self._decode(block, counts)
+            for row in (*verdicts.refused, *verdicts.skipped):
+                before[block.keys[row].as_py()] = int(block.offsets[row])
+            reasons.update((int(block.offsets[row]), reason) for row, reason in verdicts.refused.items())
+        if self._fails and (reasons or buffer.without_key):
+            bad = {**{record.offset(): REASON_NO_KEY for record in buffer.without_key}, **reasons}
+            raise self._record_error(part, min(bad), bad[min(bad)])
+        yield from self._quarantine([(record, REASON_NO_KEY) for record in buffer.without_key], counts)
         if before:
-            yield from self._decode_older(part, before, counts)
+            yield from self._decode_older(part, before, reasons, counts)
 
-    def _decode_older(self, part: OffsetRange, before: dict[bytes, int], counts: _Counts) -> Iterator[pa.RecordBatch]:
+    def _decode_older(
+        self, part: OffsetRange, before: dict[bytes, int], reasons: dict[int, str], counts: _Counts
+    ) -> Iterator[pa.RecordBatch]:
         """For keys whose last record gave nothing: the highest record of the part that does, in its place.
 
-        The part is fetched again, since replaced records were not kept. Those between the two are undecodable as well,
-        so they were not replaced by anything: they go to quarantine instead of counting as superseded.
+        The part is fetched again, since replaced records were not kept, and neither were the headers that quarantine
+        wants. Records between the two give nothing as well, so nothing replaced them: they go to quarantine (or are
+        skipped by name) instead of counting as superseded.
+
+        Args:
+            reasons: offsets of the refused records, of the whole part.
         """
-        below = OffsetRange(part.topic, part.partition, part.start, max(before.values()))
-        older = find_older(self._fetch(below), before, self._judge)
-        for block in _blocks(list(older.found.values())):
+        upto = OffsetRange(part.topic, part.partition, part.start, max(before.values()) + 1)
+        refused: list[tuple[Any, str]] = []
+
+        def tapped() -> Iterator[list[Any]]:
+            for records in self._fetch(upto):
+                refused.extend((record, reasons[record.offset()]) for record in records if record.offset() in reasons)
+                yield records
+
+        older = find_older(tapped(), before, self._judge)
+        yield from self._quarantine(refused, counts)
+        found = sorted(older.found.values(), key=lambda record: record.offset())
+        for start in range(0, len(found), BLOCK_RECORDS):
+            block = RecordBlock.of(found[start : start + BLOCK_RECORDS], keep=True)
             counts.superseded -= len(block)
             yield from self._decode(block, counts)
         if older.passed_over:
             counts.superseded -= older.passed_over
-            for block in between_older_and_refused(self._fetch(below), before, older.found):
-                refused: list[tuple[Any, str]] = yield from self._decode(block, counts)
-                yield from self._quarantine(refused, counts)
+            for records in between_older_and_refused(self._fetch(upto), before, older.found):
+                verdicts: Verdicts = yield from self._decode(RecordBlock.of(records, keep=True), counts)
+                passed = [(records[row], reason) for row, reason in verdicts.refused.items()]
+                yield from self._quarantine(passed, counts)
 
     def _judge(self, records: Sequence[Any]) -> Verdicts:
-        return self._decoder.decode(records).verdicts
+        return self._decoder.decode(RecordBlock.of(records, keep=True)).verdicts
 
-    def _decode(self, block: Sequence[Any], counts: _Counts, *, before: dict[bytes, int] | None = None) -> Any:
-        """Yields the changes of a block and returns the records refused, with reasons.
-
-        Args:
-            before: gets the raw keys of records that gave nothing, with their offsets.
-        """
-        if not block:
-            return []
+    def _decode(self, block: RecordBlock, counts: _Counts) -> Generator[pa.RecordBatch, None, Verdicts]:
+        """Yields the changes of a block, counts them, and returns which records gave none."""
         decoded = self._decoder.decode(block)
         verdicts = decoded.verdicts
         counts.kept += len(block) - len(verdicts.refused) - len(verdicts.skipped)
@@ -186,43 +212,28 @@ class RangeReader:
         counts.tombstones += decoded.tombstones
         for rule in verdicts.skipped.values():
             counts.skipped[rule] = counts.skipped.get(rule, 0) + 1
-        if before is not None:
-            before.update(
-                (block[index].key(), block[index].offset()) for index in (*verdicts.refused, *verdicts.skipped)
-            )
         if decoded.batch.num_rows:
             yield decoded.batch
-        return [(block[index], reason) for index, reason in verdicts.refused.items()]
+        return verdicts
 
     def _quarantine(self, refused: list[tuple[Any, str]], counts: _Counts) -> Iterator[pa.RecordBatch]:
+        """Rows that keep refused records, lowest offset first."""
         if not refused:
             return
-        if self._fails:
-            raise self._record_error(*min(refused, key=lambda item: item[0].offset()))
-        counts.quarantined += len(refused)
         refused.sort(key=lambda item: item[0].offset())
-        for block in _blocks([record for record, _ in refused]):
-            reasons = [reason for _, reason in refused[: len(block)]]
-            del refused[: len(block)]
+        records = [record for record, _ in refused]
+        if self._fails:
+            wanted = OffsetRange(records[0].topic(), records[0].partition(), 0, 0)
+            raise self._record_error(wanted, records[0].offset(), refused[0][1])
+        counts.quarantined += len(refused)
+        start = 0
+        for block in RecordBlock.of(records, keep=True).slices(most_records=BLOCK_RECORDS, most_bytes=BLOCK_BYTES):
+            reasons = [reason for _, reason in refused[start : start + len(block)]]
+            start += len(block)
             yield self._decoder.quarantine(block, reasons)
 
-    def _record_error(self, record: Any, reason: str) -> RecordError:
+    def _record_error(self, place: OffsetRange, offset: int, reason: str) -> RecordError:
         return RecordError(
-            f"table '{self._table.name}': record {record.topic()}-{record.partition()} at offset {record.offset()}"
-            f" cannot be decoded: {reason}; mend its producer, or set 'on-error' = 'quarantine' to keep it aside"
+            f"table '{self._table.name}': record {place.topic}-{place.partition} at offset {offset} cannot be decoded:"
+            f" {reason}; mend its producer, or set 'on-error' = 'quarantine' to keep it aside"
         )
-
-
-def _blocks(records: list[Any]) -> Iterator[list[Any]]:
-    """Splits records into blocks bounded by number and bytes."""
-    block: list[Any] = []
-    size = 0
-    for start in range(0, len(records), 1_000):
-        piece = records[start : start + 1_000]
-        size += sum(map(len, piece))
-        block += piece
-        if len(block) >= BLOCK_RECORDS or size >= BLOCK_BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block

@@ -190,6 +190,7 @@ class ScanSettings(Settings):
         origin="platform",
         description="Keys and values that a reading task holds before it hands rows on; bounds its memory.",
         ge=1 << 16,
+        le=1 << 30,
     )
     on_error: Annotated[OnError, BeforeValidator(_lower)] = option(
         "on-error",

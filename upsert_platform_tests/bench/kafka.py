@@ -9,10 +9,23 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import statistics
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.errors import SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.fetch import FETCH_RECORDS
+from upsert_platform.kafka.table import KafkaTable, read_kafka_table
+from upsert_platform.model import Column, Options, Table
+from upsert_platform.types import parse_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+USER_COLUMNS = {"id": "BIGINT", "name": "STRING", "email": "STRING", "score": "DOUBLE", "updated": "BIGINT"}
 
 
 def create_topic(servers: str, topic: str, *, partitions: int, config: dict[str, str] | None = None) -> None:
@@ -103,7 +116,7 @@ def _count(servers: str, topic: str, ends: Sequence[tuple[int, int]], barrier: o
         consumer.assign([TopicPartition(topic, partition, 0)])
         position = 0
         while position < end:
-            messages = consumer.consume(min(10_000, end - position), timeout=0.1)
+            messages = consumer.consume(min(FETCH_RECORDS, end - position), timeout=0.05)
             if messages:
                 total += sum(message.error() is None for message in messages)
                 position = messages[-1].offset() + (messages[-1].error() is None)
@@ -111,9 +124,47 @@ def _count(servers: str, topic: str, ends: Sequence[tuple[int, int]], barrier: o
     consumer.close()
 
 
+def users_table(servers: str, topic: str, **options: str) -> KafkaTable:
+    """The table over what `produce_json_users` writes."""
+    columns = tuple(Column(name, parse_type(kind)) for name, kind in USER_COLUMNS.items())
+    declared = {
+        "connector": "upsert-kafka",
+        "topic": topic,
+        "properties.bootstrap.servers": servers,
+        "key.format": "json",
+        "value.format": "json",
+        **options,
+    }
+    table, problems = read_kafka_table(Table("users", columns, ("id",), Options(declared), SourceLocation("bench")))
+    assert table is not None, problems
+    return table
+
+
+def source_rate(spark: SparkSession, table: KafkaTable) -> tuple[int, float]:
+    """Reads a whole topic as one batch into nothing.
+
+    Returns:
+        Offsets and seconds.
+    """
+    from upsert_platform.kafka.offsets import discover
+    from upsert_platform.kafka.source import read_changes
+
+    ranges = [
+        OffsetRange(topic.name, item.partition, item.low, item.end)
+        for topic in discover(table)
+        for item in topic.partitions
+    ]
+    started = time.monotonic()
+    frame = read_changes(spark, table, ranges, batch=1, mode="upsert" if table.is_upsert else "append")
+    frame.write.format("noop").mode("overwrite").save()
+    return sum(item.offsets for item in ranges), time.monotonic() - started
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the baseline as JSON; creates and fills the topic first unless it is named."""
+    """Prints rates per second as JSON; creates and fills the topic first unless it is named."""
     import argparse
+
+    from upsert_platform.spark import open_session
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--servers", required=True)
@@ -121,14 +172,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=500_000)
     parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args(argv)
     topic = arguments.topic
     if topic is None:
         topic = f"bench-{time.time_ns()}"
         create_topic(arguments.servers, topic, partitions=arguments.partitions)
         produce_json_users(arguments.servers, topic, records=arguments.records, keys=arguments.keys)
-    records, seconds = bare_consumers_rate(arguments.servers, topic)
-    print(json.dumps({"topic": topic, "records": records, "bare_per_second": round(records / seconds)}))  # noqa: T201
+    table = users_table(arguments.servers, topic)
+    spark = open_session({"spark.master": "local[2]"})
+    for _ in range(2):  # the first batches of a session start workers and compile
+        source_rate(spark, table)
+    ratios = []
+    for _ in range(arguments.rounds):
+        bare, bare_seconds = bare_consumers_rate(arguments.servers, topic)
+        read, seconds = source_rate(spark, table)
+        ratios.append((read / seconds) / (bare / bare_seconds))
+        rates = {"bare": round(bare / bare_seconds), "source": round(read / seconds), "ratio": round(ratios[-1], 3)}
+        print(json.dumps(rates), flush=True)  # noqa: T201
+    print(json.dumps({"topic": topic, "median_ratio": round(statistics.median(ratios), 3)}))  # noqa: T201
+    spark.stop()
     return 0
 
 
