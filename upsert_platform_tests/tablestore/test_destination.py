@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from upsert_platform.destination import BatchSpan, DestinationState, Verdict
+from upsert_platform.destination import BatchSpan, DestinationState, RefusedRow, Verdict
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.settings import TablestoreTable
@@ -115,13 +115,21 @@ def test_every_type_survives_the_round_trip(spark: SparkSession, server: ServerH
         assert sorted(map(str, found.collect())) == sorted(map(str, wanted.collect()))
 
 
-def test_refused_rows_come_back_whole(spark: SparkSession, server: ServerHandle, stored: Stored) -> None:
+def test_refused_rows_are_kept_before_the_write_is_recorded(
+    spark: SparkSession, server: ServerHandle, stored: Stored
+) -> None:
     table = table_on(server, COLUMNS, ["id"])
     destination = TablestoreDestination(table)
     rows = [{"id": 1, "score": float("nan")}, {"id": 2, "score": 2.0}, {"id": None, "name": "é"}]
-    report = _write(destination, _frame(spark, table, rows).repartition(2))
+    changes = _frame(spark, table, rows).repartition(2)
+    with pytest.raises(RecordError, match="2 rows were refused"):
+        _write(destination, changes)
+    assert destination.state().applied_batch == 0
+    kept: list[RefusedRow] = []
+    with destination.lease(owner="test", duration=MINUTE) as lease:
+        report = destination.write(changes, span=_span(1), lease=lease, keep_refused=kept.extend)
     assert (report.upserts, report.refused_count) == (1, 2)
-    assert sorted(row.row for row in report.refused) == [
+    assert sorted(row.row for row in kept) == [
         '{"id":1,"name":null,"score":"nan","_op":"U"}',
         '{"id":null,"name":"é","score":null,"_op":"U"}',
     ]

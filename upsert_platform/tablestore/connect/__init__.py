@@ -1,0 +1,1 @@
+"""The semantics of the Tablestore sink connector for Kafka: records to row changes and time-series rows."""
