@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.kafka.formats.base import Decoder, Encoder
-from upsert_platform.kafka.formats.options import CsvSettings, JsonSettings, RawSettings
+from upsert_platform.kafka.formats.options import AvroSettings, CsvSettings, JsonSettings, RawSettings
 from upsert_platform.kafka.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
 from upsert_platform.options import Settings, nearest, read_settings
@@ -39,6 +39,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json": Format(JsonSettings),
     "csv": Format(CsvSettings),
     "raw": Format(RawSettings),
+    "avro": Format(AvroSettings),
 }
 
 
@@ -62,6 +63,10 @@ def build_decoder(format_id: str, columns: Columns, options: Mapping[str, str]) 
             from upsert_platform.kafka.formats.raw import RawDecoder
 
             return RawDecoder(columns, settings)
+        case AvroSettings():
+            from upsert_platform.kafka.formats.avro_decoder import AvroDecoder
+
+            return AvroDecoder(columns, settings)
     raise AssertionError(settings)
 
 
@@ -85,6 +90,10 @@ def build_encoder(format_id: str, columns: Columns, options: Mapping[str, str]) 
             from upsert_platform.kafka.formats.raw import RawEncoder
 
             return RawEncoder(columns, settings)
+        case AvroSettings():
+            from upsert_platform.kafka.formats.avro_encoder import AvroEncoder
+
+            return AvroEncoder(columns, settings)
     raise AssertionError(settings)
 
 

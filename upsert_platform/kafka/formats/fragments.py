@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import binascii
+import bisect
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +18,22 @@ from upsert_platform.types import LogicalType, TypeName
 
 Refusals = dict[int, str]
 """Index of a row to why it cannot be written."""
+
+
+def lift_refusals(inner: Refusals, offsets: Sequence[int], refusals: Refusals) -> None:
+    """Refusals of children become those of the rows that hold them; row n has the children from offset n to n + 1."""
+    for at, reason in inner.items():
+        refusals.setdefault(bisect.bisect_right(offsets, at) - 1, reason)
+
+
+def keep_present(inner: Refusals, array: pa.Array, refusals: Refusals) -> None:
+    """Refusals of the fields of rows count where the row itself is not null."""
+    if inner:
+        present = array.is_valid().to_pylist()
+        for at, reason in inner.items():
+            if present[at]:
+                refusals.setdefault(at, reason)
+
 
 _YEAR_ONE: Final = -719_162
 _YEAR_10000: Final = 2_932_897
@@ -30,11 +48,12 @@ def valid_text(array: pa.Array) -> pa.Array:
         array.validate(full=True)
     except pa.ArrowInvalid:
         content = array.view(pa.binary()).to_pylist()
-        return pa.array([None if item is None else _java_text(item) for item in content], pa.string())
+        return pa.array([None if item is None else java_text(item) for item in content], pa.string())
     return array
 
 
-def _java_text(content: bytes) -> str:
+def java_text(content: bytes) -> str:
+    """Bytes as Java decodes UTF-8: what is broken becomes U+FFFD."""
     return _SURROGATE.sub("\ufffd".encode(), content).decode(errors="replace")
 
 

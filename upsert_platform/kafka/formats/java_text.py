@@ -20,7 +20,8 @@ _DOUBLE = re.compile(
     r"[+-]?(?:(NaN)|(Infinity)|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     r"|(0[xX](?:[0-9A-Fa-f]+\.?|[0-9A-Fa-f]*\.[0-9A-Fa-f]+)[pP][+-]?[0-9]+))[fFdD]?)"
 )
-_WIDE = Context(prec=100_000, Emax=999_999_999_999, Emin=-999_999_999_999, rounding=ROUND_HALF_UP)
+WIDE: Final = Context(prec=100_000, Emax=999_999_999_999, Emin=-999_999_999_999, rounding=ROUND_HALF_UP)
+"""Arithmetic on decimals of any size, as Java's."""
 _INT_BOUND = 2**31
 _FLOAT_MAX: Final = float(2**128 - 2**104)
 _FLOAT_END: Final = Decimal(2**128 - 2**103)
@@ -82,11 +83,11 @@ def _nearest_float(text: str, wide: float) -> float:
     if wide != wide or abs(wide) == float("inf") or "x" in text.lower():
         return first
     if abs(first) == float("inf"):
-        if abs(_WIDE.create_decimal(text)) >= _FLOAT_END:
+        if abs(WIDE.create_decimal(text)) >= _FLOAT_END:
             return first
         first = _FLOAT_MAX if wide > 0 else -_FLOAT_MAX
     bits = struct.unpack("<i", struct.pack("<f", abs(first)))[0]
-    exact = abs(_WIDE.create_decimal(text))
+    exact = abs(WIDE.create_decimal(text))
     best = min(
         (bits + step for step in (-1, 0, 1) if 0 <= bits + step < 0x7F800000),
         key=lambda one: (abs(Decimal(struct.unpack("<f", struct.pack("<i", one))[0]) - exact), one & 1),
@@ -113,14 +114,14 @@ def parse_decimal(text: str) -> Decimal:
         raise ValueError(f"'{shorten(text)}' is not a decimal number")
     if match[1] and not -_INT_BOUND < int(match[1]) < _INT_BOUND:
         raise ValueError(f"the exponent of '{shorten(text)}' is too large")
-    return Decimal(text, _WIDE)
+    return Decimal(text, WIDE)
 
 
 def fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     """A decimal rounded half up to a scale; None when it then has too many digits (Flink's silent overflow)."""
     if value and value.adjusted() >= precision - scale:
         return None
-    fitted = value.quantize(Decimal((0, (1,), -scale)), context=_WIDE)
+    fitted = value.quantize(Decimal((0, (1,), -scale)), context=WIDE)
     if fitted and fitted.adjusted() >= precision - scale:
         return None
     return fitted if fitted else fitted.copy_abs()

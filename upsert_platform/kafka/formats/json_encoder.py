@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.columns import Columns
-from upsert_platform.kafka.formats.fragments import Refusals, scalar_text, valid_text
+from upsert_platform.kafka.formats.fragments import Refusals, keep_present, lift_refusals, scalar_text, valid_text
 from upsert_platform.kafka.formats.json_text import quote_for_bytes
 from upsert_platform.kafka.formats.options import JsonSettings
 from upsert_platform.types import LogicalType, TypeName
@@ -34,7 +34,7 @@ class JsonEncoder:
         refusals: Refusals = {}
         names = [name for name, _ in self._columns]
         kinds = [logical for _, logical in self._columns]
-        text = json_objects(rows.columns, names, kinds, self._settings, rows.num_rows, refusals)
+        text = json_objects(rows.columns, names, kinds, self._settings, refusals)
         encoded = text.view(pa.binary())
         if refusals:
             mask = [at not in refusals for at in range(rows.num_rows)]
@@ -47,7 +47,6 @@ def json_objects(
     names: Sequence[str],
     kinds: Sequence[LogicalType],
     settings: JsonSettings,
-    count: int,
     refusals: Refusals,
 ) -> pa.Array:
     """JSON objects of rows given by columns, as a string array without nulls."""
@@ -104,20 +103,12 @@ def _spans(array: pa.Array) -> tuple[list[int], pa.Array]:
     return offsets, pc.is_valid(array)
 
 
-def _lift(inner: Refusals, offsets: Sequence[int], refusals: Refusals) -> None:
-    """Refusals of children become those of the rows that hold them."""
-    import bisect
-
-    for at, reason in inner.items():
-        refusals.setdefault(bisect.bisect_right(offsets, at) - 1, reason)
-
-
 def _arrays(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
     assert kind.element is not None
     inner: Refusals = {}
     text = pc.fill_null(json_values(array.values, kind.element, settings, inner), "null").to_pylist()
     offsets, valid = _spans(array)
-    _lift(inner, offsets, refusals)
+    lift_refusals(inner, offsets, refusals)
     bounds = zip(offsets, offsets[1:], valid.to_pylist(), strict=False)
     return pa.array(
         [f"[{','.join(text[low:high])}]" if present else None for low, high, present in bounds], pa.string()
@@ -135,7 +126,7 @@ def _maps(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: 
     text = pc.fill_null(json_values(items, value, settings, inner), "null").to_pylist()
     keys = valid_text(key_array).to_pylist()
     offsets, valid = _spans(array)
-    _lift(inner, offsets, refusals)
+    lift_refusals(inner, offsets, refusals)
     written: list[str | None] = []
     for at, (low, high, present) in enumerate(zip(offsets, offsets[1:], valid.to_pylist(), strict=False)):
         if not present:
@@ -160,5 +151,7 @@ def _maps(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: 
 def _rows(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
     names = [item.name for item in kind.fields]
     kinds = [item.type for item in kind.fields]
-    text = json_objects(array.flatten(), names, kinds, settings, len(array), refusals)
+    inner: Refusals = {}
+    text = json_objects(array.flatten(), names, kinds, settings, inner)
+    keep_present(inner, array, refusals)
     return text if array.null_count == 0 else pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))

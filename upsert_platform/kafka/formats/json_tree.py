@@ -36,17 +36,25 @@ def _refuse_constant(name: str) -> NoReturn:
     raise JsonSyntaxError(f"not JSON: {name} stands without quotes")
 
 
-_scan: Final = json.JSONDecoder(
-    object_pairs_hook=tuple,
-    parse_float=FloatText,
-    parse_int=IntText,
-    parse_constant=_refuse_constant,
-    strict=False,
-).scan_once  # type: ignore[attr-defined]
+def _scanner(*, strict: bool) -> Any:
+    return json.JSONDecoder(
+        object_pairs_hook=tuple,
+        parse_float=FloatText,
+        parse_int=IntText,
+        parse_constant=_refuse_constant,
+        strict=strict,
+    ).scan_once  # type: ignore[attr-defined]
 
 
-def parse_tree(message: bytes) -> Tree:
+_lenient: Final = _scanner(strict=False)
+_strict: Final = _scanner(strict=True)
+
+
+def parse_tree(message: bytes, *, strict: bool = False) -> Tree:
     """Reads the first JSON value of a message.
+
+    Args:
+        strict: refuse raw control characters in strings.
 
     Raises:
         JsonSyntaxError: there is none, or it is broken.
@@ -54,7 +62,7 @@ def parse_tree(message: bytes) -> Tree:
     text = read_text(message)
     start = len(text) - len(text.lstrip(" \t\r\n"))
     try:
-        return _scan(text, start)[0]
+        return (_strict if strict else _lenient)(text, start)[0]
     except StopIteration as stop:
         if start == len(text):
             raise JsonSyntaxError("not JSON: the message is empty") from None

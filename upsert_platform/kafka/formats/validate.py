@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings
+from upsert_platform.kafka.formats.avro_schema import AvroTypeError, schema_of_type
+from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, AvroSettings, CsvSettings, JsonSettings
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
+_AVRO_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Columns = Sequence[tuple[str, LogicalType]]
 Finding = tuple[str, str]
 """Severity (``error`` or ``warning``) and text."""
@@ -96,7 +99,28 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
             return _json_settings(settings, direction)
         case CsvSettings():
             return _csv_settings(settings, columns, direction)
+        case AvroSettings():
+            return _avro_columns(columns, legacy=settings.legacy_timestamps)
     return []
+
+
+def _avro_columns(columns: Columns, *, legacy: bool) -> list[Finding]:
+    findings: list[Finding] = []
+    for name, logical in columns:
+        if not _AVRO_NAME.fullmatch(name):
+            findings.append(
+                ("error", f"column '{name}' has a name that Avro does not take: letters, digits and _ only")
+            )
+            continue
+        try:
+            schema_of_type(logical, name, legacy=legacy)
+        except AvroTypeError as error:
+            findings.append(("error", f"column '{name}' {error}"))
+            continue
+        if not legacy and any(part.name in _STAMPS and (part.precision or 0) > 3 for part in parts_of(logical)):
+            text = "as Flink does, milliseconds are written and read there, though the schema says microseconds"
+            findings.append(("warning", f"column '{name}' is {logical}: {text}"))
+    return findings
 
 
 def _json_settings(settings: JsonSettings, direction: str) -> list[Finding]:

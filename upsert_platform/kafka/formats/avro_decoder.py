@@ -1,0 +1,31 @@
+"""Format ``avro``, read side: one datum per message, of the schema derived from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from upsert_platform.kafka.formats.avro_json import json_row_reader
+from upsert_platform.kafka.formats.avro_plan import resolve
+from upsert_platform.kafka.formats.avro_reader import row_reader
+from upsert_platform.kafka.formats.avro_schema import derive_schema
+from upsert_platform.kafka.formats.base import Decoded
+from upsert_platform.kafka.formats.blocks import decode_blocks
+from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.options import AvroSettings
+
+
+class AvroDecoder:
+    """Decodes Avro data into rows."""
+
+    def __init__(self, columns: Columns, settings: AvroSettings) -> None:
+        self._schema = schema_of(columns)
+        avro = derive_schema(columns, legacy=settings.legacy_timestamps)
+        node = resolve(avro, columns, millis_always=True)
+        self._read: Callable[[bytes], list[Any]] = (
+            json_row_reader(node) if settings.encoding == "json" else row_reader(node)
+        )
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`."""
+        return decode_blocks(messages, self._schema, None, lambda message: [self._read(message)])

@@ -1,0 +1,47 @@
+"""Format ``avro``, write side: one datum per row, of the schema derived from the table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.kafka.formats.avro_json_writer import write_json
+from upsert_platform.kafka.formats.avro_writer import write_row
+from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.fragments import Refusals
+from upsert_platform.kafka.formats.options import AvroSettings
+from upsert_platform.types import LogicalType, RowField, TypeName
+
+
+def row_type(columns: Columns) -> LogicalType:
+    """The columns as one ROW that is never null."""
+    fields = tuple(RowField(name, logical) for name, logical in columns)
+    return LogicalType(TypeName.ROW, fields=fields, nullable=False)
+
+
+class AvroEncoder:
+    """Encodes rows into Avro data."""
+
+    def __init__(self, columns: Columns, settings: AvroSettings) -> None:
+        self._row = row_type(columns)
+        self._settings = settings
+
+    def encode(self, rows: pa.RecordBatch) -> tuple[pa.Array, Refusals]:
+        """Encodes a block; see `upsert_platform.kafka.formats.base.Encoder`.
+
+        In JSON encoding each message begins with its datum. (Flink's writer puts a line feed before all but its first.)
+        """
+        refusals: Refusals = {}
+        if self._settings.encoding == "json":
+            messages = write_json(rows.columns, self._row, refusals).view(pa.binary())
+        else:
+            messages = write_row(rows.columns, self._row, refusals)
+        return drop_refused(messages, refusals), refusals
+
+
+def drop_refused(messages: pa.Array, refusals: Refusals) -> pa.Array:
+    """Messages with null in the places of refused rows."""
+    if not refusals:
+        return messages
+    kept = pa.array([place not in refusals for place in range(len(messages))])
+    return pc.if_else(kept, messages, pa.scalar(None, pa.binary()))
