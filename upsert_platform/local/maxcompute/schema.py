@@ -103,13 +103,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Partition:
-    """A leaf partition; ``spec`` is ``ds=1,hh=2``, empty for a table without partitions."""
+    """A leaf partition; ``spec`` is ``ds=1,hh=2``, empty for a table without partitions.
+
+    Attributes:
+        first_version: the oldest version at which it can still be read.
+    """
 
     partition_id: int
     table_id: str
     spec: str
     created: float = 0.0
     modified: float = 0.0
+    first_version: int = 0
 
     @property
     def values(self) -> dict[str, str]:

@@ -23,9 +23,11 @@ from upsert_platform.local.maxcompute.maxstorage.describe import (
     target,
     target_instance,
 )
+from upsert_platform.local.maxcompute.maxstorage.incremental import incremental_view
 from upsert_platform.local.maxcompute.schema import Column, Partition, Table, parse_spec
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.sql.query import parse, scope
+from upsert_platform.local.maxcompute.storage.changes import split_by_bucket
 from upsert_platform.local.maxcompute.storage.compute import quoted
 from upsert_platform.local.maxcompute.storage.readers import Reader, View, view
 from upsert_platform.local.maxcompute.storage.snapshot import Rows
@@ -39,19 +41,31 @@ def create_session(service: Service, request: Request) -> Response:
     """``TableCreateReadSession``: ready at once."""
     table = target(service, request)
     body = body_json(request)
-    if body.get("RequiredBucketIds"):
-        raise invalid_argument("RequiredBucketIds is not supported by this server")
-    if body.get("IncrementalRead"):
-        raise invalid_argument("incremental reads are not supported by this server")
     columns, keys = chosen_columns(table, body)
+    if body.get("IncrementalRead") or body.get("IncrementalReadOptions"):
+        found, described = incremental_view(
+            service,
+            table,
+            chosen_partitions(service, table, body),
+            columns,
+            keys,
+            body.get("IncrementalReadOptions") or {},
+        )
+        return _answer(_added(service, found, described, body))
     found = view(service.store, table, chosen_partitions(service, table, body), [*columns, *keys])
+    if body.get("RequiredBucketIds"):
+        found = _of_buckets(table, found, set(body["RequiredBucketIds"]))
     predicate = body.get("FilterPredicate")
     if predicate:
         found = _filtered(service, table, found, predicate, chosen_partitions(service, table, body))
     described = describe_session(table, found, columns, keys, body.get("SplitOptions") or {})
+    return _answer(_added(service, found, described, body))
+
+
+def _added(service: Service, found: View, described: dict[str, Any], body: dict[str, Any]) -> Reader:
     splits: Any = described.pop("splits")
     described["units"] = time_units(body.get("ArrowOptions") or {})
-    return _answer(service.readers.add(found, splits=splits, described=described))
+    return service.readers.add(found, splits=splits, described=described)
 
 
 def describe_session(
@@ -110,6 +124,19 @@ def chosen_partitions(service: Service, table: Table, body: dict[str, Any]) -> l
         for partition in partitions
         if any(all(partition.values.get(name) == value for name, value in spec.items()) for spec in specs)
     ]
+
+
+def _of_buckets(table: Table, found: View, wanted: set[int]) -> View:
+    """The view with only the rows of some buckets."""
+    if not table.primary_key:
+        raise invalid_argument(f"RequiredBucketIds: table {table.name} has no primary key and so no buckets")
+    parts = [
+        (values, Rows(rows, None))
+        for values, whole in found.parts
+        for bucket, rows in split_by_bucket(table, whole.live_table())
+        if bucket in wanted
+    ]
+    return View(found.columns, tuple(parts))
 
 
 def _filtered(service: Service, table: Table, found: View, predicate: str, partitions: Sequence[Partition]) -> View:

@@ -20,27 +20,41 @@ _RESULT_ROWS = 10_000
 
 
 def submit(service: Service, request: Request) -> Response:
-    """``POST /projects/P/instances``: runs the job's SQL task."""
+    """``POST /projects/P/instances``: runs the job's SQL task, or its merge task, which is a compaction."""
     try:
         root = ElementTree.fromstring(request.body)
     except ElementTree.ParseError as error:
         raise invalid_argument(f"the job is not XML: {error}") from error
     job = root if root.tag == "Job" else root.find("Job")
     tasks = job.find("Tasks") if job is not None else None
-    if job is None or tasks is None or len(tasks) != 1 or tasks[0].tag != "SQL":
+    if job is None or tasks is None or len(tasks) != 1 or tasks[0].tag not in ("SQL", "Merge"):
         found = ", ".join(task.tag for task in tasks) if tasks is not None else "none"
-        raise invalid_argument(f"a job must have exactly one SQL task; found: {found}")
+        raise invalid_argument(f"a job must have exactly one SQL or Merge task; found: {found}")
     task = tasks[0]
-    query = task.findtext("Query") or ""
+    hints = _hints(task)
+    query = _compaction(task, hints) if task.tag == "Merge" else task.findtext("Query") or ""
     name = task.findtext("Name") or "AnonymousSQLTask"
     context = service.context(schema=request.query.get("curr_schema") or "default")
-    for hint, value in _hints(task).items():
+    for hint, value in hints.items():
         context = apply_setting(context, hint, str(value))
     priority = int(job.findtext("Priority") or 9)
     source = ElementTree.tostring(job, encoding="unicode")
-    instance = service.runner.submit(name, query, source, priority, partial(run_sql, context, query))
+    instance = service.runner.submit(name, query, source, priority, task.tag, partial(run_sql, context, query))
     location = f"http://{request.host}/projects/{service.project}/instances/{instance.instance_id}"
     return Response(201, b"", {"Location": location})
+
+
+def _compaction(task: ElementTree.Element, hints: dict[str, object]) -> str:
+    """The statement that a merge task stands for.
+
+    Raises:
+        ServiceError: the task archives or freezes, which this server does not do.
+    """
+    archives = any(item.findtext("Name") == "archiveSettings" for item in task.iter("Property"))
+    if archives or "odps.merge.cold.storage.mode" in hints:
+        raise invalid_argument("archiving and freezing are not supported by this server")
+    kind = "MAJOR" if hints.get("odps.merge.txn.table.compact") == "major_compact" else "MINOR"
+    return f"ALTER TABLE {task.findtext('TableName') or ''} COMPACT {kind}"
 
 
 def _hints(task: ElementTree.Element) -> dict[str, object]:
@@ -112,7 +126,9 @@ def _task_status(instance: Instance) -> Response:
         ("Status", instance.task_status),
         ("Histories", ""),
     ]
-    return answer(("Instance", [("Status", instance.status), ("Tasks", [("Task", task, {"Type": "SQL"})])]))
+    return answer(
+        ("Instance", [("Status", instance.status), ("Tasks", [("Task", task, {"Type": instance.task_type})])])
+    )
 
 
 def _result(instance: Instance) -> Response:
@@ -129,4 +145,4 @@ def _result(instance: Instance) -> Response:
         else:
             content, attributes = Literal(result.text), {"Format": "text"}
     task = [("Name", instance.task_name), ("Result", content, attributes), ("Status", instance.task_status)]
-    return answer(("Instance", [("Tasks", [("Task", task, {"Type": "SQL"})])]))
+    return answer(("Instance", [("Tasks", [("Task", task, {"Type": instance.task_type})])]))

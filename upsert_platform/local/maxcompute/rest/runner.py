@@ -31,6 +31,7 @@ class Instance:
     query: str
     source: str
     priority: int
+    task_type: str = "SQL"
     started: float = field(default_factory=time.time)
     ended: float | None = None
     result: Result | None = None
@@ -66,10 +67,12 @@ class Runner:
         self._instances: OrderedDict[str, Instance] = OrderedDict()
         self._lock = threading.Lock()
 
-    def submit(self, task_name: str, query: str, source: str, priority: int, work: Callable[[], Result]) -> Instance:
+    def submit(
+        self, task_name: str, query: str, source: str, priority: int, task_type: str, work: Callable[[], Result]
+    ) -> Instance:
         """Starts a job; it can be asked for by id at once."""
         moment = time.strftime("%Y%m%d%H%M%S", time.gmtime())
-        instance = Instance(f"{moment}{uuid.uuid4().hex[:12]}", task_name, query, source, priority)
+        instance = Instance(f"{moment}{uuid.uuid4().hex[:12]}", task_name, query, source, priority, task_type)
         with self._lock:
             self._instances[instance.instance_id] = instance
             ended = [known for known in self._instances.values() if known.done.is_set()]

@@ -56,10 +56,10 @@ def alter_table(context: Context, statement: AlterTable) -> Result:
 
 def compact(context: Context, table: Table, statement: AlterTable) -> None:
     """``COMPACT``: one file per partition, with the newest row of each key."""
-    if not table.transactional:
+    if not table.transactional and statement.action == "compact major":
         raise semantic_error(f"table {table.name} is not transactional: there is nothing to compact")
     for partition in matching_partitions(context, table, statement.specs):
-        context.store.compact(table, partition)
+        context.store.compact(table, partition, major=statement.action == "compact major")
 
 
 def _rename(context: Context, table: Table, name: tuple[str, ...]) -> None:

@@ -263,7 +263,7 @@ def _alter_table(cursor: Cursor) -> AlterTable:
         return AlterTable(name, "rename partition", specs=(*specs, *_specs(cursor)))
     if cursor.accept("COMPACT", "MAJOR"):
         return AlterTable(name, "compact major", specs=specs)
-    if cursor.accept("COMPACT", "MINOR"):
+    if cursor.accept("COMPACT", "MINOR") or cursor.accept("MERGE", "SMALLFILES"):
         return AlterTable(name, "compact minor", specs=specs)
     raise parse_error(f"ALTER TABLE {'.'.join(name)}: unsupported action: {cursor.rest()[:200]}")
 

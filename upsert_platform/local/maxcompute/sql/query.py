@@ -12,10 +12,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from upsert_platform.local.maxcompute.errors import ServiceError, parse_error, semantic_error
+from upsert_platform.local.maxcompute.errors import parse_error, semantic_error
 from upsert_platform.local.maxcompute.schema import Table
 from upsert_platform.local.maxcompute.sql.context import Context, Result
 from upsert_platform.local.maxcompute.sql.relations import create_view
+from upsert_platform.local.maxcompute.sql.travel import Travel, mark_ranges, travel_of
 from upsert_platform.local.maxcompute.types import DataType, type_of_arrow
 
 # MaxCompute's DATETIME counts milliseconds and its TIMESTAMP nanoseconds.
@@ -35,7 +36,7 @@ def parse(sql: str) -> exp.Expression:
         ServiceError: ODPS-0130161.
     """
     try:
-        tree = sqlglot.parse_one(sql, read="spark")
+        tree = sqlglot.parse_one(mark_ranges(sql), read="spark")
     except SqlglotError as error:
         raise parse_error(str(error).split("\n", 1)[0]) from error
     if not isinstance(tree, exp.Expression):
@@ -56,11 +57,11 @@ class Scope:
     cursor: duckdb.DuckDBPyConnection
     count: int = 0
 
-    def view(self, table: Table, *, version: int | None = None) -> str:
-        """A new view of the table."""
+    def view(self, table: Table, *, travel: Travel | None = None) -> str:
+        """A new view of the table, as it is or as it was."""
         self.count += 1
         name = f"t{self.count}"
-        create_view(self.context.store, self.cursor, table, name, version=version)
+        create_view(self.context.store, self.cursor, table, name, travel=travel)
         return name
 
     def bind(self, tree: exp.Expression) -> str:
@@ -72,7 +73,7 @@ class Scope:
             if isinstance(node.this, exp.Func):
                 continue
             table = self.context.table(table_name(node))
-            view = self.view(table, version=travelled_version(self.context, table, node))
+            view = self.view(table, travel=travel_of(self.context, self.cursor, table, node))
             alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
             replacement = exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias)
             for key in ("joins", "laterals", "pivots", "sample"):
@@ -98,14 +99,6 @@ class Scope:
             return self.cursor.sql(sql).to_arrow_table()
         except duckdb.Error as error:
             raise semantic_error(str(error)) from error
-
-
-def travelled_version(context: Context, table: Table, node: exp.Table) -> int | None:
-    """The version that ``VERSION AS OF`` or ``TIMESTAMP AS OF`` asks for; None for the present."""
-    version = node.args.get("version")
-    if version is None:
-        return None
-    raise ServiceError(400, "ODPS-0130071", f"time travel on table {table.name} is not supported")
 
 
 @contextmanager

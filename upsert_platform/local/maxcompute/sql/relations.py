@@ -6,8 +6,10 @@ import duckdb
 import pyarrow as pa
 
 from upsert_platform.local.maxcompute.errors import semantic_error
-from upsert_platform.local.maxcompute.schema import Table
+from upsert_platform.local.maxcompute.schema import Partition, Table
+from upsert_platform.local.maxcompute.sql.travel import Travel
 from upsert_platform.local.maxcompute.storage.compute import literal, quoted
+from upsert_platform.local.maxcompute.storage.snapshot import Rows
 from upsert_platform.local.maxcompute.storage.store import Store
 from upsert_platform.local.maxcompute.types import DataType
 
@@ -35,13 +37,21 @@ def duckdb_type(data_type: DataType) -> str:
     return _DUCKDB[data_type.name]
 
 
+def _rows(store: Store, table: Table, partition: Partition, travel: Travel | None) -> Rows:
+    if travel is None or travel.after is None:
+        return store.rows(table, partition, travel.version if travel else None)
+    found = store.changes(partition, travel.after, travel.version)
+    start = max((index for index, segment in enumerate(found) if segment.resets), default=0)
+    return store.snapshots.rows(table, [segment for segment in found[start:] if segment.file.rows])
+
+
 def create_view(
-    store: Store, cursor: duckdb.DuckDBPyConnection, table: Table, view: str, *, version: int | None = None
+    store: Store, cursor: duckdb.DuckDBPyConnection, table: Table, view: str, *, travel: Travel | None = None
 ) -> None:
-    """Creates a temporary view with the table's columns and partition columns, as of a version."""
+    """Creates a temporary view with the table's columns and partition columns, of now or of its history."""
     branches = []
     for number, partition in enumerate(store.catalogue.partitions(table.table_id)):
-        rows = store.rows(table, partition, version)
+        rows = _rows(store, table, partition, travel)
         if not rows.table.num_rows:
             continue
         name = f"{view}_{number}"

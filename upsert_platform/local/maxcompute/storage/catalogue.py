@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS tables (
     last_modified REAL NOT NULL, version INTEGER NOT NULL, schema_version INTEGER NOT NULL, UNIQUE (schema, name));
 CREATE TABLE IF NOT EXISTS partitions (
     partition_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id TEXT NOT NULL, spec TEXT NOT NULL,
-    created REAL NOT NULL, modified REAL NOT NULL, UNIQUE (table_id, spec));
+    created REAL NOT NULL, modified REAL NOT NULL, first_version INTEGER NOT NULL DEFAULT 0, UNIQUE (table_id, spec));
 CREATE TABLE IF NOT EXISTS segments (
     segment_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id TEXT NOT NULL, partition_id INTEGER NOT NULL,
     version INTEGER NOT NULL, resets INTEGER NOT NULL, compacted INTEGER NOT NULL, rows INTEGER NOT NULL,
@@ -53,6 +53,7 @@ _TABLE_COLUMNS = (
     "table_id, schema, name, columns, partition_keys, primary_key, properties, lifecycle, comment, owner, created,"
     " last_ddl, last_modified, version, schema_version"
 )
+_PARTITION_COLUMNS = "partition_id, table_id, spec, created, modified, first_version"
 DEFAULT_SCHEMA = "default"
 
 
@@ -170,7 +171,7 @@ class Catalogue:
 
     def find_partition(self, table_id: str, spec: str) -> Partition | None:
         rows = self.execute(
-            "SELECT partition_id, table_id, spec, created, modified FROM partitions WHERE table_id = ? AND spec = ?",
+            f"SELECT {_PARTITION_COLUMNS} FROM partitions WHERE table_id = ? AND spec = ?",
             table_id,
             spec,
         )
@@ -178,7 +179,7 @@ class Catalogue:
 
     def partitions(self, table_id: str) -> list[Partition]:
         rows = self.execute(
-            "SELECT partition_id, table_id, spec, created, modified FROM partitions WHERE table_id = ? ORDER BY spec",
+            f"SELECT {_PARTITION_COLUMNS} FROM partitions WHERE table_id = ? ORDER BY spec",
             table_id,
         )
         return [Partition(*row) for row in rows]

@@ -193,28 +193,47 @@ class Store:
         """Writes rows of the table's own columns, not yet committed."""
         return self.files.write_table(rows, columns=[column.column_id for column in table.columns])
 
-    def compact(self, table: Table, partition: Partition) -> None:
-        """Replaces what a reader has to merge by one file; versions stay readable until they are older than kept."""
+    def compact(self, table: Table, partition: Partition, *, major: bool = False) -> None:
+        """Replaces what a reader has to merge by one file.
+
+        Args:
+            major: a commit of its own, behind which the partition's history is gone; otherwise versions stay readable
+                until they are older than the table keeps them.
+        """
         with self.lock(table.table_id):
             current = self.catalogue.table_by_id(table.table_id)
             if current is None:
                 return
-            segments = self.segments(partition)
-            file = self.write(current, self.snapshots.rows(current, segments).live_table())
+            file = self.write(current, self.snapshots.rows(current, self.segments(partition)).live_table())
             self.files.sync([file])
-            horizon = time.time() - current.retain_hours * 3600
+            horizon = time.time() + 1 if major else time.time() - current.retain_hours * 3600
             with self.catalogue.durable():
+                if major:
+                    current = self.catalogue.add_version(current, "COMPACT")
                 self._add(current, partition, file, resets=True, compacted=True)
-                forgotten = self.catalogue.execute(
-                    "SELECT s.segment_id, s.path FROM segments s JOIN versions v USING (table_id, version)"
-                    " WHERE s.partition_id = ? AND v.committed < ? AND s.version < ?",
-                    partition.partition_id,
-                    horizon,
-                    current.version,
-                )
-                for segment_id, _ in forgotten:
-                    self.catalogue.execute("DELETE FROM segments WHERE segment_id = ?", segment_id)
-            self.files.remove(path for _, path in forgotten if path)
+                forgotten = self._forget_before(partition, horizon)
+            self.files.remove(forgotten)
+
+    def _forget_before(self, partition: Partition, horizon: float) -> list[str]:
+        """Removes segments that only versions older than the horizon need, and gives their files."""
+        rows = self.catalogue.execute(
+            "SELECT s.segment_id, s.version FROM segments s JOIN versions v USING (table_id, version)"
+            " WHERE s.partition_id = ? AND s.resets = 1 AND v.committed < ?"
+            " ORDER BY s.version DESC, s.segment_id DESC LIMIT 1",
+            partition.partition_id,
+            horizon,
+        )
+        if not rows:
+            return []
+        segment_id, version = rows[0]
+        values = (partition.partition_id, version, version, segment_id)
+        older = "partition_id = ? AND (version < ? OR (version = ? AND segment_id < ?))"
+        paths = self.catalogue.execute(f"SELECT path FROM segments WHERE {older}", *values)
+        self.catalogue.execute(f"DELETE FROM segments WHERE {older}", *values)
+        self.catalogue.execute(
+            "UPDATE partitions SET first_version = ? WHERE partition_id = ?", version, partition.partition_id
+        )
+        return [path for (path,) in paths if path]
 
     # Partitions and tables
 
