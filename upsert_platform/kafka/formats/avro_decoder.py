@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from upsert_platform.kafka.formats.avro_bulk import AvroBulk, has_bulk_form
 from upsert_platform.kafka.formats.avro_json import json_row_reader
 from upsert_platform.kafka.formats.avro_plan import resolve
 from upsert_platform.kafka.formats.avro_reader import row_reader
@@ -22,10 +23,11 @@ class AvroDecoder:
         self._schema = schema_of(columns)
         avro = derive_schema(columns, legacy=settings.legacy_timestamps)
         node = resolve(avro, columns, millis_always=True)
-        self._read: Callable[[bytes], list[Any]] = (
-            json_row_reader(node) if settings.encoding == "json" else row_reader(node)
-        )
+        text = settings.encoding == "json"
+        self._read: Callable[[bytes], list[Any]] = json_row_reader(node) if text else row_reader(node)
+        self._bulk = AvroBulk(node, self._schema) if not text and has_bulk_form(node) else None
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`."""
-        return decode_blocks(messages, self._schema, None, lambda message: [self._read(message)])
+        read_bulk = self._bulk.read if self._bulk else None
+        return decode_blocks(messages, self._schema, read_bulk, lambda message: [self._read(message)])

@@ -6,6 +6,7 @@ import binascii
 import bisect
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -107,34 +108,35 @@ def _floats(array: pa.Array) -> pa.Array:
     )
 
 
+_TINY: Final = r"E|^-?0\.000000"
+_ROUND: Final = r"^-?0(?:\.0*)?$|^-?\d*0(?:\.0*)?$"
+
+
 def _decimals(array: pa.Array, *, plain: bool) -> pa.Array:
+    # Arrow prints all digits of the scale, small numbers in powers of ten.
     text = array.cast(pa.string())
-    if array.type.scale > 6 or (not plain and array.type.scale == 0):
-        # BigDecimal writes very small numbers, and stripped whole numbers, in powers of ten.
-        return pa.array(
-            [None if value is None else _decimal(value, plain=plain) for value in array.to_pylist()], pa.string()
-        )
-    if plain:
-        return text
-    stripped = pc.replace_substring_regex(text, r"\.?0+$", "")
-    # A whole number that ends with zeros (or is zero) lost too much, and needs an exponent.
-    round_number = pc.invert(pc.match_substring_regex(text, r"[1-9]\.0*$|\.\d*[1-9]\d*$"))
-    if not pc.any(round_number).as_py():
-        return stripped
-    return pa.array(
-        [
-            None if value is None else _decimal(value, plain=False) if odd else easy
-            for easy, odd, value in zip(stripped.to_pylist(), round_number.to_pylist(), array.to_pylist(), strict=True)
-        ],
-        pa.string(),
-    )
+    odd = pc.match_substring_regex(text, "E" if plain else f"{_TINY}|{_ROUND}")
+    short = text if plain or array.type.scale == 0 else pc.replace_substring_regex(text, r"\.?0+$", "")
+    if not pc.any(odd).as_py():
+        return short
+    written = short.to_pylist()
+    for place in pc.indices_nonzero(pc.fill_null(odd, False)).to_pylist():
+        written[place] = _decimal(array[place].as_py() if plain else None, text[place].as_py())
+    return pa.array(written, pa.string())
 
 
-def _decimal(value: object, *, plain: bool) -> str:
-    from decimal import Decimal
-
-    assert isinstance(value, Decimal)
-    return f"{value:f}" if plain else format_decimal(value, strip=True)
+def _decimal(value: Decimal | None, text: str) -> str:
+    if value is not None:
+        return f"{value:f}"
+    if "E" in text or text.lstrip("-").startswith("0.000000"):
+        return format_decimal(Decimal(text), strip=True)
+    whole, _, _ = text.partition(".")
+    digits = whole.rstrip("0")
+    if digits in ("", "-"):
+        return "0"
+    sign, digits = ("-", digits[1:]) if digits[0] == "-" else ("", digits)
+    fraction = f".{digits[1:]}" if digits[1:] else ""
+    return f"{sign}{digits[0]}{fraction}E+{len(whole) - len(sign) - 1}"
 
 
 def _dates(array: pa.Array) -> pa.Array:
