@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import dagster as dg
 
 from upsert_platform.errors import DeclarationError
-
-# Observable source assets are the one form of topic whose data version drives automation; they are marked beta.
-warnings.filterwarnings("ignore", category=dg.BetaWarning, module=r"upsert_platform\.graph\.assets")
 
 
 def _load() -> dg.Definitions:

@@ -61,7 +61,7 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
 
     Args:
         applied_everywhere: the lowest applied batch of all destinations; tombstones up to it are dropped, for no
-            destination waits for them and a new one starts from what is there.
+            destination waits for them and a new one starts from what is there (unless records are in quarantine).
 
     Raises:
         ValueError: the changelog is not in mode upsert: its consumers need every record.
@@ -71,6 +71,9 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
 
     if store.mode != "upsert":
         raise ValueError(f"the changelog of '{store.table.name}' is in mode {store.mode}: every record is needed")
+    # A record in quarantine may be replayed: the tombstone that overtook it must still be there then.
+    if store.quarantined(limit=1).num_rows:
+        applied_everywhere = 0
     head = store.head()
     if head is None or head.batch == 0:
         return CompactionReport(0, 0, 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -29,6 +30,11 @@ class DemoError(UpsertPlatformError):
     """A step of the demo did not do what it should; the message says where to look."""
 
 
+def _quiet_clients() -> None:
+    """The vendor's client says at each start that it runs without its C++ part, which it has for Python 3.12 alone."""
+    logging.getLogger("tablestore").setLevel(logging.ERROR)
+
+
 def run_demo(console: Console, *, keep: bool = False) -> None:
     """Runs the whole demo.
 
@@ -38,6 +44,7 @@ def run_demo(console: Console, *, keep: bool = False) -> None:
     Raises:
         DemoError: a run failed, or a table is not what it should be.
     """
+    _quiet_clients()
     directory = Path(lake.home()) / "local"
     already = {item.name for item in supervisor.status(directory) if item.state == "running"}
     with console.status("starting Kafka, Tablestore and MaxCompute on this machine"):
@@ -66,11 +73,13 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
     _wave(console, variables, users, "second wave: updates, deletes, re-inserts", users.second_wave(SECOND_WAVE))
     root = Path(lake.home())
     console.print("\n[bold]Where to look next[/]")
-    console.print("  make ui                                  the asset graph with these runs, metadata and checks")
-    console.print("  .venv/bin/upsert-platform local up       the servers again, with their data")
-    console.print("  .venv/bin/upsert-platform quarantine list users   records that could not be decoded")
-    console.print(f"  {_shown(lake.project_path())}   the declarations")
-    console.print(f"  {_shown(root)}   the lake, the servers' data and DAGSTER_HOME ({_shown(dagster_home())})")
+    hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    hints.add_row("make ui", "the asset graph with these runs, their metadata and checks")
+    hints.add_row("upsert-platform local up", "the servers again, with their data")
+    hints.add_row("upsert-platform quarantine list", "records that could not be decoded")
+    hints.add_row(_shown(lake.project_path()), "the declarations")
+    hints.add_row(_shown(root), "the lake, the data of the servers, and DAGSTER_HOME")
+    console.print(hints)
 
 
 def _wave(
@@ -128,7 +137,7 @@ def _summary(counts: Mapping[str, tuple[int, list[str]]]) -> Table:
 
     from upsert_platform.graph import keys
 
-    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for heading in (
         "destination",
         "rows",
@@ -138,9 +147,10 @@ def _summary(counts: Mapping[str, tuple[int, list[str]]]) -> Table:
         "quarantined",
         "lag",
         "check",
-        "as produced",
+        "read back",
     ):
-        shown.add_column(heading, justify="left" if heading in ("destination", "check", "as produced") else "right")
+        left = heading in ("destination", "check", "read back")
+        shown.add_column(heading, justify="left" if left else "right", no_wrap=True)
     os.environ.setdefault("DAGSTER_HOME", str(dagster_home()))
     with dg.DagsterInstance.get() as instance:
         changelog = _latest(instance, keys.changelog_key("users"))

@@ -91,19 +91,22 @@ def bind(
             problems.extend(destination_problems(table))
     for insert in project.inserts:
         source = sources.get(insert.source)
-        if insert.target in targets:
-            problems.append(
-                Problem(
-                    f"table '{insert.target}' is written by more than one INSERT INTO; give each its own table, for the"
-                    " last value per key of two sources is not defined",
-                    insert.location,
-                )
-            )
-        elif source is not None and insert.target in declared:
+        if source is not None and insert.target in declared and insert.target not in targets:
             targets[insert.target] = Target(declared[insert.target], insert, source)
+    _drop_echoes(problems)
     if any(problem.severity == "error" for problem in problems):
         raise DeclarationError(problem for problem in problems if problem.severity == "error")
     return Binding(project, sources, targets, tuple(problems))
+
+
+def _drop_echoes(problems: list[Problem]) -> None:
+    """Leaves out what connectors say of a value that a missing variable left unread, and what was said twice."""
+    unset = {problem.location for problem in problems if "variable ${" in problem.message}
+    problems[:] = [
+        problem
+        for problem in dict.fromkeys(problems)
+        if problem.location not in unset or "variable ${" in problem.message
+    ]
 
 
 def _source(table: Table, problems: list[Problem]) -> Source | None:

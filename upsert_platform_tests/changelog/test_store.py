@@ -213,7 +213,7 @@ def test_merging_files_keeps_position_and_batches(spark: SparkSession, store: Ch
 def test_reduced_history_serves_laggards_and_newcomers(
     spark: SparkSession, store: ChangelogStore, applied: int, tombstone_stays: bool
 ) -> None:
-    commit(spark, store, [(1, "a"), (2, "b"), (3, "c")], quarantined=1)
+    commit(spark, store, [(1, "a"), (2, "b"), (3, "c")])
     commit(spark, store, [(1, "a2"), (2, None)])
     commit(spark, store, [(4, "d")])
     report = compaction.reduce_history(spark, store, applied_everywhere=applied)
@@ -223,9 +223,18 @@ def test_reduced_history_serves_laggards_and_newcomers(
     assert snapshot(spark, store, after=1) == lagging
     whole = {1: "a2", 3: "c", 4: "d"}
     assert {key: value for key, value in snapshot(spark, store).items() if value is not None} == whole
-    assert store.quarantined().num_rows == 1
     assert len(store.accounts(after=0, upto=3)) == 3
     assert commit(spark, store, [(5, "e")]).batch == 4
+
+
+def test_reduced_history_keeps_quarantine_and_the_tombstones_it_needs(
+    spark: SparkSession, store: ChangelogStore
+) -> None:
+    commit(spark, store, [(1, "a")], quarantined=1)
+    commit(spark, store, [(1, None)])
+    compaction.reduce_history(spark, store, applied_everywhere=2)
+    assert store.quarantined().num_rows == 1
+    assert snapshot(spark, store) == {1: None}
 
 
 def test_lost_log_is_named(spark: SparkSession, store: ChangelogStore) -> None:
