@@ -7,17 +7,19 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from upsert_platform.destination import BatchSpan, KeepRefused, RefusedRow, WriteReport, drop_nothing
 from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.maxcompute.client import TableState
+from upsert_platform.maxcompute.compaction import WHOLE_TABLE
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.options import Compression, OnError
+from upsert_platform.maxcompute.partition_spec import Spec, spec_text
 from upsert_platform.maxcompute.partitions import distinct_specs, partition_columns, with_moves, with_partitions
 from upsert_platform.maxcompute.recovery import MAXSTORAGE, commit_recorded
 from upsert_platform.maxcompute.settings import MaxComputeTable
@@ -84,7 +86,7 @@ def apply_batch(
 
 def _send_and_commit(
     frame: DataFrame,
-    specs: list[Any],
+    specs: list[Spec],
     span: BatchSpan,
     lease: ControlLease,
     table: MaxComputeTable,
@@ -115,6 +117,7 @@ def _send_and_commit(
             run=span.run,
             rows=sent.rows,
             table_id=actual.table_id,
+            partitions=_counted(specs, table),
         )
         sent_at = time.monotonic()
         lease.change(pending=pending.to_text())
@@ -137,6 +140,13 @@ def _send_and_commit(
             "commit_seconds": round(time.monotonic() - sent_at, 3),
         },
     )
+
+
+def _counted(specs: list[Spec], table: MaxComputeTable) -> tuple[str, ...]:
+    """Partitions whose commits are counted, as texts."""
+    if not table.settings.compaction:
+        return ()
+    return tuple(spec_text(spec) for spec in specs) or (WHOLE_TABLE,)
 
 
 def _spread(frame: DataFrame, table: MaxComputeTable) -> DataFrame:

@@ -25,8 +25,8 @@ from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import TableName, quote, sql_text
 
 _ID = "state"
-_NUMBERS: Final = ("revision", "epoch", "lease_expires", "applied_batch", "commits", "committed_at")
-_TEXTS: Final = ("stamp", "label", "holder", "token", "changelog_id", "table_id", "pending", "verdict")
+_NUMBERS: Final = ("revision", "epoch", "lease_expires", "applied_batch", "committed_at")
+_TEXTS: Final = ("stamp", "label", "holder", "token", "changelog_id", "table_id", "pending", "verdict", "commits")
 _TRIES = 6
 _MISSING = ("nosuchtable", "nosuchobject", "odps-0130131", "nosuchpartition", "table not found")
 
@@ -43,6 +43,7 @@ class Pending:
         upto: batch that is applied once they are committed.
         rows: how many rows, for messages.
         table_id: identity of the table they are for.
+        partitions: that the rows go to, where commits are counted for compaction.
     """
 
     api: str
@@ -54,6 +55,7 @@ class Pending:
     run: str
     rows: int
     table_id: str = ""
+    partitions: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """The stored form."""
@@ -64,6 +66,7 @@ class Pending:
         """The inverse of `to_text`."""
         data = json.loads(text)
         data["streams"] = tuple((str(stream_id), int(version)) for stream_id, version in data["streams"])
+        data["partitions"] = tuple(data["partitions"])
         return Pending(**data)
 
 
@@ -79,7 +82,7 @@ class ControlRecord:
         token: secret of the holder's lease object; empty when nobody holds it.
         lease_expires: milliseconds since 1970 UTC, by the holder's clock.
         table_id: identity of the table that holds the applied batches; a table made anew has another one.
-        commits: since the last major compaction.
+        commits: JSON, partition to number of commits since its last major compaction; only where compaction is on.
         committed_at: milliseconds since 1970 UTC; 0 before the first commit.
     """
 
@@ -95,7 +98,7 @@ class ControlRecord:
     table_id: str = ""
     pending: str = ""
     verdict: str = ""
-    commits: int = 0
+    commits: str = ""
     committed_at: int = 0
 
     @property

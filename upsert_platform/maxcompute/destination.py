@@ -25,6 +25,7 @@ from upsert_platform.destination import (
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.maxcompute.client import Client, TableState
+from upsert_platform.maxcompute.compaction import compact_where_due
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable, destination_key
 from upsert_platform.maxcompute.ddl import compare, prepare_table
@@ -50,7 +51,7 @@ class MaxComputeDestination:
         self.table = table
         self.name = table.name
         self.columns = table.columns
-        self.primary_key = table.primary_key
+        self.primary_key = table.primary_key if table.upserts else ()
         target = table.target
         place = "/".join(part for part in (target.project, target.schema, target.table) if part)
         static = f"?{table.partitions.static_text}" if table.partitions.static else ""
@@ -134,9 +135,11 @@ class MaxComputeDestination:
 
         Args:
             changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key.
+            keep_refused: is given every row that the table will not take, before anything is recorded.
 
         Raises:
-            DestinationError: the write failed for good, or the span does not follow what is applied.
+            DestinationError: the write failed for good, comes too soon (``commit.min-interval``), or the span does not
+                follow what is applied.
             RecordError: a row is refused and ``on-error`` is ``fail``.
             EndpointError: no answer; a commit that was asked for is settled by the next run.
             LeaseHeldError: the lease was lost.
@@ -148,7 +151,8 @@ class MaxComputeDestination:
             return WriteReport(metrics={"already_applied": 1})
         from upsert_platform.maxcompute.apply import apply_batch
 
-        return apply_batch(
+        since = self._since_last_commit(lease.record)
+        report = apply_batch(
             changes,
             span=span,
             lease=lease,
@@ -158,6 +162,9 @@ class MaxComputeDestination:
             read=self._present,
             keep_refused=keep_refused,
         )
+        compacted = compact_where_due(lease, self._client, self.table)
+        more = {"compacted_partitions": compacted} | ({"seconds_since_last_commit": since} if since else {})
+        return replace(report, metrics={**report.metrics, **more})
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         """Rows of the table as it is now, in declared types.
@@ -218,6 +225,23 @@ class MaxComputeDestination:
                 raise DestinationError(f"{self._what} does not fit its declaration: {'; '.join(differences)}")
             self._state = actual
         return self._state
+
+    def _since_last_commit(self, record: ControlRecord) -> int:
+        """Whole seconds since the last commit; 0 before the first.
+
+        Raises:
+            DestinationError: fewer than ``commit.min-interval``.
+        """
+        if not record.committed_at:
+            return 0
+        since = time.time() - record.committed_at / 1000
+        least = self.table.settings.commit_interval.total_seconds()
+        if since < least:
+            raise DestinationError(
+                f"{self._what}: the last commit is {since:.0f} s old, 'commit.min-interval' is {least:.0f} s. Nothing"
+                " was written; a later run applies this batch with those that follow"
+            )
+        return max(1, int(since))
 
     def _effective(self, record: ControlRecord, actual: TableState) -> ControlRecord:
         if record.describes(actual.table_id):

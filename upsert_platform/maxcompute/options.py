@@ -271,6 +271,10 @@ class MaxComputeSettings(Settings):
     request_timeout: Duration = option(
         "request.timeout", timedelta(seconds=120), origin="platform", description="Longest wait for one answer."
     )
+    commit_interval: Duration = option(
+        "commit.min-interval", timedelta(0), origin="platform",
+        description="A batch that comes sooner after the last commit is refused and left to a later run; 0 takes all.",
+    )  # fmt: skip
     control_table: str = option(
         "control.table", "upsert_platform_control", origin="platform",
         description="Delta table beside the destination that keeps applied batch, lease and verdict.",

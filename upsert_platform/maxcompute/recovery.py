@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.compaction import count_commits
 from upsert_platform.maxcompute.connection import ServiceError, explain, may_pass
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
@@ -52,7 +53,7 @@ def commit_recorded(lease: ControlLease, storage: MaxStorage, table: MaxComputeT
         changelog_id=pending.changelog_id,
         table_id=pending.table_id,
         pending="",
-        commits=lease.record.commits + 1,
+        commits=count_commits(lease.record.commits, pending.partitions),
         committed_at=int(time.time() * 1000),
     )
     return None

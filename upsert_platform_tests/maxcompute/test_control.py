@@ -47,8 +47,8 @@ def test_every_field_is_kept(control: ControlTable) -> None:
     pending = Pending("maxstorage", "s'1\\", (("0", 1), ("1", 65_537)), 3, 4, "c", "run", 12, "table")
     verdict = Verdict(4, False, True, datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), "it's 'quoted' \\ 行\n")
     wanted = replace(
-        control.ensure(), epoch=7, holder="h", token="t", lease_expires=1, applied_batch=4, changelog_id="c", commits=9,
-        committed_at=11, table_id="x", pending=pending.to_text(),
+        control.ensure(), epoch=7, holder="h", token="t", lease_expires=1, applied_batch=4, changelog_id="c",
+        commits='{"ds=1":9}', committed_at=11, table_id="x", pending=pending.to_text(),
     ).with_verdict(verdict)  # fmt: skip
     control.swap(control.read(), wanted)
     found = control.read()

@@ -1,0 +1,70 @@
+"""Major compaction after enough commits: ``upsert.major-compact.enable`` and ``upsert.major-compact.min-commits``.
+
+Compaction must not meet a writer (of two transactions on a partition the later one fails), so it runs at the end of a
+batch, under its lease. One that fails is logged and tried again after the next batch; the rows are committed already.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+
+from upsert_platform.errors import EndpointError
+from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.connection import ServiceError
+from upsert_platform.maxcompute.lease import ControlLease
+from upsert_platform.maxcompute.names import quote, sql_text
+from upsert_platform.maxcompute.partition_spec import parse_spec
+from upsert_platform.maxcompute.settings import MaxComputeTable
+
+_LOGGER = logging.getLogger(__name__)
+_HINTS = {"odps.merge.task.mode": "service"}
+_MOST_COUNTED = 1000
+WHOLE_TABLE = ""
+"""The partition text of a table without partitions."""
+
+
+def count_commits(counts: str, partitions: Sequence[str]) -> str:
+    """Adds one commit for each partition; the partitions with most commits are kept when they become very many."""
+    if not partitions:
+        return counts
+    numbers: dict[str, int] = json.loads(counts) if counts else {}
+    for partition in partitions:
+        numbers[partition] = numbers.get(partition, 0) + 1
+    kept = sorted(numbers.items(), key=lambda item: -item[1])[:_MOST_COUNTED]
+    return json.dumps(dict(sorted(kept)), separators=(",", ":"))
+
+
+def compact_statement(table: MaxComputeTable, partition: str) -> str:
+    """The statement that compacts a partition, or the whole of a table without partitions."""
+    where = ""
+    if partition:
+        pairs = ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in parse_spec(partition))
+        where = f" PARTITION ({pairs})"
+    return f"ALTER TABLE {table.target.sql}{where} COMPACT MAJOR"
+
+
+def compact_where_due(lease: ControlLease, client: Client, table: MaxComputeTable) -> int:
+    """Compacts every partition that has had enough commits.
+
+    Returns:
+        How many were compacted.
+    """
+    if not table.settings.compaction or not lease.record.commits:
+        return 0
+    numbers: dict[str, int] = json.loads(lease.record.commits)
+    due = [partition for partition, commits in numbers.items() if commits >= table.settings.compaction_commits]
+    done = []
+    for partition in due:
+        try:
+            lease.check()
+            client.run_sql(compact_statement(table, partition), hints=_HINTS, timeout=3600)
+        except (ServiceError, EndpointError) as error:
+            _LOGGER.warning("compaction of %s %s is tried again later: %s", table.target, partition, error)
+        else:
+            done.append(partition)
+    if done:
+        left = {partition: commits for partition, commits in numbers.items() if partition not in done}
+        lease.change(commits=json.dumps(left, separators=(",", ":")) if left else "")
+    return len(done)

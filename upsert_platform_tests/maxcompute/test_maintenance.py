@@ -1,0 +1,74 @@
+"""Compaction after enough commits, and the guard against commits that follow too fast (sections 1.4, 2.5, 2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.compaction import compact_statement, count_commits
+from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform_tests.local.maxcompute.server import ServerHandle
+from upsert_platform_tests.maxcompute.frames import stored, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Opened = Callable[..., MaxComputeDestination]
+COMPACT = {"upsert_major-compact_enable": "true", "upsert_major-compact_min-commits": "2"}
+
+
+def test_commits_are_counted_per_partition() -> None:
+    counts = count_commits("", ["ds=1", "ds=2"])
+    assert count_commits(counts, ["ds=1"]) == '{"ds=1":2,"ds=2":1}'
+    assert count_commits(counts, []) == counts
+
+
+def test_very_many_partitions_keep_the_busiest() -> None:
+    counts = count_commits("", [f"ds={number}" for number in range(1500)])
+    counts = count_commits(counts, ["ds=3"])
+    assert counts.count(":") == 1000
+    assert '"ds=3":2' in counts
+
+
+def test_the_statement_names_table_or_partition(make_table: Callable[..., MaxComputeTable]) -> None:
+    table = make_table(table_name="t")
+    assert compact_statement(table, "") == "ALTER TABLE `t` COMPACT MAJOR"
+    assert compact_statement(table, "a=1,b=x") == "ALTER TABLE `t` PARTITION (`a`='1', `b`='x') COMPACT MAJOR"
+
+
+def test_a_table_is_compacted_after_enough_commits(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(**COMPACT)
+    compacted = []
+    for number in range(1, 5):
+        report = write(spark, destination, number, [("U", (1, str(number)))])
+        compacted.append(report.metrics["compacted_partitions"])
+    assert compacted == [0, 1, 0, 1]
+    assert stored(maxcompute, destination.table) == [(1, "4")]
+
+
+def test_partitions_are_compacted_on_their_own(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:
+    columns = {"id": "BIGINT", "ds": "STRING"}
+    destination = opened(columns, key=["id", "ds"], partitioned_by=["ds"], **COMPACT)
+    compacted = []
+    for number, day in enumerate(["a", "b", "a"], start=1):
+        report = write(spark, destination, number, [("U", (number, day))])
+        compacted.append(report.metrics["compacted_partitions"])
+    assert compacted == [0, 0, 1]
+    assert destination._control.read().commits == '{"ds=b":1}'
+
+
+def test_a_commit_that_comes_too_soon_is_left_to_a_later_run(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(**{"commit_min-interval": "1 h"})
+    write(spark, destination, 1, [("U", (1, "a"))])
+    with pytest.raises(DestinationError, match=r"commit\.min-interval"):
+        write(spark, destination, 2, [("U", (1, "b"))])
+    assert destination.state().applied_batch == 1
+    assert stored(maxcompute, destination.table) == [(1, "a")]
