@@ -59,10 +59,10 @@ class StoredRecord:
         return int(self._row[rows.OFFSET])
 
     def key(self) -> bytes | None:
-        return self._row[rows.RAW_KEY]  # type: ignore[no-any-return]
+        return self._row[rows.RAW_KEY]
 
     def value(self) -> bytes | None:
-        return self._row[rows.RAW_VALUE]  # type: ignore[no-any-return]
+        return self._row[rows.RAW_VALUE]
 
     def timestamp(self) -> tuple[int, int]:
         at: datetime | None = self._row[rows.TIMESTAMP]
