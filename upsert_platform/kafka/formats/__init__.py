@@ -5,7 +5,14 @@ decoded = decoder.decode([b'{"id": 1}', b"?"])   # decoded.rows, decoded.message
 """
 
 from upsert_platform.kafka.formats.base import Decoded, Decoder, Encoder
-from upsert_platform.kafka.formats.factory import FORMATS, Format, build_decoder, build_encoder, validate_format
+from upsert_platform.kafka.formats.factory import (
+    FORMATS,
+    Format,
+    build_decoder,
+    build_encoder,
+    default_subject,
+    validate_format,
+)
 
 __all__ = [
     "FORMATS",
@@ -15,5 +22,6 @@ __all__ = [
     "Format",
     "build_decoder",
     "build_encoder",
+    "default_subject",
     "validate_format",
 ]

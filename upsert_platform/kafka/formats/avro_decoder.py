@@ -10,9 +10,9 @@ from upsert_platform.kafka.formats.avro_json import json_row_reader
 from upsert_platform.kafka.formats.avro_plan import resolve
 from upsert_platform.kafka.formats.avro_reader import row_reader
 from upsert_platform.kafka.formats.avro_schema import derive_schema
-from upsert_platform.kafka.formats.base import Decoded
+from upsert_platform.kafka.formats.base import Columns, Decoded
 from upsert_platform.kafka.formats.blocks import decode_blocks
-from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.options import AvroSettings
 
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.avro_json_writer import write_json
 from upsert_platform.kafka.formats.avro_writer import write_row
-from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.fragments import Refusals
 from upsert_platform.kafka.formats.options import AvroSettings
 from upsert_platform.types import LogicalType, RowField, TypeName

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from upsert_platform.kafka.formats.avro_schema import CHARACTERS, key_and_value
-from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.types import LogicalType, RowField, TypeName
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -155,11 +155,12 @@ class _Resolver:
         return 1 if logical.endswith("-nanos") and kind == "long" else 1_000_000
 
 
-def resolve(schema: Any, columns: Columns, *, millis_always: bool = False) -> Node:
+def resolve(schema: Any, columns: Columns, *, known: Sequence[Any] = (), millis_always: bool = False) -> Node:
     """Resolves a writer's schema against declared columns.
 
     Args:
         schema: the writer's schema as JSON data; a record.
+        known: schemas whose names it refers to, those first that others need.
         millis_always: read every time and timestamp as milliseconds, whatever the schema says: format ``avro`` of
             Flink writes so.
 
@@ -167,8 +168,11 @@ def resolve(schema: Any, columns: Columns, *, millis_always: bool = False) -> No
         ResolutionError: they do not fit; the message names the field.
     """
     target = LogicalType(TypeName.ROW, fields=tuple(RowField(name, logical) for name, logical in columns))
+    resolver = _Resolver(millis_always)
     try:
-        node = _Resolver(millis_always).node(schema, target, "")
+        for one in known:
+            resolver.node(one, None, "")
+        node = resolver.node(schema, target, "")
     except (KeyError, TypeError) as error:
         raise ResolutionError(f"the writer's schema is not an Avro schema ({error})") from None
     if node.kind != "record":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.types import LogicalType, RowField, TypeName
 
 RECORD_NAME: Final = "record"

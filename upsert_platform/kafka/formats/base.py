@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from upsert_platform.types import LogicalType
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Columns = Sequence[tuple[str, LogicalType]]
+"""Names and types of one side's columns, in declared order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +24,14 @@ class Decoded:
         message: for each row, the index of its message in the block, ascending (int32 array). A message may give
             several rows (a JSON array) or none.
         errors: index of message to reason, for messages that cannot be decoded; they have no rows.
+        kinds: for each row its kind (``+I``, ``-U``, ``+U``, ``-D``), of formats that carry changes; None of others,
+            whose rows are all inserts.
     """
 
     rows: pa.RecordBatch
     message: pa.Array
     errors: dict[int, str]
+    kinds: pa.Array | None = None
 
 
 class Decoder(Protocol):

@@ -8,10 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.kafka.formats.base import Decoded
-from upsert_platform.types import LogicalType, arrow_type
-
-Columns = Sequence[tuple[str, LogicalType]]
+from upsert_platform.kafka.formats.base import Columns, Decoded
+from upsert_platform.types import arrow_type
 
 
 def schema_of(columns: Columns) -> pa.Schema:

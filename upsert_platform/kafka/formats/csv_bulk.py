@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.base import Columns
+from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.csv_text import CsvDialect
 from upsert_platform.kafka.formats.csv_values import convert_field
 from upsert_platform.kafka.formats.options import CsvSettings

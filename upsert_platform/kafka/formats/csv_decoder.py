@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upsert_platform.kafka.formats.base import Decoded
+from upsert_platform.kafka.formats.base import Columns, Decoded
 from upsert_platform.kafka.formats.blocks import decode_blocks
-from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.csv_bulk import CsvBulk, plan_bulk
 from upsert_platform.kafka.formats.csv_values import record_reader
 from upsert_platform.kafka.formats.options import CsvSettings

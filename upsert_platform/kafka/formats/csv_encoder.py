@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.csv_text import CsvDialect
 from upsert_platform.kafka.formats.fragments import Refusals, scalar_text
 from upsert_platform.kafka.formats.options import CsvSettings

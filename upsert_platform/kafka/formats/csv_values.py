@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.base64_java import decode_base64
-from upsert_platform.kafka.formats.columns import Columns
 from upsert_platform.kafka.formats.csv_text import CsvDialect, CsvSyntaxError, split_record
 from upsert_platform.kafka.formats.jackson_text import decode_wide, find_encoding
 from upsert_platform.kafka.formats.java_text import (

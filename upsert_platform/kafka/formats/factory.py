@@ -7,19 +7,23 @@ Everything heavy (pyarrow, fastavro) is imported when a decoder or encoder is bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
-from upsert_platform.kafka.formats.base import Decoder, Encoder
-from upsert_platform.kafka.formats.options import AvroSettings, CsvSettings, JsonSettings, RawSettings
+from upsert_platform.kafka.formats.base import Columns, Decoder, Encoder
+from upsert_platform.kafka.formats.options import (
+    AvroConfluentSettings,
+    AvroSettings,
+    CsvSettings,
+    JsonSettings,
+    RawSettings,
+)
+from upsert_platform.kafka.formats.registry import HttpSchemaRegistry, SchemaRegistry
 from upsert_platform.kafka.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
 from upsert_platform.options import Settings, nearest, read_settings
-from upsert_platform.types import LogicalType
-
-Columns = Sequence[tuple[str, LogicalType]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,28 @@ FORMATS: Final[Mapping[str, Format]] = {
     "csv": Format(CsvSettings),
     "raw": Format(RawSettings),
     "avro": Format(AvroSettings),
+    "avro-confluent": Format(AvroConfluentSettings),
 }
 
 
-def build_decoder(format_id: str, columns: Columns, options: Mapping[str, str]) -> Decoder:
+_NO_SUBJECT: Final = (
+    "format 'avro-confluent' needs a subject to register schemas under; "
+    "set 'avro-confluent.subject', or write to a single topic"
+)
+
+
+def default_subject(topic: str, side: Literal["key", "value"]) -> str:
+    """The subject of a schema registry for one side of a topic, as Flink fills it in."""
+    return f"{topic}-{side}"
+
+
+def build_decoder(
+    format_id: str, columns: Columns, options: Mapping[str, str], *, registry: SchemaRegistry | None = None
+) -> Decoder:
     """Builds the decoder of one side of a topic.
+
+    Args:
+        registry: of format ``avro-confluent``; one reached over HTTP at the declared address if None.
 
     Raises:
         DeclarationError: unknown format, or options that `validate_format` reports.
@@ -67,11 +88,26 @@ def build_decoder(format_id: str, columns: Columns, options: Mapping[str, str]) 
             from upsert_platform.kafka.formats.avro_decoder import AvroDecoder
 
             return AvroDecoder(columns, settings)
+        case AvroConfluentSettings():
+            from upsert_platform.kafka.formats.avro_confluent import AvroConfluentDecoder
+
+            return AvroConfluentDecoder(columns, registry or HttpSchemaRegistry(settings))
     raise AssertionError(settings)
 
 
-def build_encoder(format_id: str, columns: Columns, options: Mapping[str, str]) -> Encoder:
+def build_encoder(
+    format_id: str,
+    columns: Columns,
+    options: Mapping[str, str],
+    *,
+    registry: SchemaRegistry | None = None,
+    subject: str | None = None,
+) -> Encoder:
     """Builds the encoder of one side of a topic.
+
+    Args:
+        registry: of format ``avro-confluent``; one reached over HTTP at the declared address if None.
+        subject: of format ``avro-confluent``, where its option is not set: see `default_subject`.
 
     Raises:
         DeclarationError: unknown format, or options that `validate_format` reports.
@@ -94,6 +130,14 @@ def build_encoder(format_id: str, columns: Columns, options: Mapping[str, str]) 
             from upsert_platform.kafka.formats.avro_encoder import AvroEncoder
 
             return AvroEncoder(columns, settings)
+        case AvroConfluentSettings():
+            from upsert_platform.kafka.formats.avro_confluent import AvroConfluentEncoder
+
+            under = settings.subject or subject
+            if under is None:
+                raise DeclarationError([Problem(_NO_SUBJECT)])
+            reached = registry or HttpSchemaRegistry(settings)
+            return AvroConfluentEncoder(columns, reached, subject=under, declared_schema=settings.declared_schema)
     raise AssertionError(settings)
 
 

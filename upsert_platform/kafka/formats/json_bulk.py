@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.base import Columns
+from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, may_be_quoted, wire_type
 from upsert_platform.kafka.formats.json_values import JsonManner
 from upsert_platform.kafka.formats.validate import parts_of

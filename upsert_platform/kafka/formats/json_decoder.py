@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from upsert_platform.kafka.formats.base import Decoded
+from upsert_platform.kafka.formats.base import Columns, Decoded
 from upsert_platform.kafka.formats.blocks import decode_blocks
-from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.json_bulk import JsonBulk, plan_bulk
 from upsert_platform.kafka.formats.json_tree import Tree, parse_tree
 from upsert_platform.kafka.formats.json_values import FieldError, JsonManner, convert_row, has_decimal

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.kafka.formats.columns import Columns
+from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.fragments import Refusals, keep_present, lift_refusals, scalar_text, valid_text
 from upsert_platform.kafka.formats.json_text import quote_for_bytes
 from upsert_platform.kafka.formats.options import JsonSettings

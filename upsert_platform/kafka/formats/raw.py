@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.kafka.formats.base import Decoded
-from upsert_platform.kafka.formats.columns import Columns, schema_of
+from upsert_platform.kafka.formats.base import Columns, Decoded
+from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.fragments import Refusals, valid_text
 from upsert_platform.kafka.formats.options import RawSettings
 from upsert_platform.types import LogicalType, TypeName

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from upsert_platform.kafka.formats.avro_schema import AvroTypeError, schema_of_type
-from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, AvroSettings, CsvSettings, JsonSettings
+from upsert_platform.kafka.formats.base import Columns
+from upsert_platform.kafka.formats.options import (
+    MAP_NULL_KEY_MODES,
+    AvroConfluentSettings,
+    AvroSettings,
+    CsvSettings,
+    JsonSettings,
+)
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
 _AVRO_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-Columns = Sequence[tuple[str, LogicalType]]
 Finding = tuple[str, str]
 """Severity (``error`` or ``warning``) and text."""
 
@@ -101,6 +107,8 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
             return _csv_settings(settings, columns, direction)
         case AvroSettings():
             return _avro_columns(columns, legacy=settings.legacy_timestamps)
+        case AvroConfluentSettings():
+            return _avro_confluent_columns(columns, direction)
     return []
 
 
@@ -117,10 +125,27 @@ def _avro_columns(columns: Columns, *, legacy: bool) -> list[Finding]:
         except AvroTypeError as error:
             findings.append(("error", f"column '{name}' {error}"))
             continue
-        if not legacy and any(part.name in _STAMPS and (part.precision or 0) > 3 for part in parts_of(logical)):
+        if not legacy and any(map(_finer_than_millis, parts_of(logical))):
             text = "as Flink does, milliseconds are written and read there, though the schema says microseconds"
             findings.append(("warning", f"column '{name}' is {logical}: {text}"))
     return findings
+
+
+def _avro_confluent_columns(columns: Columns, direction: str) -> list[Finding]:
+    # A reader goes by the writer's schema, so a source may declare every timestamp that some writer has.
+    findings = _avro_columns(columns, legacy=False)
+    errors = [finding for finding in findings if finding[0] == "error"]
+    if direction == "source" or errors:
+        return errors
+    for name, logical in columns:
+        if any(part.name is TypeName.TIMESTAMP_LTZ or _finer_than_millis(part) for part in parts_of(logical)):
+            text = f"is {logical}: avro-confluent writes TIMESTAMP of at most 3 fraction digits, and no TIMESTAMP_LTZ"
+            errors.append(("error", f"column '{name}' {text}"))
+    return errors
+
+
+def _finer_than_millis(logical: LogicalType) -> bool:
+    return logical.name in _STAMPS and (logical.precision or 0) > 3
 
 
 def _json_settings(settings: JsonSettings, direction: str) -> list[Finding]:
