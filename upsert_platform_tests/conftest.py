@@ -39,7 +39,7 @@ def make_topic(kafka_bootstrap: str) -> Callable[..., str]:
     """
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap, "log_level": 0})
 
     def make(*, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
         topic = name or f"topic-{uuid.uuid4().hex[:12]}"
