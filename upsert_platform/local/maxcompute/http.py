@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 Body = bytes | Iterable[bytes]
-_READ_SIZE = 1 << 20
+_IDLE_SECONDS = 900
 
 
 @dataclass
@@ -102,14 +102,24 @@ class Server(ThreadingHTTPServer):
         """A client that goes away is no event; answers to failures are made in the handler."""
 
 
+class _CutShortError(Exception):
+    """The connection ended inside of a body."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "upsert-platform-maxcompute"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
+    timeout = _IDLE_SECONDS
 
     def _serve(self) -> None:
-        body = self._read_body()
+        try:
+            body = self._read_body()
+        except _CutShortError:
+            # The client went away while it was sending: nothing of it counts.
+            self.close_connection = True
+            return
         request = parse_target(
             self.command, self.path, cast("Mapping[str, str]", self.headers), body, self.client_address[0]
         )
@@ -128,16 +138,25 @@ class _Handler(BaseHTTPRequestHandler):
         if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
             return b"".join(self._read_chunks())
         length = int(headers.get("Content-Length") or 0)
-        return self.rfile.read(length) if length else b""
+        return self._read(length) if length else b""
+
+    def _read(self, length: int) -> bytes:
+        found = self.rfile.read(length)
+        if len(found) < length:
+            raise _CutShortError
+        return found
 
     def _read_chunks(self) -> Iterator[bytes]:
         while True:
-            size = int(self.rfile.readline().split(b";")[0] or b"0", 16)
+            line = self.rfile.readline().split(b";")[0].strip()
+            if not line:
+                raise _CutShortError
+            size = int(line, 16)
             if not size:
                 while self.rfile.readline().strip():
                     pass
                 return
-            yield self.rfile.read(size)
+            yield self._read(size)
             self.rfile.readline()
 
     def _send(self, response: Response) -> None:

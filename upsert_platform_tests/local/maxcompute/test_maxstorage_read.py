@@ -104,6 +104,7 @@ def test_preview(client: Any, table: str) -> None:
         assert [batch.to_pydict() for batch in reader] == [{"k": [0, 1, 2]}]
 
 
+@pytest.mark.filterwarnings("ignore:Instance read session")
 def test_instance_results(client: Any, odps: Any, table: str) -> None:
     instance = odps.execute_sql(f"select k, v from {table} where ds = 'b' order by k")
     session = client.create_instance_read_session(instance)

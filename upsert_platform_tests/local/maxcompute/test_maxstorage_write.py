@@ -278,6 +278,46 @@ def test_rows_are_checked(
         assert caught.value.code == code
 
 
+def test_values_are_stored_as_their_column_is(odps: Any, client: Any, name: str, rows: Rows) -> None:
+    odps.create_table(name, "a char(4), b int, c decimal(10,2), d timestamp, e string, f datetime")
+    session = client.create_table_write_session(name)
+    batch = pa.table(
+        {
+            "A": ["x"],
+            "b": pa.array([7], pa.int64()),
+            "c": pa.array(["1.5"]).cast(pa.decimal128(5, 1)),
+            "d": pa.array([1], pa.timestamp("us", "Asia/Shanghai")),
+            "e": pa.array(["text"], pa.large_string()),
+        }
+    )
+    write(session, "0", batch)
+    session.commit()
+    assert rows(f"select a, b, cast(c as string), cast(d as string), e, f from {name}") == [
+        ("x   ", 7, "1.50", "1970-01-01 00:00:00.000001", "text", None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        pytest.param(pa.array([2**40]), "cannot be stored as int32", id="too-large"),
+        pytest.param(pa.array(["x"]), "cannot be stored as int32", id="no-number"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(odps: Any, client: Any, name: str, column: pa.Array, reason: str) -> None:
+    odps.create_table(name, "a int")
+    session = client.create_table_write_session(name)
+    with pytest.raises(ODPSError, match=reason):
+        write(session, "0", pa.table({"a": column}))
+
+
+def test_unknown_columns_are_refused(odps: Any, client: Any, name: str) -> None:
+    odps.create_table(name, "a int")
+    session = client.create_table_write_session(name)
+    with pytest.raises(ODPSError, match="column 'b' does not exist"):
+        write(session, "0", pa.table({"b": [1]}))
+
+
 def test_exactly_once_writes_resume_at_their_offset(odps: Any, client: Any, name: str, rows: Rows) -> None:
     odps.create_table(name, "k bigint, v string")
     session = client.create_table_write_session(name)

@@ -201,12 +201,8 @@ def commit(service: Service, request: Request) -> Response:
     if session.status != NORMAL:
         raise session_conflict(session)
     chosen = _chosen_streams(service, session, body_json(request))
-    staged = [
-        item
-        for stream in chosen
-        for item in service.sessions.staged(session.session_id)
-        if (item.stream, item.stream_version) == stream
-    ]
+    written = service.sessions.staged(session.session_id)
+    staged = [item for stream in chosen for item in written if (item.stream, item.stream_version) == stream]
     commit_staged(service, session, table, staged)
     return answer_json({})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from upsert_platform.local.maxcompute.errors import ServiceError
 from upsert_platform.local.maxcompute.sql.context import Result
 
-_KEPT_INSTANCES, _KEPT_RESULTS = 5000, 200
+_KEPT_INSTANCES, _KEPT_RESULTS, _KEPT_BYTES = 5000, 200, 512 << 20
 _THREADS = 8
 
 
@@ -75,13 +75,21 @@ class Runner:
         instance = Instance(f"{moment}{uuid.uuid4().hex[:12]}", task_name, query, source, priority, task_type)
         with self._lock:
             self._instances[instance.instance_id] = instance
-            ended = [known for known in self._instances.values() if known.done.is_set()]
-            for known in ended[:-_KEPT_RESULTS]:
-                known.result = known.result and Result(known.result.columns, text=known.result.text)
+            self._forget_results()
             while len(self._instances) > _KEPT_INSTANCES:
                 self._instances.popitem(last=False)
         self._pool.submit(self._run, instance, work)
         return instance
+
+    def _forget_results(self) -> None:
+        """Lets go of the oldest results when they have become many or large."""
+        count = size = 0
+        for known in reversed(self._instances.values()):
+            if known.result is None or known.result.rows is None:
+                continue
+            count, size = count + 1, size + known.result.rows.nbytes
+            if count > 1 and (count > _KEPT_RESULTS or size > _KEPT_BYTES):
+                known.result = Result(known.result.columns)
 
     def _run(self, instance: Instance, work: Callable[[], Result]) -> None:
         try:

@@ -52,26 +52,28 @@ def stage(
         return []
     dynamic = [key for key in table.partition_keys if key.name not in static]
     rows = rows.rename_columns([name if name.startswith("__") else name.lower() for name in rows.column_names])
-    data = _data_columns(table, rows, {key.name for key in dynamic})
+    data, changed = _data_columns(table, rows, {key.name for key in dynamic})
     _check_operations(table, data)
     _check_nulls(table, data)
     partial = _is_partial(table, data)
     if not dynamic:
         spec = format_spec({key.name: static[key.name] for key in table.partition_keys})
         columns = storage_ids(data.column_names, table.columns, partial=partial)
-        if body is not None and data.schema.types == rows.schema.types and data.column_names == rows.column_names:
+        if body is not None and not changed:
             return [Routed(spec, files.write_bytes(body, rows=rows.num_rows, columns=columns))]
         return [Routed(spec, files.write_table(data, columns=columns))]
     return _routed(files, table, data, rows, dynamic, static, partial=partial)
 
 
-def _data_columns(table: Table, rows: pa.Table, partition_names: set[str]) -> pa.Table:
-    """The rows' data and system columns, of storage types, without partition columns."""
+def _data_columns(table: Table, rows: pa.Table, partition_names: set[str]) -> tuple[pa.Table, bool]:
+    """The rows' data and system columns, of storage types, and whether that changed or left out a column."""
     known: dict[str, Column] = {column.name: column for column in table.columns}
     names: list[str] = []
     arrays: list[pa.ChunkedArray] = []
+    changed = False
     for name, values in zip(rows.column_names, rows.columns, strict=True):
         if name in partition_names:
+            changed = True
             continue
         if name == OPERATION and table.primary_key:
             wanted: pa.DataType = pa.int8()
@@ -82,14 +84,16 @@ def _data_columns(table: Table, rows: pa.Table, partition_names: set[str]) -> pa
         else:
             raise invalid_argument(f"column '{name}' does not exist in table {table.name}")
         names.append(name)
-        cast = values if values.type == wanted else _cast(values, wanted, name)
+        cast = values
+        if values.type != wanted:
+            cast, changed = _cast(values, wanted, name), True
         column_type = known[name].type if name in known else None
         if column_type is not None and column_type.name == "char":
-            cast = pc.utf8_rpad(cast, width=column_type.arguments[0], padding=" ")
+            cast, changed = pc.utf8_rpad(cast, width=column_type.arguments[0], padding=" "), True
         arrays.append(cast)
     if not names:
         raise invalid_argument(f"the rows for table {table.name} have no column of it")
-    return pa.Table.from_arrays(arrays, names=names)
+    return pa.Table.from_arrays(arrays, names=names), changed
 
 
 def _cast(values: pa.ChunkedArray, wanted: pa.DataType, name: str) -> pa.ChunkedArray:

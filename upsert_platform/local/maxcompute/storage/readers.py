@@ -16,7 +16,8 @@ from upsert_platform.local.maxcompute.schema import Column, Partition, Table
 from upsert_platform.local.maxcompute.storage.snapshot import Rows
 from upsert_platform.local.maxcompute.storage.store import Store
 
-_KEPT = 200
+_KEPT, _ALWAYS_KEPT = 200, 8
+_KEPT_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,9 @@ class Readers:
         reader = Reader(uuid.uuid4().hex, view, tuple(splits), described)
         with self._lock:
             self._known[reader.session_id] = reader
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+            size = sum(known.view.size for known in self._known.values())
+            while len(self._known) > _KEPT or (size > _KEPT_BYTES and len(self._known) > _ALWAYS_KEPT):
+                size -= self._known.popitem(last=False)[1].view.size
         return reader
 
     def find(self, session_id: str) -> Reader | None:

@@ -15,6 +15,7 @@ from upsert_platform.local.maxcompute.storage.ingest import Routed
 from upsert_platform.local.maxcompute.storage.segments import File
 from upsert_platform.local.maxcompute.storage.store import Store
 
+_KEPT_SECONDS = 7 * 24 * 3600
 NORMAL, COMMITTED, ABORTED, EXPIRED = "normal", "committed", "aborted", "expired"
 
 
@@ -46,9 +47,24 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._catalogue = store.catalogue
+        self._swept = 0.0
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Expires open sessions whose time has passed, and forgets ended ones after a week; at most once an hour."""
+        now = time.time()
+        if now < self._swept + 3600:
+            return
+        self._swept = now
+        for kind, session_id in self._catalogue.execute(
+            "SELECT kind, session_id FROM sessions WHERE status = ? AND created < ?", NORMAL, now - 3600
+        ):
+            self.find(kind, session_id)
+        self._catalogue.execute("DELETE FROM sessions WHERE status <> ? AND created < ?", NORMAL, now - _KEPT_SECONDS)
 
     def create(self, kind: str, table: Table, state: dict[str, Any]) -> Session:
         """A new session on the table."""
+        self._sweep()
         moment = time.strftime("%Y%m%d%H%M%S", time.gmtime())
         session = Session(f"{moment}{uuid.uuid4().hex}", kind, table.table_id, NORMAL, time.time(), state)
         self._catalogue.execute(

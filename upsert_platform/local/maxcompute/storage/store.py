@@ -22,6 +22,7 @@ from upsert_platform.local.maxcompute.storage.snapshot import Rows, Snapshots
 
 _SEGMENT_COLUMNS = "segment_id, partition_id, version, resets, compacted, path, rows, bytes, columns"
 _COMPACT_SEGMENTS = 64
+_READ_ATTEMPTS = 5
 _COMPACT_DEAD_ROWS = 200_000
 
 
@@ -91,6 +92,15 @@ class Store:
 
     def rows(self, table: Table, partition: Partition, version: int | None = None) -> Rows:
         """The rows of a partition at a version; compacts it first when its segments have become many."""
+        for _ in range(_READ_ATTEMPTS):
+            try:
+                return self._rows(table, partition, version)
+            except FileNotFoundError:
+                # A compaction has replaced the files since they were listed.
+                continue
+        raise no_such_table(table.name)
+
+    def _rows(self, table: Table, partition: Partition, version: int | None) -> Rows:
         segments = self.segments(partition, version)
         found = self.snapshots.rows(table, segments)
         if version is None:

@@ -38,6 +38,8 @@ def _finished(service: Service, instance_id: str) -> Instance:
     instance.done.wait()
     if instance.error is not None:
         raise ServiceError(400, "InvalidArgument", f"instance {instance_id} has failed: {instance.error.message}")
+    if instance.result is not None and instance.result.rows is None and instance.result.columns:
+        raise ServiceError(404, "ResultExpired", f"the result of instance {instance_id} is no longer kept")
     if instance.result is None or instance.result.rows is None:
         raise ServiceError(
             400, "InstanceTypeNotSupported", f"instance {instance_id} has no rows to download: it was no query"

@@ -44,9 +44,13 @@ class Reader:
         return self.position >= len(self.body)
 
     def varint(self) -> int:
-        result = shift = 0
         body, position = self.body, self.position
         try:
+            result = body[position]
+            if result < 128:
+                self.position = position + 1
+                return result
+            result = shift = 0
             while True:
                 byte = body[position]
                 position += 1

@@ -18,7 +18,8 @@ from upsert_platform.local.maxcompute.wire.protobuf import (
     zigzag,
 )
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint", "date", "datetime")
+INTEGERS = ("tinyint", "smallint", "int", "bigint", "date", "datetime")
+TEXTS = ("string", "char", "varchar", "json")
 _TIMESTAMPS = ("timestamp", "timestamp_ntz")
 _NANOS = 1_000_000_000
 Encoder = Callable[[Any], tuple[bytes, bytes]]
@@ -26,7 +27,7 @@ Decoder = Callable[[Reader], tuple[Any, bytes]]
 
 
 def wire_type(data_type: DataType) -> int:
-    if data_type.name in _INTEGERS or data_type.name == "boolean":
+    if data_type.name in INTEGERS or data_type.name == "boolean":
         return VARINT
     return {"float": FIXED32, "double": FIXED64}.get(data_type.name, DELIMITED)
 
@@ -38,7 +39,7 @@ def encoder(data_type: DataType) -> Encoder:
     for everything that is text.
     """
     name = data_type.name
-    if name in _INTEGERS:
+    if name in INTEGERS:
         return lambda value: (zigzag(value), struct.pack("<q", value))
     if name == "boolean":
         return lambda value: (b"\1", b"\1") if value else (b"\0", b"\0")
@@ -105,7 +106,7 @@ def _struct_encoder(data_type: DataType) -> Encoder:
 def decoder(data_type: DataType) -> Decoder:
     """A function that reads a value, and gives it with its checksum bytes."""
     name = data_type.name
-    if name in _INTEGERS:
+    if name in INTEGERS:
 
         def read_integer(reader: Reader) -> tuple[int, bytes]:
             value = reader.zigzag()

@@ -1,0 +1,144 @@
+"""The store against a dictionary: any sequence of commits, at every version, through compactions and change data."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upsert_platform.local.maxcompute.schema import DELETE, OPERATION, UPSERT, VALUE_COLUMNS, Partition, Table
+from upsert_platform.local.maxcompute.sql.context import Context
+from upsert_platform.local.maxcompute.sql.run import run_sql
+from upsert_platform.local.maxcompute.storage.changes import AFTER, BEFORE, INSERT, changes_of
+from upsert_platform.local.maxcompute.storage.changes import DELETE as GONE
+from upsert_platform.local.maxcompute.storage.ingest import group_by_spec, stage
+from upsert_platform.local.maxcompute.storage.store import Change, Store
+
+Row = tuple[Any, Any]
+# A row of a commit: key, both values, whether it deletes, and which value columns it sets (none means all).
+ROW = st.tuples(
+    st.integers(0, 5),
+    st.none() | st.integers(0, 9),
+    st.none() | st.text("ab", max_size=2),
+    st.booleans(),
+    st.sampled_from([(), (), (1,), (2,), (1, 2)]),
+)
+COMMIT = st.tuples(st.sampled_from(["delta", "delta", "delta", "overwrite", "compact"]), st.lists(ROW, max_size=6))
+
+
+def apply(state: dict[int, Row], kind: str, rows: list[Any]) -> dict[int, Row]:
+    """What a commit makes of the table, row by row."""
+    after = {} if kind == "overwrite" else dict(state)
+    for key, number, text, deletes, named in rows:
+        if deletes:
+            after.pop(key, None)
+        elif not named:
+            after[key] = (number, text)
+        else:
+            before = after.get(key, (None, None))
+            after[key] = (number if 1 in named else before[0], text if 2 in named else before[1])
+    return after
+
+
+def commit(store: Store, table: Table, kind: str, rows: list[Any]) -> None:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 5
+    arrow = pa.table(
+        {
+            "k": pa.array(columns[0], pa.int64()),
+            "n": pa.array(columns[1], pa.int32()),
+            "v": pa.array(columns[2], pa.string()),
+            OPERATION: pa.array([DELETE if gone else UPSERT for gone in columns[3]], pa.int8()),
+            VALUE_COLUMNS: pa.array([list(named) for named in columns[4]], pa.list_(pa.int64())),
+        }
+    )
+    half = len(rows) // 2
+    routed = [
+        item
+        for part in (arrow.slice(0, half), arrow.slice(half))
+        for item in stage(store.files, table, part, static={})
+    ]
+    store.commit(table.table_id, [Change("", group_by_spec(routed).get("", ()), resets=kind == "overwrite")], kind)
+
+
+def read(store: Store, table: Table, partition: Partition, version: int | None = None) -> dict[int, Row]:
+    found = store.rows(table, partition, version).live_table().to_pylist()
+    assert len({row["k"] for row in found}) == len(found)
+    return {row["k"]: (row["n"], row["v"]) for row in found}
+
+
+def replay(state: dict[int, Row], changes: pa.Table) -> dict[int, Row]:
+    """Applies change rows, each of which must fit what stands there."""
+    after = dict(state)
+    for row in changes.to_pylist():
+        value = (row["n"], row["v"])
+        match row["__meta_op_type"]:
+            case 2:
+                assert row["k"] not in after
+                after[row["k"]] = value
+            case 32:
+                after[row["k"]] = value
+            case operation:
+                assert operation in (GONE, BEFORE)
+                assert after.pop(row["k"]) == value
+    assert {INSERT, AFTER} == {2, 32}
+    return after
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(COMMIT, max_size=8))
+def test_every_version_is_what_the_commits_made_it(commits: list[tuple[str, list[Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store(Path(directory))
+        try:
+            run_sql(
+                Context(store, "p", "o"),
+                "create table t (k bigint not null, n int, v string, primary key (k)) tblproperties"
+                " ('transactional'='true', 'acid.partial.fields.update.enable'='true')",
+            )
+            table = store.catalogue.table("default", "t")
+            partition = store.partition(table, "")
+            states: dict[int, dict[int, Row]] = {1: {}}
+            for kind, rows in commits:
+                before = store.catalogue.table("default", "t").version
+                if kind == "compact":
+                    store.compact(table, partition)
+                else:
+                    commit(store, table, kind, rows)
+                version = store.catalogue.table("default", "t").version
+                assert version == before + (kind == "overwrite" or (kind == "delta" and bool(rows)))
+                states[version] = apply(states[before], kind, rows) if kind != "compact" else states[before]
+                assert read(store, table, partition) == states[version]
+            latest = max(states)
+            for version, state in states.items():
+                assert read(store, table, partition, version) == state
+                assert replay(state, changes_of(store, table, partition, version, latest)) == states[latest]
+        finally:
+            store.close()
+
+
+def test_a_reader_keeps_its_rows_while_they_are_compacted_away(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    context = Context(store, "p", "o")
+    run_sql(context, "create table t (k bigint not null, primary key (k)) tblproperties ('transactional'='true')")
+    run_sql(context, "insert into t select range from range(200000)")
+    table = store.catalogue.table("default", "t")
+    rows = store.rows(table, store.partition(table, ""))
+    run_sql(context, "alter table t compact major")
+    run_sql(context, "drop table t")
+    assert rows.live_table().column("k").to_pylist() == list(range(200_000))
+    store.close()
+
+
+def test_files_without_a_commit_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run_sql(Context(store, "p", "o"), "create table t as select 1 as a")
+    store.files.write_table(pa.table({"a": [2]}), columns=[0])
+    assert len(list((tmp_path / "segments").iterdir())) == 2
+    store.close()
+    store = Store(tmp_path)
+    assert len(list((tmp_path / "segments").iterdir())) == 1
+    store.close()
