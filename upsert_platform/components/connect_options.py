@@ -22,13 +22,14 @@ PASSED_ON: Final = (
     "auto.create", "max.concurrency", "region",
 )  # fmt: skip
 """Options that a Tablestore table here has under the same name and with the same meaning."""
-_READ: Final = (
+READ: Final = (
     "name", "connector.class", "tasks.max", "topics", "topics.assign.tables", "table.name.format",
     "key.converter", "key.converter.schemas.enable", "value.converter", "value.converter.schemas.enable",
     "errors.tolerance", "runtime.error.tolerance", "tablestore.mode", "tablestore.auth.mode",
     "primarykey.mode", "insert.mode", "delete.mode",
 )  # fmt: skip
-_WITHOUT_EFFECT: Final = {
+"""Options that decide what becomes of a record, or where it is read."""
+WITHOUT_EFFECT: Final = {
     "buffer.size": "a batch is written in requests of 200 rows",
     "max.thread.count": "Spark's cores write",
     "bucket.count": "Spark's partitions write",
@@ -42,12 +43,14 @@ _WITHOUT_EFFECT: Final = {
     "runtime.error.table.name": "refused rows are kept beside the lake's changelog, with the reason",
     "config.action.reload": "a project is read when the code location loads",
 }
-_WITHOUT_EFFECT_PREFIXES: Final = {
+"""Options that are accepted with a warning, with what takes their place."""
+WITHOUT_EFFECT_PREFIXES: Final = {
     "errors.deadletterqueue.": "undecodable records are kept in quarantine, with the reason",
     "errors.log.": "undecodable records are kept in quarantine, with the reason",
     "errors.retry.": "Dagster retries a failed run",
 }
-_REFUSED: Final = {
+"""As WITHOUT_EFFECT, for every option that begins so."""
+REFUSED: Final = {
     "topics.regex": "name the topics in 'topics'",
     "transforms": "write the transformation as SQL: INSERT INTO ... SELECT",
     "predicates": "write the condition as SQL: INSERT INTO ... SELECT ... WHERE",
@@ -56,10 +59,11 @@ _REFUSED: Final = {
     "role.name": "no role is assumed; give an access key, or a temporary one in SQL with 'tablestore.sts.token'",
     "sts.endpoint": "no role is assumed; give an access key, or a temporary one in SQL with 'tablestore.sts.token'",
 }
+"""Options that are errors, with what to do instead."""
 _TABLE_SUFFIXES: Final = (
     ".primarykey.name", ".primarykey.type", ".columns.whitelist.name", ".columns.whitelist.type",
 )  # fmt: skip
-_MODES: Final[dict[str, tuple[str, ...]]] = {
+MODES: Final[dict[str, tuple[str, ...]]] = {
     "primarykey.mode": ("kafka", "record_key", "record_value"),
     "insert.mode": ("put", "update"),
     "delete.mode": ("none", "row", "column", "row_and_column"),
@@ -106,7 +110,7 @@ class ConnectOptions:
 
     def mode(self, option: str, default: str) -> str:
         """The value of an option with fixed values, in any case."""
-        value, allowed = self.text(option, default).lower(), _MODES[option]
+        value, allowed = self.text(option, default).lower(), MODES[option]
         if value not in allowed:
             self.tell(f"option '{option}' takes one of {', '.join(allowed)}", option)
             return default
@@ -148,12 +152,12 @@ class ConnectOptions:
     def judge(self) -> None:
         """Tells of options that are unknown, have no effect, or are refused."""
         for name in self.entries:
-            if name in _READ or name in PASSED_ON or name.startswith("consumer.override."):
+            if name in READ or name in PASSED_ON or name.startswith("consumer.override."):
                 continue
-            reason = _WITHOUT_EFFECT.get(name) or next(
-                (text for prefix, text in _WITHOUT_EFFECT_PREFIXES.items() if name.startswith(prefix)), None
+            reason = WITHOUT_EFFECT.get(name) or next(
+                (text for prefix, text in WITHOUT_EFFECT_PREFIXES.items() if name.startswith(prefix)), None
             )
-            refused = next((text for key, text in _REFUSED.items() if name == key or name.startswith(f"{key}.")), None)
+            refused = next((text for key, text in REFUSED.items() if name == key or name.startswith(f"{key}.")), None)
             if reason is not None:
                 self.tell(f"option '{name}' has no effect: {reason}", name, "warning")
             elif refused is not None:
@@ -162,5 +166,5 @@ class ConnectOptions:
                 if self.text("tablestore.mode", "normal").lower() != "timeseries":
                     self.tell(f"option '{name}' belongs to 'tablestore.mode' = 'timeseries'", name)
             elif not (name.startswith("tablestore.") and name.endswith(_TABLE_SUFFIXES)):
-                known = (*_READ, *PASSED_ON, *_WITHOUT_EFFECT, *_REFUSED)
+                known = (*READ, *PASSED_ON, *WITHOUT_EFFECT, *REFUSED)
                 self.tell(f"unknown option '{name}'{nearest(name, known)}", name)

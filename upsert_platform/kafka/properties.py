@@ -21,7 +21,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_COMMON: Final = _names(
+COMMON: Final = _names(
     """bootstrap.servers client.id client.rack client.dns.lookup connections.max.idle.ms metadata.max.age.ms
     metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms reconnect.backoff.ms reconnect.backoff.max.ms
     retry.backoff.ms retry.backoff.max.ms security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password
@@ -35,19 +35,22 @@ _COMMON: Final = _names(
     ssl.endpoint.identification.algorithm enable.ssl.certificate.verification enable.metrics.push
     receive.message.max.bytes"""
 )
-_CONSUMER: Final = _names(
+"""Properties that every client is given under the same name."""
+CONSUMER: Final = _names(
     """group.id group.instance.id allow.auto.create.topics check.crcs isolation.level fetch.min.bytes fetch.max.bytes
     fetch.wait.max.ms fetch.message.max.bytes fetch.queue.backoff.ms fetch.error.backoff.ms queued.min.messages
     queued.max.messages.kbytes max.partition.fetch.bytes session.timeout.ms heartbeat.interval.ms
     max.poll.interval.ms"""
 )
-_PRODUCER: Final = _names(
+"""Properties that only readers are given."""
+PRODUCER: Final = _names(
     """acks batch.size batch.num.messages compression.type compression.level delivery.timeout.ms enable.idempotence
     linger.ms max.in.flight.requests.per.connection message.max.bytes message.send.max.retries
     queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms retries
     sticky.partitioning.linger.ms transaction.timeout.ms"""
 )
-_RENAMED: Final = {
+"""Properties that only writers are given."""
+RENAMED: Final = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.request.size": "message.max.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -60,7 +63,8 @@ _RENAMED: Final = {
     "compression.lz4.level": "compression.level",
     "compression.zstd.level": "compression.level",
 }
-_JVM_ONLY: Final = _names(
+"""Java's name to librdkafka's, where the value stays as it is."""
+JVM_ONLY: Final = _names(
     """auto.include.jmx.reporter config.providers default.api.timeout.ms exclude.internal.topics group.protocol
     group.remote.assignor interceptor.classes internal.leave.group.on.close max.block.ms max.poll.records
     metadata.max.idle.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
@@ -77,7 +81,8 @@ _JVM_ONLY: Final = _names(
     ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password
     transaction.two.phase.commit.enable"""
 )
-_OWNED: Final = {
+"""Properties that mean something to a Java client alone: accepted with a warning."""
+OWNED: Final = {
     "key.deserializer": "formats read bytes",
     "value.deserializer": "formats read bytes",
     "key.serializer": "formats write bytes",
@@ -88,10 +93,12 @@ _OWNED: Final = {
     "partition.discovery.interval.ms": "every batch looks for new partitions when it is planned",
     "transactional.id": "use 'sink.transactional-id-prefix'",
 }
-_HANDLED: Final = (
+"""Properties that the platform decides itself, with the reason: accepted with a warning."""
+HANDLED: Final = (
     "sasl.jaas.config", "partitioner", "buffer.memory", "ssl.truststore.location", "ssl.truststore.type",
     "ssl.keystore.location", "ssl.keystore.type", "commit.offsets.on.checkpoint", "client.id.prefix",
 )  # fmt: skip
+"""Properties whose value is translated, or refused for a reason."""
 _JKS_REMEDY: Final = (
     "convert it to PEM (keytool -importkeystore into PKCS12, then openssl pkcs12) and set '{option}' = 'PEM', or use"
     " '{native}'"
@@ -133,16 +140,16 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
     problems: list[PropertyProblem] = []
     native: dict[str, str] = {}
     for name, value in properties.items():
-        if name in _OWNED:
-            problems.append((name, "warning", f"client property '{name}' has no effect: {_OWNED[name]}"))
-        elif name in _JVM_ONLY:
+        if name in OWNED:
+            problems.append((name, "warning", f"client property '{name}' has no effect: {OWNED[name]}"))
+        elif name in JVM_ONLY:
             problems.append((name, "warning", f"client property '{name}' has no effect: it concerns Java clients only"))
-        elif name in _RENAMED:
-            native[_RENAMED[name]] = value
-        elif name in _COMMON or name in _CONSUMER or name in _PRODUCER:
+        elif name in RENAMED:
+            native[RENAMED[name]] = value
+        elif name in COMMON or name in CONSUMER or name in PRODUCER:
             native[name] = value
-        elif name not in _HANDLED:
-            hint = nearest(name, [*_COMMON, *_CONSUMER, *_PRODUCER, *_RENAMED, *_HANDLED])
+        elif name not in HANDLED:
+            hint = nearest(name, [*COMMON, *CONSUMER, *PRODUCER, *RENAMED, *HANDLED])
             problems.append((name, "error", f"unknown client property '{name}'{hint}"))
     _translate_values(properties, native, problems)
     _translate_stores(properties, native, problems)
@@ -156,9 +163,9 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
         }
 
     client = ClientProperties(
-        common=chosen(_COMMON),
-        consumer=chosen(_CONSUMER),
-        producer=chosen(_PRODUCER),
+        common=chosen(COMMON),
+        consumer=chosen(CONSUMER),
+        producer=chosen(PRODUCER),
         group_id=group,
         commit_offsets=group is not None and commit != "false",
         commit_offsets_declared=commit == "true",

@@ -25,7 +25,7 @@ from upsert_platform.types import LogicalType, TypeName
 INSERT_ONLY_FORMATS: Final = ("json", "csv", "avro", "avro-confluent", "raw")
 CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")
 CONNECTORS: Final = ("upsert-kafka", "kafka")
-_PARTITIONER_REASON: Final = (
+PARTITIONER_REASON: Final = (
     "the partition of an upsert record follows from its key alone (Kafka's murmur2), or records of one key would lose"
     " their order; remove the option"
 )
@@ -160,7 +160,7 @@ class _Reader:
     def _refuse_known_traps(self) -> None:
         options = self._table.options
         if "sink.partitioner" in options and self._table.connector == "upsert-kafka":
-            self._report(f"option 'sink.partitioner' is refused: {_PARTITIONER_REASON}", "sink.partitioner")
+            self._report(f"option 'sink.partitioner' is refused: {PARTITIONER_REASON}", "sink.partitioner")
         if "scan.topic-partition-discovery.interval" in options:
             self._report(
                 "option 'scan.topic-partition-discovery.interval' changes nothing: every batch looks for new partitions"

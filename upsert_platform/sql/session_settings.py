@@ -7,7 +7,7 @@ from typing import Final
 from upsert_platform.errors import Problem
 from upsert_platform.sql.reader import TokenReader
 
-_REPLACED: Final = (
+REPLACED: Final = (
     (
         "execution.checkpointing.",
         "batches are committed whole; how often one runs is the schedule or sensor in Dagster",
@@ -28,11 +28,13 @@ _REPLACED: Final = (
     ("sql-client.", "there is no SQL client"),
     ("odps.", "this is a session flag of MaxCompute; it belongs to statements that run there"),
 )
-_REFUSED: Final = {
+"""Beginnings of settings that are accepted with a warning, with what takes their place."""
+REFUSED: Final = {
     ("table.exec.sink.not-null-enforcer", "DROP"): "rows are never dropped silently; remove the setting",
     ("table.exec.sink.type-length-enforcer", "TRIM_PAD"): "write CAST(column AS CHAR(n)) where a text is to be cut",
     ("table.exec.legacy-cast-behaviour", "ENABLED"): "write TRY_CAST where a failed cast is to give NULL",
 }
+"""Settings and values that are errors, with what to do instead."""
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
 
 
@@ -57,10 +59,10 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
             return []
         reason = "times are computed in UTC; convert with CONVERT_TZ, or set UTC"
         return [Problem(f"SET '{name}': {reason}", location)]
-    refused = _REFUSED.get((lowered, value.upper()))
+    refused = REFUSED.get((lowered, value.upper()))
     if refused is not None:
         return [Problem(f"SET '{name}': {refused}", location)]
-    for prefix, replacement in _REPLACED:
+    for prefix, replacement in REPLACED:
         if lowered.startswith(prefix):
             return [Problem(f"SET '{name}' has no effect: {replacement}", location, "warning")]
     return [Problem(f"SET '{name}' has no effect here; remove it", location, "warning")]

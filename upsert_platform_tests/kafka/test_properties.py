@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from upsert_platform.errors import EndpointError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.jaas import JaasError, client_settings, read_jaas
-from upsert_platform.kafka.properties import _COMMON, _CONSUMER, _JVM_ONLY, _PRODUCER, ClientProperties, read_properties
+from upsert_platform.kafka.properties import COMMON, CONSUMER, JVM_ONLY, PRODUCER, ClientProperties, read_properties
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -145,7 +145,7 @@ def test_the_client_knows_every_property_that_is_handed_on(role):
 
     build = {"consumer": Consumer, "producer": Producer}[role]
     unknown = []
-    for name in sorted(_COMMON | (_CONSUMER if role == "consumer" else _PRODUCER)):
+    for name in sorted(COMMON | (CONSUMER if role == "consumer" else PRODUCER)):
         try:
             build({"group.id": "g", "log_level": 0, name: "1"})
         except KafkaException as error:
@@ -155,7 +155,7 @@ def test_the_client_knows_every_property_that_is_handed_on(role):
 
 
 def test_java_only_properties_are_none_that_the_client_would_use():
-    assert not _JVM_ONLY & (_COMMON | _CONSUMER | _PRODUCER)
+    assert not JVM_ONLY & (COMMON | CONSUMER | PRODUCER)
 
 
 def test_groups():
