@@ -87,6 +87,15 @@ class SegmentFiles:
     def write_table(self, table: pa.Table, *, columns: Iterable[int]) -> File:
         return self.write_batches(table.schema, table.to_batches(), columns=columns)
 
+    def join(self, files: list[File]) -> list[File]:
+        """Writes files of the same columns as one, in their order; files whose types differ stay as they are."""
+        tables = [self.read(file) for file in files]
+        if any(table.schema.types != tables[0].schema.types for table in tables):
+            return files
+        renamed = [table.rename_columns(tables[0].column_names) for table in tables]
+        joined = pa.concat_tables(renamed).combine_chunks()
+        return [self.write_batches(joined.schema, joined.to_batches(), columns=files[0].columns)]
+
     def sync(self, files: Iterable[File]) -> None:
         """Returns when the files, and their names in the directory, are on disk."""
         for file in files:

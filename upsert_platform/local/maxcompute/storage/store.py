@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -23,6 +24,7 @@ from upsert_platform.local.maxcompute.storage.snapshot import Rows, Snapshots
 _SEGMENT_COLUMNS = "segment_id, partition_id, version, resets, compacted, path, rows, bytes, columns"
 _COMPACT_SEGMENTS = 64
 _READ_ATTEMPTS = 5
+_SMALL_BYTES = 1 << 20
 _COMPACT_DEAD_ROWS = 200_000
 
 
@@ -148,19 +150,41 @@ class Store:
         """
         changes = [change for change in changes if change.resets or any(file.rows for file in change.files)]
         with self.lock(table_id):
-            changes = [self._whole(table_id, change) for change in changes]
-            self.files.sync(file for change in changes for file in change.files)
-            with self.catalogue.durable():
-                table = self.catalogue.table_by_id(table_id)
-                if table is None:
-                    raise no_such_table(table_id)
-                along()
-                if not changes:
-                    return table
-                table = self.catalogue.add_version(table, operation)
-                for change in changes:
-                    self._apply(table, change, create=create_partitions)
+            given = _paths(changes)
+            changes = [self._gathered(self._whole(table_id, change)) for change in changes]
+            try:
+                self.files.sync(file for change in changes for file in change.files)
+                table = self._committed(table_id, changes, operation, create=create_partitions, along=along)
+            except BaseException:
+                self.files.remove(_paths(changes) - given)
+                raise
+        self.files.remove(given - _paths(changes))
+        return table
+
+    def _committed(
+        self, table_id: str, changes: Sequence[Change], operation: str, *, create: bool, along: Callable[[], object]
+    ) -> Table:
+        with self.catalogue.durable():
+            table = self.catalogue.table_by_id(table_id)
+            if table is None:
+                raise no_such_table(table_id)
+            along()
+            if not changes:
                 return table
+            table = self.catalogue.add_version(table, operation)
+            for change in changes:
+                self._apply(table, change, create=create)
+            return table
+
+    def _gathered(self, change: Change) -> Change:
+        """The change with runs of small files written as one: each would cost a sync now and an open file later."""
+        gathered: list[File] = []
+        for _, run in itertools.groupby(change.files, key=lambda file: (file.columns, file.bytes > _SMALL_BYTES)):
+            files = list(run)
+            if len(files) > 1 and files[0].bytes <= _SMALL_BYTES:
+                files = self.files.join(files)
+            gathered += files
+        return replace(change, files=tuple(gathered))
 
     def _whole(self, table_id: str, change: Change) -> Change:
         """The change with partial updates made whole rows."""
@@ -274,3 +298,7 @@ class Store:
                 for name in ("segments", "partitions", "versions", "tables"):
                     self.catalogue.execute(f"DELETE FROM {name} WHERE table_id = ?", table.table_id)
             self.files.remove(path for (path,) in paths if path)
+
+
+def _paths(changes: Sequence[Change]) -> set[str]:
+    return {file.path for change in changes for file in change.files}
