@@ -336,6 +336,13 @@ class UpsertKafkaSettings(ScanSettings):
     create_replication: int | None = option(
         "auto.create.replication-factor", None, origin="platform", description="Replicas of a created topic.", ge=1
     )
+    control_topic: str = option(
+        "sink.control-topic",
+        "upsert-platform-control",
+        origin="platform",
+        description="Compacted topic that keeps the applied batch, the last verdict and the lease of written topics.",
+        min_length=1,
+    )
     table_id_header: Boolean = option(
         "sink.add-tableId-to-header-enabled",
         False,

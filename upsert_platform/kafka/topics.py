@@ -1,0 +1,106 @@
+"""Topics that the platform writes: creating them, and what it must know of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin, KafkaEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the brokers describe it.
+
+    Attributes:
+        compacted: whether `cleanup.policy` keeps the last record per key.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    compacted: bool
+
+
+def describe_topic(endpoint: KafkaEndpoint, name: str) -> TopicInfo | None:
+    """The topic, or None when it does not exist.
+
+    Raises:
+        EndpointError: the brokers cannot be reached, or refuse the request.
+    """
+    from confluent_kafka import TopicCollection
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    with endpoint.admin() as admin:
+        if admin.topics(name).topics[name].error is not None:
+            return None
+        described = admin.client.describe_topics(TopicCollection([name]), request_timeout=REQUEST_SECONDS)
+        found = admin.result(described[name], f"describing topic '{name}'")
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        (future,) = admin.client.describe_configs([resource], request_timeout=REQUEST_SECONDS).values()
+        config = admin.result(future, f"describing the configuration of topic '{name}'")
+        policy = config["cleanup.policy"].value or ""
+        return TopicInfo(name, str(found.topic_id or ""), len(found.partitions), "compact" in policy)
+
+
+def create_topic(
+    endpoint: KafkaEndpoint, name: str, *, partitions: int | None, replication: int | None, config: Mapping[str, str]
+) -> None:
+    """Creates a topic and waits until the brokers know it; no error when somebody else created it meanwhile.
+
+    Args:
+        partitions: the broker's default if None; the same for replication.
+
+    Raises:
+        EndpointError: the brokers cannot be reached, or refuse to create it.
+    """
+    from confluent_kafka.admin import NewTopic
+
+    with endpoint.admin() as admin:
+        new = NewTopic(name, partitions or -1, replication_factor=replication or -1, config=dict(config))
+        future = admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[name]
+        try:
+            admin.result(future, f"creating topic '{name}'")
+        except (EndpointError, TopicError) as error:
+            if "TOPIC_ALREADY_EXISTS" not in str(error):
+                raise
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while admin.topics(name).topics[name].error is not None:
+            if time.monotonic() > deadline:
+                raise EndpointError(f"Kafka {endpoint.servers}: topic '{name}' was created, but does not appear")
+            time.sleep(0.05)
+
+
+def wait_until_stable(endpoint: KafkaEndpoint, name: str, *, seconds: float = 5.0) -> bool:
+    """Waits until what was committed to a topic by now can be read.
+
+    A commit returns when the coordinator has decided; the markers that let read_committed consumers pass follow.
+    Without the wait, whoever reads next could miss what was just written.
+
+    Returns:
+        False when somebody else's open transaction held it up for that long.
+    """
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    def ends(admin: ClusterAdmin, level: IsolationLevel) -> dict[int, int]:
+        asked = {TopicPartition(name, item): OffsetSpec.latest() for item in partitions}
+        futures = admin.client.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_SECONDS)
+        return {
+            place.partition: admin.result(future, f"listing offsets of topic '{name}'").offset
+            for place, future in futures.items()
+        }
+
+    with endpoint.admin() as admin:
+        partitions = list(admin.topics(name).topics[name].partitions)
+        wanted = ends(admin, IsolationLevel.READ_UNCOMMITTED)
+        deadline = time.monotonic() + seconds
+        while True:
+            stable = ends(admin, IsolationLevel.READ_COMMITTED)
+            if all(stable[item] >= end for item, end in wanted.items()):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
