@@ -15,8 +15,8 @@ from upsert_platform.local.process import Server, ServerError, accepts, free_por
 
 _HOST = "127.0.0.1"
 _CONTROLLER = "CONTROLLER"
-_HEAP = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
-_FORMAT_JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_FORMAT_JVM = ("-Xmx128m", *_JVM[2:])
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -158,7 +158,7 @@ def broker_server(
     port = listeners[0].port
     return Server(
         name="the Kafka broker",
-        command=(java, *_HEAP, *_LOGGING, "-cp", class_path, "kafka.Kafka", str(configuration)),
+        command=(java, *_JVM, *_LOGGING, "-cp", class_path, "kafka.Kafka", str(configuration)),
         home=data,
         port=port,
         answers=lambda: answers_kafka(port, client),
