@@ -99,7 +99,8 @@ class TablestoreDestination:
             LeaseHeldError: the lease was lost, or ends before the write can.
             RecordError: Tablestore does not take a row, and ``on-error`` is ``fail``.
         """
-        from upsert_platform.tablestore.writer import OUTCOME_DDL, TaskStats, too_many_refused, writing_task
+        from upsert_platform.tablestore.task import OUTCOME_DDL, TaskStats, too_many_refused
+        from upsert_platform.tablestore.writer import writing_task
 
         lease.check()
         started = time.monotonic()
@@ -115,7 +116,7 @@ class TablestoreDestination:
                 else:
                     refused.append(RefusedRow(outcome.key, outcome.row, outcome.reason))
         if total.refused > self.table.settings.max_refused_rows:
-            raise too_many_refused(self.table, total.refused, refused[0])
+            raise too_many_refused(self.name, self.table.settings, total.refused, refused[0])
         keep_refused(refused)
         lease.check()
         if not self._control.record_applied(span, epoch=lease.epoch):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.encoder import (
@@ -23,6 +23,7 @@ from upsert_platform.tablestore.encoder import (
     version_conditions,
 )
 from upsert_platform.tablestore.options import InsertMode
+from upsert_platform.tablestore.refused import refused_row
 from upsert_platform.tablestore.settings import TablestoreTable
 from upsert_platform.tablestore.types import StoredType, to_stored
 
@@ -34,21 +35,25 @@ _BODY_OVERHEAD = 1 + 5 + 1 + 2 + 255
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows of a change frame, encoded.
+    """Source rows (of a change frame, or records), encoded.
 
     Attributes:
-        changes: the rows as they came.
+        source_rows: how many it stands for.
         encoded: row changes of those that Tablestore can hold.
-        rows: for each encoded row, its index in `changes`.
+        rows: for each encoded row, the index of its source row.
         operations: of the encoded rows.
-        refused: index in `changes` to reason, for all others.
+        refused: index of a source row to the reason, for those that are not encoded.
+        describe: a source row (with all that were merged into it) as refused rows, from its index and the reason.
+        merged: source rows that are not encoded because a later one of their key holds their effect.
     """
 
-    changes: pa.RecordBatch
+    source_rows: int
     encoded: EncodedRows
     rows: npt.NDArray[np.int64]
     operations: npt.NDArray[np.uint8]
     refused: dict[int, str]
+    describe: Callable[[int, str], list[RefusedRow]]
+    merged: int = 0
 
 
 def blocks_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -90,8 +95,16 @@ def encode_block(changes: pa.RecordBatch, table: TablestoreTable) -> Block:
         attributes = [_taken(cells, chosen) for cells in attributes]
         conditions = None if conditions is None else conditions[chosen]
     encoded = encode_rows(operations, primary_key, attributes, conditions=conditions)
-    block = Block(changes, encoded, chosen, operations, refused)
-    return _without_oversized(block)
+    return without_oversized(
+        Block(
+            source_rows=rows,
+            encoded=encoded,
+            rows=chosen,
+            operations=operations,
+            refused=refused,
+            describe=lambda row, reason: [refused_row(changes, row, table, reason)],
+        )
+    )
 
 
 def requests_of(block: Block, *, max_rows: int, max_bytes: int) -> Iterator[range]:
@@ -183,7 +196,7 @@ def _taken(cells: Cells, chosen: npt.NDArray[np.int64]) -> Cells:
     return Cells(cells.name, cells.stored, cells.values.take(pa.array(chosen)), remove)
 
 
-def _without_oversized(block: Block) -> Block:
+def without_oversized(block: Block) -> Block:
     """Sets aside rows that alone are more than a request takes; they stay encoded and are not sent."""
     sizes = np.diff(block.encoded.offsets)
     most = limits.MAX_BYTES_PER_WRITE - _BODY_OVERHEAD
@@ -197,4 +210,6 @@ def _without_oversized(block: Block) -> Block:
     data = memoryview(block.encoded.select(fitting.tolist()))
     offsets = np.concatenate([[0], np.cumsum(sizes[fitting])]).astype(np.int64)
     encoded = EncodedRows(data, offsets)
-    return Block(block.changes, encoded, block.rows[fitting], block.operations[fitting], refused)
+    return replace(
+        block, encoded=encoded, rows=block.rows[fitting], operations=block.operations[fitting], refused=refused
+    )

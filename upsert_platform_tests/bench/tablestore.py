@@ -102,7 +102,8 @@ def _measure(target: Callable[..., None], server: ServerHandle, table: Tablestor
 def _writer_process(
     address: tuple[str, ...], table: TablestoreTable, start: int, count: int, ready: Any, results: Any
 ) -> None:
-    from upsert_platform.tablestore.writer import TaskStats, writing_task
+    from upsert_platform.tablestore.task import TaskStats
+    from upsert_platform.tablestore.writer import writing_task
 
     batches = [
         change_batch(table, bench_rows(first, min(first + _BATCH, start + count)))

@@ -38,7 +38,7 @@ def blocks(draw: st.DrawFn) -> tuple[list[tuple[str, StoredType]], list[tuple[st
     names = draw(st.lists(_NAMES, min_size=1, max_size=9, unique=True))
     keys = draw(st.integers(1, min(4, len(names))))
     primary_key = [(name, draw(_KEY_TYPES)) for name in names[:keys]]
-    attributes = [(name, draw(st.sampled_from(list(StoredType)))) for name in names[keys:]]
+    attributes = [(name, draw(st.sampled_from(list(_VALUES)))) for name in names[keys:]]
     rows: list[sdk.Row] = []
     for _ in range(draw(st.integers(1, 8))):
         operation = draw(st.sampled_from(["PUT", "UPDATE", "DELETE"]))
@@ -171,6 +171,23 @@ def test_6_3_vectors(
     encoded = _encode([("k", StoredType.STRING)], attributes, [(operation, [("k", "a")], cells, removed)])
     prefix = "75000000 01 03 04 01000000 6b 05 06000000 03 01000000 61 0a51"
     assert bytes.fromhex(prefix + expected) in bytes(encoded.data), case
+
+
+def test_generated_keys_equal_the_sdk() -> None:
+    from tablestore.metadata import PK_AUTO_INCR
+
+    keys = [
+        Cells("k", StoredType.STRING, pa.array(["a", "b"])),
+        Cells("n", StoredType.GENERATED, pa.array([True, None])),
+        Cells("n", StoredType.INTEGER, pa.array([None, 7])),
+    ]
+    cells = [Cells("c", StoredType.STRING, pa.array(["x", "y"]))]
+    encoded = encode_rows(np.full(2, RowOperation.PUT, np.uint8), keys, cells)
+    rows: list[sdk.Row] = [
+        ("PUT", [("k", "a"), ("n", PK_AUTO_INCR)], [("c", "x")], []),
+        ("PUT", [("k", "b"), ("n", 7)], [("c", "y")], []),
+    ]
+    assert batch_write_body("t", encoded.slice(0, 2)) == sdk.batch_write_bytes("t", rows)
 
 
 @given(st.binary(max_size=600), st.binary(max_size=300))

@@ -1,0 +1,84 @@
+"""Ranges that are read in parallel, and rows by key (specification sections 5.1 and 6.2)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.ranges import ranges_of, read_ranges
+from upsert_platform.tablestore.reader import fetching_task, scanning_task
+from upsert_platform.tablestore.schema import prepare_table
+from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.writer import writing_task
+from upsert_platform_tests.local.tablestore.server import ServerHandle
+from upsert_platform_tests.tablestore.declared import change_batch, table_on
+
+KEYS: list[tuple[str, Callable[[int], Any], Any]] = [
+    ("STRING", lambda number: f"k{number:05}", "k05000"),
+    ("BIGINT", lambda number: number - 3000, 2000),
+    ("BYTES", lambda number: number.to_bytes(2, "big"), (5000).to_bytes(2, "big").hex()),
+]
+
+
+def _filled(server: ServerHandle, kind: str, key: Callable[[int], Any], rows: int) -> TablestoreTable:
+    table = table_on(server, {"id": kind, "part": "INT", "name": "STRING"}, ["id", "part"])
+    client = Client.of(table.settings)
+    prepare_table(client, table)
+    client.close()
+    batch = change_batch(table, [{"id": key(n), "part": n % 3, "name": f"n{n}"} for n in range(rows)])
+    list(writing_task(table, epoch=1, expires=time.time() + 600)(iter([batch])))
+    return table
+
+
+@pytest.mark.parametrize(("kind", "key", "split"), KEYS, ids=[case[0] for case in KEYS])
+def test_ranges_cover_every_row_once(server: ServerHandle, kind: str, key: Callable[[int], Any], split: Any) -> None:
+    table = _filled(server, kind, key, 7000)
+    assert read_ranges(table) == ["[null, null]"]
+    ranges = pa.record_batch({"bounds": [json.dumps([None, split]), json.dumps([split, None])]})
+    pages = list(scanning_task(table)(iter([ranges])))
+    assert [page.num_rows for page in pages] == [5000, 2000]
+    found = [row for page in pages for row in page.to_pylist()]
+    assert found == [{"id": key(n), "part": n % 3, "name": f"n{n}"} for n in range(7000)]
+
+
+def test_ranges_lie_between_the_partitions_of_the_table() -> None:
+    from tablestore.plainbuffer.plain_buffer_builder import PlainBufferBuilder
+    from tablestore.protobuf.table_store_pb2 import DescribeTableResponse
+
+    response = DescribeTableResponse()
+    response.table_meta.table_name = "t"
+    response.reserved_throughput_details.capacity_unit.read = 0
+    response.reserved_throughput_details.last_increase_time = 0
+    response.table_options.time_to_live = -1
+    for value in (bytearray(b"\x80"), bytearray(b"\x10")):
+        response.shard_splits.append(bytes(PlainBufferBuilder.serialize_primary_key([("id", value)])))
+    assert ranges_of(response.SerializeToString(), "id") == ['[null, "10"]', '["10", "80"]', '["80", null]']
+
+
+def test_keys_that_no_row_can_have_are_left_out(server: ServerHandle) -> None:
+    table = _filled(server, "STRING", lambda number: f"k{number}", 450)
+    keys = pa.record_batch(
+        {
+            "id": [*(f"k{n}" for n in range(450)), None, "x" * 1025, "absent"],
+            "part": pa.array([*(n % 3 for n in range(450)), 0, 0, 0], pa.int32()),
+        }
+    )
+    found = [row for batch in fetching_task(table)(iter([keys])) for row in batch.to_pylist()]
+    assert sorted(row["name"] for row in found) == sorted(f"n{n}" for n in range(450))
+
+
+@pytest.mark.parametrize("fault", ["row-error:code=OTSServerBusy,rows=0+5,times=2", "cut-after:times=1"])
+def test_reads_survive_passing_faults(disturbed: ServerHandle, fault: str) -> None:
+    table = _filled(disturbed, "STRING", lambda number: f"k{number}", 150)
+    disturbed.faults(fault if fault.startswith("row") else f"{fault},operation=BatchGetRow")
+    keys = pa.record_batch(
+        {"id": [f"k{n}" for n in range(150)], "part": pa.array([n % 3 for n in range(150)], pa.int32())}
+    )
+    found = [row for batch in fetching_task(table)(iter([keys])) for row in batch.to_pylist()]
+    assert len({row["id"] for row in found}) == len(found) == 150
