@@ -14,6 +14,7 @@ from upsert_platform.errors import UpsertPlatformError
 _COMMANDS: Mapping[str, str] = {
     "demo": "upsert_platform.cli_project:demo",
     "local": "upsert_platform.cli_local:local",
+    "options": "upsert_platform.cli_options:options",
     "quarantine": "upsert_platform.cli_quarantine:quarantine",
     "ui": "upsert_platform.cli_project:ui",
     "validate": "upsert_platform.cli_project:validate",

@@ -1,0 +1,143 @@
+"""Sentences of the options reference for what no settings model describes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INTRODUCTION: Final = """\
+# Options
+
+Every option of every connector and format, with its default and who documents it: Apache Flink (`flink`), the vendors
+that ship the connector (`alibaba`, `volcengine`, `tencent`), the Tablestore sink connector for Kafka (`tablestore`),
+MaxCompute itself (`maxcompute`), or this platform alone (`platform`). `upsert-platform options <name>` prints a section
+in the terminal.
+
+An option that is not listed is an error, with the nearest name suggested. **(no effect)** marks options that are
+accepted with a warning because something else does their work here; **(refused)** marks options that are an error
+because ignoring them would change results.
+
+Values: a **duration** is `500 ms`, `1 s`, `10 min` or `1 h` (a bare number is milliseconds); a **size** is `64 kb`,
+`16 mb` or `1 gb`, counted by 1024 (a bare number is bytes). Every value can be written as `${NAME}`, see *Every table,
+and the environment*."""
+
+CONNECTORS: Final = {
+    "upsert-kafka": "A topic whose records are the last value of their key; a null value deletes the key. The table has"
+    " a primary key, which is the record's key.",
+    "kafka": "A topic in which every record counts for itself, change data capture formats included.",
+    "tablestore": "A wide-column table of Tablestore, kept equal to what its insert selects. The primary key has one to"
+    " four columns.",
+    "maxcompute": "A table of MaxCompute: a Delta table with a primary key under `sink.operation` = `upsert`, a plain"
+    " one that rows are appended to under `insert`.",
+}
+FORMAT: Final = (
+    "Used as `'key.format' = '{name}'` or `'value.format' = '{name}'`. Write each option with its side in front:"
+    " `key.{name}.…` or `value.{name}.…`. Beside `'format' = '{name}'` the name alone is the value's."
+)
+CHANGE_FORMAT: Final = (
+    "Used as `'value.format' = '{name}'` on `kafka` tables: its messages carry the kind of change, so no upsert topic"
+    " can have it. Write each option as `value.{name}.…`, or alone beside `'format' = '{name}'`."
+)
+APSARA: Final = (
+    "The control plane is not called: create the topic there, or let `auto.create` do it over the Kafka protocol."
+)
+CLIENT_PROPERTIES: Final = (
+    "Options `properties.<name>` of Kafka tables. Names are those of Java clients, or librdkafka's own, which is the"
+    " client that is used. Where nothing is said, the value is passed on as it is, and the default is librdkafka's."
+)
+PROPERTIES: Final = {
+    "group.id": "Positions are published to this group after each batch, for lag monitors, and never read back; start"
+    " and end modes `group-offsets` read it.",
+    "isolation.level": "`read_committed` unless given.",
+    "security.protocol": "In any case.",
+    "acks": "`-1` is written `all`.",
+    "allow.auto.create.topics": "Reading never creates a topic; destinations have `auto.create`.",
+    "ssl.endpoint.identification.algorithm": "An empty value becomes `none`.",
+    "ssl.truststore.certificates": "Certificates in PEM form.",
+    "ssl.keystore.certificate.chain": "Certificates in PEM form.",
+    "ssl.keystore.key": "A key in PEM form. Secret: never shown.",
+    "sasl.password": "Secret: never shown.",
+    "ssl.key.password": "Secret: never shown.",
+    "ssl.keystore.password": "Secret: never shown.",
+    "ssl.key.pem": "Secret: never shown.",
+    "sasl.oauthbearer.client.secret": "Secret: never shown.",
+    "sasl.oauthbearer.config": "Secret: never shown.",
+}
+TRANSLATED: Final = {
+    "sasl.jaas.config": (
+        "sasl.username, sasl.password, sasl.kerberos.*, sasl.oauthbearer.*",
+        "both",
+        "Login modules Plain, Scram, Krb5 and OAuthBearer. Secret: never shown.",
+    ),
+    "partitioner": (
+        "",
+        "writing",
+        "Records are partitioned by Kafka's murmur2 of the key, as Java producers do by default; remove it.",
+    ),
+    "buffer.memory": ("queue.buffering.max.kbytes", "writing", "Bytes become kilobytes."),
+    "ssl.truststore.location": (
+        "ssl.ca.location",
+        "both",
+        "With `ssl.truststore.type` = `PEM`. A JKS or PKCS#12 store is refused, with the commands that convert it.",
+    ),
+    "ssl.truststore.type": ("", "both", "`PEM`; Java's default, JKS, cannot be read by the client."),
+    "ssl.keystore.location": (
+        "ssl.certificate.location and ssl.key.location, or ssl.keystore.location",
+        "both",
+        "With `ssl.keystore.type` = `PEM` or `PKCS12`. A JKS store is refused, with the commands that convert it.",
+    ),
+    "ssl.keystore.type": ("", "both", "`PEM` or `PKCS12`; Java's default, JKS, cannot be read by the client."),
+    "commit.offsets.on.checkpoint": (
+        "",
+        "reading",
+        "`true`, or `false` to publish no positions to the group. `true` needs `properties.group.id`.",
+    ),
+    "client.id.prefix": ("", "both", "Start of the client ids; the group, or `upsert-platform`, unless given."),
+}
+KAFKA_CONNECT: Final = (
+    "A `.properties` or `.json` file of a project folder whose `connector.class` is `TableStoreSinkConnector`: per"
+    " topic it declares a source table, a Tablestore table and the insert between them."
+)
+CONNECT: Final = {
+    "name": ("(required)", "Name of the connector; the declared tables are named after it."),
+    "connector.class": ("(required)", "A class name that ends with `TableStoreSinkConnector`."),
+    "tasks.max": ("", "Writing tasks; becomes `sink.parallelism` of the table."),
+    "key.converter": ("", "`JsonConverter` or `StringConverter`, with or without the package."),
+    "value.converter": ("", "`JsonConverter` or `StringConverter`, with or without the package."),
+    "key.converter.schemas.enable": ("false", "`false`: JSON with an envelope of schema and payload is not read."),
+    "value.converter.schemas.enable": ("false", "`false`: JSON with an envelope of schema and payload is not read."),
+    "errors.tolerance": ("none", "`none` fails on a record that cannot be decoded, `all` keeps it in quarantine."),
+    "runtime.error.tolerance": ("none", "`none` fails on a row that Tablestore will not take, `all` keeps it aside."),
+    "tablestore.mode": ("normal", "`normal`: wide-column tables."),
+    "tablestore.auth.mode": ("", "`aksk`, or `sts`; after the access keys that are given, unless set."),
+    "delete.mode": ("none", "What an empty value deletes: `none`, `row`, `column` or `row_and_column`; needs"
+    " `primarykey.mode` = `record_key`."),
+    "primarykey.mode": ("kafka", "`kafka` (topic_partition and offset), `record_key` or `record_value`."),
+}  # fmt: skip
+CONNECT_PER_TABLE: Final = {
+    "tablestore.<table>.primarykey.name": "Primary key columns, joined by commas.",
+    "tablestore.<table>.primarykey.type": "Their types, in the same order: `string`, `integer` or `binary`.",
+    "tablestore.<table>.columns.whitelist.name": "Columns to keep, joined by commas; needed where values are JSON.",
+    "tablestore.<table>.columns.whitelist.type": "Their types: `string`, `integer`, `double`, `boolean` or `binary`.",
+    "consumer.override.*": "Client property of the source table; `bootstrap.servers` and `auto.offset.reset` included.",
+}
+TRUNCATE_TIMESTAMPS: Final = (
+    "Option of any source table: `true` allows TIMESTAMP(7) to TIMESTAMP(9), whose last digits are cut, because changes"
+    " are kept in microseconds."
+)
+TIME_ZONE: Final = "UTC is accepted; any other zone is an error, because times are computed in UTC."
+PLATFORM: Final = (
+    "`${NAME}` in a declaration is replaced by the environment variable of that name (`${a.b-c}` by `A_B_C`), else by"
+    " the entry of `variables.yaml` beside the declarations, else by what `upsert-platform local up` wrote. Below: the"
+    " option that every source table has, the environment variables that the platform reads, and SET statements."
+)
+ENVIRONMENT: Final = {
+    "UPSERT_PLATFORM_PROJECT": ("the demo", "Folder of declarations."),
+    "UPSERT_PLATFORM_HOME": (".upsert_platform", "Root of the lake, a folder or a URI; local servers keep their data"
+    " below it, in `local`."),
+    "UPSERT_PLATFORM_CACHE": ("~/.cache/upsert_platform", "Where jars are kept once they were fetched."),
+    "UPSERT_PLATFORM_IVY_SETTINGS": ("", "Ivy settings file with your own repository, to fetch jars from."),
+    "UPSERT_KAFKA_BOOTSTRAP_SERVERS": ("", "Brokers of Kafka Connect configurations that name none."),
+    "JAVA_HOME": ("", "Java 17 or newer, where `java` on PATH is not."),
+    "DAGSTER_HOME": ("", "Dagster's instance; `upsert-platform ui` and `demo` use `dagster` below the home unless it is"
+    " set."),
+}  # fmt: skip
