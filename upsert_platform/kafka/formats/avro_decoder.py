@@ -7,13 +7,13 @@ from typing import Any
 
 from upsert_platform.kafka.formats.avro_bulk import AvroBulk, has_bulk_form
 from upsert_platform.kafka.formats.avro_json import json_row_reader
+from upsert_platform.kafka.formats.avro_options import AvroSettings
 from upsert_platform.kafka.formats.avro_plan import resolve
 from upsert_platform.kafka.formats.avro_reader import row_reader
 from upsert_platform.kafka.formats.avro_schema import derive_schema
 from upsert_platform.kafka.formats.base import Columns, Decoded
 from upsert_platform.kafka.formats.blocks import decode_blocks
 from upsert_platform.kafka.formats.columns import schema_of
-from upsert_platform.kafka.formats.options import AvroSettings
 
 
 class AvroDecoder:

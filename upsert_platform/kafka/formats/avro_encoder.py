@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.avro_json_writer import write_json
+from upsert_platform.kafka.formats.avro_options import AvroSettings
 from upsert_platform.kafka.formats.avro_writer import write_row
 from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.fragments import Refusals
-from upsert_platform.kafka.formats.options import AvroSettings
 from upsert_platform.types import LogicalType, RowField, TypeName
 
 

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.kafka.formats.avro_options import AvroConfluentSettings, AvroSettings
 from upsert_platform.kafka.formats.base import Columns, Decoder, Encoder
-from upsert_platform.kafka.formats.options import (
-    AvroConfluentSettings,
-    AvroSettings,
-    CsvSettings,
-    JsonSettings,
-    RawSettings,
+from upsert_platform.kafka.formats.change_metadata import plan_metadata
+from upsert_platform.kafka.formats.change_options import (
+    CanalJsonSettings,
+    ChangeSettings,
+    DebeziumJsonSettings,
+    MaxwellJsonSettings,
+    OggJsonSettings,
 )
+from upsert_platform.kafka.formats.options import CsvSettings, JsonSettings, RawSettings
 from upsert_platform.kafka.formats.registry import HttpSchemaRegistry, SchemaRegistry
 from upsert_platform.kafka.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
@@ -45,6 +48,10 @@ FORMATS: Final[Mapping[str, Format]] = {
     "raw": Format(RawSettings),
     "avro": Format(AvroSettings),
     "avro-confluent": Format(AvroConfluentSettings),
+    "debezium-json": Format(DebeziumJsonSettings, changes=True),
+    "canal-json": Format(CanalJsonSettings, changes=True),
+    "maxwell-json": Format(MaxwellJsonSettings, changes=True),
+    "ogg-json": Format(OggJsonSettings, changes=True),
 }
 
 
@@ -60,15 +67,22 @@ def default_subject(topic: str, side: Literal["key", "value"]) -> str:
 
 
 def build_decoder(
-    format_id: str, columns: Columns, options: Mapping[str, str], *, registry: SchemaRegistry | None = None
+    format_id: str,
+    columns: Columns,
+    options: Mapping[str, str],
+    *,
+    registry: SchemaRegistry | None = None,
+    metadata: Columns = (),
 ) -> Decoder:
     """Builds the decoder of one side of a topic.
 
     Args:
         registry: of format ``avro-confluent``; one reached over HTTP at the declared address if None.
+        metadata: of change data formats, metadata columns that follow the declared ones in the decoded rows, each by
+            its key (without ``value.``) and type; see `change_metadata.METADATA`.
 
     Raises:
-        DeclarationError: unknown format, or options that `validate_format` reports.
+        DeclarationError: unknown format or metadata, or options that `validate_format` reports.
     """
     settings = _settings(format_id, options)
     match settings:
@@ -92,6 +106,15 @@ def build_decoder(
             from upsert_platform.kafka.formats.avro_confluent import AvroConfluentDecoder
 
             return AvroConfluentDecoder(columns, registry or HttpSchemaRegistry(settings))
+        case DebeziumJsonSettings() | OggJsonSettings():
+            from upsert_platform.kafka.formats.change_decoder import DEBEZIUM, OGG, EnvelopeDecoder
+
+            envelope = DEBEZIUM if isinstance(settings, DebeziumJsonSettings) else OGG
+            return EnvelopeDecoder(columns, settings, envelope, plan_metadata(format_id, metadata))
+        case CanalJsonSettings() | MaxwellJsonSettings():
+            from upsert_platform.kafka.formats.change_list_decoder import OldValuesDecoder
+
+            return OldValuesDecoder(columns, settings, plan_metadata(format_id, metadata))
     raise AssertionError(settings)
 
 
@@ -138,6 +161,10 @@ def build_encoder(
                 raise DeclarationError([Problem(_NO_SUBJECT)])
             reached = registry or HttpSchemaRegistry(settings)
             return AvroConfluentEncoder(columns, reached, subject=under, declared_schema=settings.declared_schema)
+        case ChangeSettings():
+            from upsert_platform.kafka.formats.change_encoder import FRAMES, ChangeEncoder
+
+            return ChangeEncoder(columns, settings, FRAMES[format_id])
     raise AssertionError(settings)
 
 

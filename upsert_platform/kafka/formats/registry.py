@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from upsert_platform.errors import EndpointError
-from upsert_platform.kafka.formats.options import AvroConfluentSettings
+from upsert_platform.kafka.formats.avro_options import AvroConfluentSettings
 
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _TIMEOUT: Final = (5.0, 30.0)

@@ -6,15 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from upsert_platform.kafka.formats.avro_options import AvroConfluentSettings, AvroSettings
 from upsert_platform.kafka.formats.avro_schema import AvroTypeError, schema_of_type
 from upsert_platform.kafka.formats.base import Columns
-from upsert_platform.kafka.formats.options import (
-    MAP_NULL_KEY_MODES,
-    AvroConfluentSettings,
-    AvroSettings,
-    CsvSettings,
-    JsonSettings,
-)
+from upsert_platform.kafka.formats.change_options import ChangeSettings, DebeziumJsonSettings
+from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
@@ -93,6 +89,10 @@ def _raw_column(logical: LogicalType, direction: str) -> Iterator[str]:
 
 _COLUMN_RULES: Final[dict[str, Callable[[LogicalType, str], Iterator[str]]]] = {
     "json": _json_column,
+    "debezium-json": _json_column,
+    "canal-json": _json_column,
+    "maxwell-json": _json_column,
+    "ogg-json": _json_column,
     "csv": _csv_column,
     "raw": _raw_column,
 }
@@ -105,6 +105,8 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
             return _json_settings(settings, direction)
         case CsvSettings():
             return _csv_settings(settings, columns, direction)
+        case ChangeSettings():
+            return _change_settings(settings, direction)
         case AvroSettings():
             return _avro_columns(columns, legacy=settings.legacy_timestamps)
         case AvroConfluentSettings():
@@ -153,6 +155,17 @@ def _json_settings(settings: JsonSettings, direction: str) -> list[Finding]:
         return []
     text = f"option 'json.map-null-key.mode' takes {', '.join(MAP_NULL_KEY_MODES)}, not '{settings.map_null_key_mode}'"
     return [("error" if direction == "sink" else "warning", text)]
+
+
+def _change_settings(settings: ChangeSettings, direction: str) -> list[Finding]:
+    findings: list[Finding] = []
+    name = next(info.alias for key, info in type(settings).model_fields.items() if key == "map_null_key_mode")
+    if settings.map_null_key_mode not in MAP_NULL_KEY_MODES:
+        text = f"option '{name}' takes {', '.join(MAP_NULL_KEY_MODES)}, not '{settings.map_null_key_mode}'"
+        findings.append(("error" if direction == "sink" else "warning", text))
+    if direction == "sink" and isinstance(settings, DebeziumJsonSettings) and settings.schema_include:
+        findings.append(("error", "option 'debezium-json.schema-include' is for reading only: no schema is written"))
+    return findings
 
 
 def _csv_settings(settings: CsvSettings, columns: Columns, direction: str) -> list[Finding]:

@@ -17,7 +17,7 @@ import pytest
 
 from upsert_platform.errors import DeclarationError, EndpointError, SourceLocation
 from upsert_platform.kafka.formats import build_decoder, build_encoder, default_subject, validate_format
-from upsert_platform.kafka.formats.options import AvroConfluentSettings
+from upsert_platform.kafka.formats.avro_options import AvroConfluentSettings
 from upsert_platform.kafka.formats.registry import HttpSchemaRegistry, RegisteredSchema, SchemaNotFoundError
 from upsert_platform.local.registry import Registry
 from upsert_platform_tests.kafka.formats.support import columns_of, plain_rows

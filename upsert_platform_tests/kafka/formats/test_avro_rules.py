@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from upsert_platform.errors import SourceLocation
 from upsert_platform.kafka.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.kafka.formats.avro_decoder import AvroDecoder
+from upsert_platform.kafka.formats.avro_options import AvroSettings
 from upsert_platform.kafka.formats.avro_schema import derive_schema
-from upsert_platform.kafka.formats.options import AvroSettings
 from upsert_platform.types import arrow_type
 from upsert_platform_tests.kafka.formats.support import columns_of, plain_rows
 
