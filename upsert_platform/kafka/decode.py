@@ -71,15 +71,19 @@ class RecordDecoder:
         self._check_agreement = self._keyed and not prefers_key
         key, value = table.key, table.value
         self._key = build_decoder(key.format, key.format_columns, key.options) if key is not None else None
-        self._value = build_decoder(value.format, value.format_columns, value.options)
+        extra = [(name, kind) for _, name, kind in value.metadata]
+        self._value = build_decoder(value.format, value.format_columns, value.options, metadata=extra)
         self._key_index = {name: index for index, name in enumerate(key.names)} if key is not None else {}
-        self._value_index = {name: index for index, name in enumerate(value.names)}
+        carried = [*value.names, *(name for name, _, _ in value.metadata)]
+        self._value_index = {name: index for index, name in enumerate(carried)}
         self._upsert_kind = rows.KIND_UPDATE_AFTER if self._keyed else rows.KIND_INSERT
 
     @property
     def needs_records(self) -> bool:
         """Whether blocks must hold the client's records, for metadata columns."""
-        return any(needs_record(column) for column in self._table.metadata_columns)
+        return any(
+            needs_record(column) for column in self._table.metadata_columns if column.name not in self._value_index
+        )
 
     def decode(self, block: RecordBlock) -> DecodedBlock:
         """Decodes records; where the table is keyed, all of them have a key."""
@@ -93,7 +97,8 @@ class RecordDecoder:
             self._refuse_empty(values, live, value, verdicts)
         joined = self._join(len(block), live, key, value, verdicts)
         columns = self._declared_columns(block, joined, key, value, verdicts)
-        return self._assemble(block, joined, columns, verdicts)
+        kinds = None if value.kinds is None else self._picked_kinds(value.kinds, joined)
+        return self._assemble(block, joined, columns, kinds, verdicts)
 
     def _refuse_empty(self, values: list[bytes], live: np.ndarray, value: Decoded, verdicts: Verdicts) -> None:
         """A value of zero bytes that gives no row is broken, neither a tombstone nor a value without rows."""
@@ -167,7 +172,7 @@ class RecordDecoder:
     ) -> list[pa.Array]:
         columns: list[pa.Array] = []
         for column in rows.stored_columns(self._table.table):
-            if column.kind is ColumnKind.METADATA:
+            if column.kind is ColumnKind.METADATA and column.name not in self._value_index:
                 per_record = metadata_column(block, column)
                 columns.append(per_record if joined.is_identity else per_record.take(pa.array(joined.record)))
                 continue
@@ -192,6 +197,11 @@ class RecordDecoder:
         column = decoded.rows.column(index)
         return column if row is None else column.take(pa.array(row, mask=row < 0))
 
+    def _picked_kinds(self, kinds: pa.Array, joined: _Joined) -> pa.Array:
+        """Row kinds of a format that carries changes; such tables are not keyed, so no row is a tombstone."""
+        picked = kinds if joined.value_row is None else kinds.take(pa.array(joined.value_row))
+        return picked.cast(pa.string())
+
     def _refuse_conflicts(
         self, name: str, joined: _Joined, from_key: pa.Array, from_value: pa.Array, verdicts: Verdicts
     ) -> None:
@@ -211,7 +221,12 @@ class RecordDecoder:
             verdicts.refused.setdefault(int(joined.record[row]), reason)
 
     def _assemble(
-        self, block: RecordBlock, joined: _Joined, columns: list[pa.Array], verdicts: Verdicts
+        self,
+        block: RecordBlock,
+        joined: _Joined,
+        columns: list[pa.Array],
+        kinds: pa.Array | None,
+        verdicts: Verdicts,
     ) -> DecodedBlock:
         count = len(joined.record)
         if verdicts.refused and count:
@@ -219,10 +234,12 @@ class RecordDecoder:
             keep = ~np.isin(joined.record, bad)
             mask = pa.array(keep)
             columns = [column.filter(mask) for column in columns]
+            kinds = kinds if kinds is None else kinds.filter(mask)
             joined = joined.filtered(keep)
             count = len(joined.record)
         tombstone = np.zeros(count, bool) if joined.value_row is None else joined.value_row < 0
-        kinds: pa.Array = pa.repeat(pa.scalar(self._upsert_kind), count)
+        if kinds is None:
+            kinds = pa.repeat(pa.scalar(self._upsert_kind), count)
         if tombstone.any():
             kinds = pc.if_else(pa.array(tombstone), rows.KIND_DELETE, self._upsert_kind)
         within = np.zeros(count, np.int32)

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
-from upsert_platform.kafka.formats import build_encoder
+from upsert_platform.kafka.formats import Encoder, build_encoder
+from upsert_platform.kafka.formats.factory import default_subject
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.types import arrow_type
 
@@ -42,10 +43,15 @@ class RecordEncoder:
         assert table.key is not None
         self._table = table
         self._key, self._value = table.key, table.value
-        self._key_encoder = build_encoder(self._key.format, self._key.columns, self._key.options)
-        self._value_encoder = (
-            build_encoder(self._value.format, self._value.columns, self._value.options) if self._value.columns else None
+        topic = table.settings.topic[0]
+        self._key_encoder = build_encoder(
+            self._key.format, self._key.columns, self._key.options, subject=default_subject(topic, "key")
         )
+        self._value_encoder: Encoder | None = None
+        if self._value.columns:
+            self._value_encoder = build_encoder(
+                self._value.format, self._value.columns, self._value.options, subject=default_subject(topic, "value")
+            )
 
     def encode(self, changes: pa.RecordBatch) -> EncodedBlock:
         """Encodes a block of a change frame (declared columns and `_op`)."""

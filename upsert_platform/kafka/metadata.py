@@ -25,7 +25,8 @@ _METADATA: Final[dict[str, tuple[TypeName, ...]]] = {
 }
 WRITABLE: Final = ("topic", "headers", "header-list", "timestamp")
 """Metadata that a record can be given when it is written; others are VIRTUAL on written tables."""
-NEED_MESSAGE_HEADERS: Final = ("headers", "header-list")
+FORMAT_PREFIX: Final = "value."
+"""Begins keys of metadata that the value format reads out of the message (change data formats)."""
 
 
 def metadata_key(column: Column) -> str:
@@ -33,10 +34,18 @@ def metadata_key(column: Column) -> str:
     return column.metadata_key or column.name
 
 
+def format_metadata_key(column: Column) -> str | None:
+    """The key without ``value.`` of a column that the value format fills, or None."""
+    key = metadata_key(column)
+    return key.removeprefix(FORMAT_PREFIX) if key.startswith(FORMAT_PREFIX) else None
+
+
 def metadata_problem(column: Column) -> str | None:
     """What is wrong with a metadata column, or None."""
     assert column.kind is ColumnKind.METADATA and column.type is not None
     key = metadata_key(column)
+    if format_metadata_key(column) is not None:
+        return None  # checked with the format
     kinds = _METADATA.get(key)
     if kinds is None:
         return (

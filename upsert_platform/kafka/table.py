@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.formats import validate_format
-from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
+from upsert_platform.kafka.formats.change_metadata import plan_metadata
+from upsert_platform.kafka.metadata import WRITABLE, format_metadata_key, metadata_key, metadata_problem
 from upsert_platform.kafka.properties import ClientProperties, read_properties
 from upsert_platform.kafka.settings import (
     FieldsInclude,
@@ -39,6 +40,7 @@ class FormatSide:
         format: a format id such as ``json``.
         columns: names and types as the format knows them, in its order (the key: primary key order, prefix stripped).
         names: the names of the same columns in the table.
+        metadata: columns that the format fills from elsewhere in the message: name in the table, key, type.
         options: of the format, without the side: ``json.ignore-parse-errors``.
     """
 
@@ -46,6 +48,7 @@ class FormatSide:
     columns: tuple[tuple[str, LogicalType], ...]
     names: tuple[str, ...]
     options: Options
+    metadata: tuple[tuple[str, str, LogicalType], ...] = ()
 
     @property
     def format_columns(self) -> tuple[tuple[str, LogicalType], ...]:
@@ -333,9 +336,10 @@ class _Reader:
                 f"format 'raw' holds one column, but the {side} has {len(columns)}: {', '.join(names) or 'none'}",
                 f"{side}.format",
             )
-        if format_id == "csv" and not columns:
+        if format_id not in ("json", "raw") and not columns:
             self._report(
-                f"the {side} has no column, and an empty CSV message cannot be read back; use json", f"{side}.format"
+                f"the {side} has no column, and an empty message of format '{format_id}' cannot be read back; use json",
+                f"{side}.format",
             )
         declared = self._table.options
         options: dict[str, str] = {}
@@ -349,7 +353,17 @@ class _Reader:
                     self._report(f"option '{name}' is given twice, with and without 'value.'; keep one", name)
                 options[short] = text
                 locations[short] = declared.location(name) or self._table.location
-        found = FormatSide(format_id, columns, names, Options(options, locations))
+        metadata = tuple(
+            (column.name, key, _type_of(column))
+            for column in self._table.columns
+            if column.kind is ColumnKind.METADATA and (key := format_metadata_key(column)) is not None
+        )
+        found = FormatSide(format_id, columns, names, Options(options, locations), metadata if side == "value" else ())
+        try:
+            plan_metadata(format_id, [(key, kind) for _, key, kind in found.metadata])
+        except DeclarationError as error:
+            for problem in error.problems:
+                self._report(problem.message)
         self._problems += validate_format(
             format_id,
             found.options,

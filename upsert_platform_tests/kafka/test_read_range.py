@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
 from upsert_platform.errors import RecordError
 from upsert_platform.kafka.decode import RULE_NO_ROW, RULE_NULL_VALUE
+from upsert_platform.kafka.encode import RecordEncoder
 from upsert_platform.kafka.read_range import RangeReader
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.tables import FakeRecord, declare, read, records
@@ -159,6 +160,54 @@ def test_plain_kafka_with_key_columns():
     given_records = records((None, '{"name":"a"}'), ('{"id":2}', '{"name":"b"}'))
     rows, _ = run(table, given_records, reduces=False)
     assert brief(rows) == [("+I", 0, None, "a"), ("+I", 1, 2, "b")]
+
+
+def test_change_data_keeps_row_kinds_and_metadata_of_the_format():
+    table = read(
+        declare(
+            key=(),
+            connector="kafka",
+            metadata={"o": ("BIGINT", "offset"), "db": ("STRING", "value.source.database")},
+            **{"key.format": None, "value.format": "debezium-json"},
+        )
+    )
+    source = '"source":{"db":"d"}'
+    given_records = records(
+        ("k", f'{{"before":null,"after":{{"id":1,"name":"a"}},"op":"c",{source}}}'),
+        (
+            "k",
+            f'{{"before":{{"id":1,"name":"a"}},"after":{{"id":1,"name":"b"}},"op":"u",{source}}}',
+        ),
+        ("k", f'{{"before":{{"id":1,"name":"b"}},"after":null,"op":"d",{source}}}'),
+        ("k", None),
+        ("k", "xx"),
+    )
+    rows, account = run(table, given_records, reduces=False)
+    assert [
+        (row["_kind"], row["_offset"], row["_row"], row["id"], row["name"], row["o"], row["db"]) for row in rows
+    ] == [
+        ("+I", 0, 0, 1, "a", 0, "d"),
+        ("-U", 1, 0, 1, "a", 1, "d"),
+        ("+U", 1, 1, 1, "b", 1, "d"),
+        ("-D", 2, 0, 1, "b", 2, "d"),
+        ("?", 4, None, None, None, None, None),
+    ]
+    assert account.skipped == ((RULE_NULL_VALUE, 1),)
+    assert (account.kept, account.rows) == (3, 4)
+
+
+@pytest.mark.parametrize("fmt", ["csv", "avro", "raw"])
+def test_other_formats_on_both_sides(fmt):
+    """Encoded by the platform's own sink, read back by its source."""
+    columns = {"id": "STRING", "name": "STRING"}
+    table = read(declare(columns, **EXCEPT_KEY, **{"key.format": fmt, "value.format": fmt}))
+    encoded = RecordEncoder(table).encode(
+        pa.RecordBatch.from_pydict({"id": ["1", "2", "3"], "name": ["a", "b", None], "_op": ["U", "U", "D"]})
+    )
+    pairs = list(zip(encoded.keys.to_pylist(), encoded.values.to_pylist(), strict=True))
+    assert pairs[2][1] is None
+    rows, _ = run(table, records(*pairs))
+    assert brief(rows) == [("+U", 0, "1", "a"), ("+U", 1, "2", "b"), ("-D", 2, "3", None)]
 
 
 def test_metadata_columns_come_from_the_record_tombstones_included():

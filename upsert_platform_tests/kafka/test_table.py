@@ -116,6 +116,12 @@ THREE = {"id": "INT", "user": "INT", "name": "STRING"}
         pytest.param(declare(**{"properties.grup.id": "g"}), ["'grup.id'", "'group.id'"], id="unknown-property"),
         pytest.param(declare(metadata={"o": ("BIGINT", "ofset")}), ["'ofset'", "'offset'"], id="unknown-metadata"),
         pytest.param(declare(metadata={"o": ("STRING", "offset")}), ["'o'", "BIGINT"], id="metadata-type"),
+        pytest.param(declare(metadata={"m": ("STRING", "value.schema")}), ["'value.schema'"], id="format-metadata"),
+        pytest.param(
+            declare({"id": "INT"}, **{"value.format": "csv", "value.fields-include": "EXCEPT_KEY"}),
+            ["no column", "json"],
+            id="R6-59-empty-csv-value",
+        ),
         pytest.param(declare({"id": "INT", "t": "TIMESTAMP(9)"}), ["'t'", "6"], id="nanoseconds"),
         pytest.param(
             declare(connector="kafka", **{"key.format": "json"}), ["key.format", "key.fields"], id="88-key-no-fields"
