@@ -241,3 +241,15 @@ def _checked_java(java_home: str | None, search_path: str) -> Path:
     if major < MINIMUM_JAVA:
         raise JavaMissingError(f"{origin} is Java {major}: {_JAVA_REMEDY}")
     return program
+
+
+def _fetch_what_everyone_needs() -> None:
+    try:
+        delta_jars()
+        kafka_broker_jars()
+    except UpsertPlatformError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    _fetch_what_everyone_needs()

@@ -138,3 +138,10 @@ def test_failed_download_is_one_line_that_names_the_jar(mirror: Path) -> None:
     with pytest.raises(jars.JarError, match=r"delta-storage.*UPSERT_PLATFORM_IVY_SETTINGS") as caught:
         jars.delta_jars()
     assert "\n" not in str(caught.value)
+
+
+def test_setup_fetches_what_everyone_needs_or_says_why_not_in_one_line(mirror: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "upsert_platform.jars"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1  # the repository at hand has the Delta jars alone
+    assert done.stderr.count("\n") == 1
+    assert "fetching 'kafka-4.3.1' failed" in done.stderr
