@@ -48,5 +48,36 @@ def latest_per_key(changes: DataFrame, *, key: Sequence[str], columns: Sequence[
     )
 
 
+def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
+    """Change rows of a table without a key, none left out, in the form of `latest_per_key`.
+
+    Returns:
+        The columns, `_kind`, `_seq` (a struct that orders the rows; see `last_written`) and `_partitions` (1).
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return changes.select(
+        *[F.col(_quote(name)) for name in columns],
+        F.col(rows.KIND),
+        F.struct(*[F.col(name) for name in VERSION_ORDER]).alias(SEQUENCE),
+        F.lit(1).alias(PARTITIONS_MET),
+    )
+
+
+def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
+    """A change frame made of `every_row`, with `_seq` as the batch: the last row per key, or all rows without one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    batch = F.col(f"{SEQUENCE}.{rows.BATCH}")
+    if not key:
+        return changes.withColumn(SEQUENCE, batch)
+    names = changes.columns
+    payload = F.struct(*[F.col(_quote(name)) for name in names])
+    last = changes.groupBy(*[F.col(_quote(name)) for name in key]).agg(
+        F.max_by(payload, F.col(SEQUENCE)).alias("_last")
+    )
+    return last.select("_last.*").withColumn(SEQUENCE, batch)
+
+
 def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"

@@ -17,7 +17,7 @@ from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 from upsert_platform.model import Insert, Options, Project, Table
 from upsert_platform.project import load_project
 
-SOURCE_CONNECTORS = ("upsert-kafka",)
+SOURCE_CONNECTORS = ("upsert-kafka", "kafka")
 DESTINATION_CONNECTORS = ("tablestore", "maxcompute", "upsert-kafka")
 
 
@@ -28,9 +28,14 @@ class Source:
     table: Table
     kafka: KafkaTable
 
+    @property
+    def mode(self) -> str:
+        """``upsert`` keeps the last record per key and batch, ``append`` every record (plain `kafka` tables)."""
+        return "upsert" if self.kafka.is_upsert else "append"
+
     def store(self, root: str) -> ChangelogStore:
         """The changelog of the table below a lake's root."""
-        return ChangelogStore(lake.changelog_uri(root, self.table.name), self.table, mode="upsert")
+        return ChangelogStore(lake.changelog_uri(root, self.table.name), self.table, mode=self.mode)
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,10 @@ def bind(
             source = _source(table, problems)
             if source is not None:
                 sources[name] = source
-        if name in written or name not in read:
+        if name in written:
             problems.extend(destination_problems(table))
+        elif name not in read:
+            problems.extend(_unused_problems(table))
     for insert in project.inserts:
         source = sources.get(insert.source)
         if source is not None and insert.target in declared and insert.target not in targets:
@@ -124,6 +131,13 @@ def _source(table: Table, problems: list[Problem]) -> Source | None:
     return Source(table, kafka) if kafka is not None else None
 
 
+def _unused_problems(table: Table) -> list[Problem]:
+    """Of a table that no insert names: its options are checked all the same."""
+    if table.connector in SOURCE_CONNECTORS:
+        return list(read_kafka_table(table)[1])
+    return destination_problems(table)
+
+
 def destination_problems(table: Table) -> list[Problem]:
     """What is wrong with a table that is written, by the rules of its connector. Opens no connection."""
     match table.connector:
@@ -136,7 +150,7 @@ def destination_problems(table: Table) -> list[Problem]:
 
             return list(read_maxcompute_table(table)[1])
         case "upsert-kafka":
-            return list(read_kafka_table(table)[1])
+            return list(read_kafka_table(table, writes=True)[1])
     return [
         Problem(
             f"table '{table.name}': connector '{table.connector}' is not known; known are: "
@@ -170,6 +184,13 @@ def open_destination(table: Table) -> Destination:
             if maxcompute is None:
                 raise DeclarationError(problems)
             destination = MaxComputeDestination(maxcompute)
+        case "upsert-kafka":
+            from upsert_platform.kafka.destination import KafkaDestination
+
+            kafka, problems = read_kafka_table(table, writes=True)
+            if kafka is None:
+                raise DeclarationError(problems)
+            destination = KafkaDestination(kafka)
         case _:
             raise DeclarationError(destination_problems(table))
     return destination

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
+from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
@@ -128,13 +128,18 @@ class DestinationHop:
         if keys is not None:
             found = found.join(F.broadcast(keys), list(source.primary_key), "left_semi")
         names = [column.name for column in stored_columns(source)]
+        if not source.primary_key:
+            return every_row(found, columns=names)
         return latest_per_key(found, key=source.primary_key, columns=names)
 
     def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
         # A name of its own per frame: frames are lazy, and two of one destination may be alive at once.
         view = f"changes_{uuid.uuid4().hex}"
         reduced.createOrReplaceTempView(view)
-        return spark.sql(change_query(self.target.insert, self.target.source.table, self.target.table, view))
+        changes = spark.sql(change_query(self.target.insert, self.target.source.table, self.target.table, view))
+        if self.target.source.table.primary_key:
+            return changes
+        return last_written(changes, key=self.destination.primary_key)
 
     def _check_identity(self, plan: DestinationPlan) -> None:
         written_by = plan.state.changelog_id

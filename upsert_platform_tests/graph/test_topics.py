@@ -1,0 +1,109 @@
+"""Topic to topic, and tables without a key: the other two shapes of a pipeline, on real servers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack, checks_of, metadata_of
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+COPY = """
+CREATE TABLE users_copy ({columns}, {key}) WITH (
+  'connector' = 'upsert-kafka', 'topic' = '{topic}-copy', 'auto.create' = 'true',
+  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
+  'key.format' = 'json', 'value.format' = 'json'
+);
+INSERT INTO users_copy SELECT * FROM users WHERE region <> 'test';
+"""
+EVENTS = """
+CREATE TABLE events (device STRING, reading DOUBLE, at BIGINT METADATA FROM 'offset' VIRTUAL) WITH (
+  'connector' = 'kafka', 'topic' = '{topic}', 'format' = 'json',
+  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}'
+);
+CREATE TABLE events_warehouse (device STRING, reading DOUBLE, at BIGINT) WITH (
+  'connector' = 'maxcompute', 'table.name' = '{table}', 'sink.operation' = 'insert', 'auto.create' = 'true',
+  'odps.end.point' = '${{UPSERT_MAXCOMPUTE_ENDPOINT}}', 'odps.project.name' = '${{UPSERT_MAXCOMPUTE_PROJECT}}',
+  'odps.access.id' = '${{UPSERT_MAXCOMPUTE_ACCESS_ID}}', 'odps.access.key' = '${{UPSERT_MAXCOMPUTE_ACCESS_KEY}}'
+);
+INSERT INTO events_warehouse SELECT device, reading, at FROM events WHERE reading IS NOT NULL;
+"""
+
+
+def last_values(stack: Stack, topic: str) -> dict[int, dict[str, object]]:
+    """Last value per key of a topic, by a plain consumer."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"],
+            "group.id": "test",
+            "enable.auto.commit": False,
+        }
+    )
+    found: dict[int, dict[str, object]] = {}
+    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        consumer.assign([TopicPartition(topic, partition, low)])
+        seen = low
+        while seen < high:
+            message = consumer.poll(1)
+            if message is None:
+                seen = consumer.position([TopicPartition(topic, partition)])[0].offset
+                continue
+            assert message.error() is None
+            seen = message.offset() + 1
+            key = json.loads(message.key())["user_id"]
+            if message.value() is None:
+                found.pop(key, None)
+            else:
+                found[key] = json.loads(message.value())
+    consumer.close()
+    return found
+
+
+def test_topic_is_kept_equal_in_another_topic(stack: Stack) -> None:
+    stack.declare(serving=None, warehouse=None)
+    copy = COPY.format(columns=COLUMNS, key=KEY, topic=stack.topic)
+    (stack.project / "zz_copy.sql").write_text(copy)
+    stack.produce(stack.users.first_wave(80))
+    first = stack.run()
+    assert first.success
+    stack.produce(stack.users.second_wave(80))
+    second = stack.run()
+    assert second.success
+    assert all(checks_of(second).values())
+    expected = {key: row for key, row in stack.users.rows.items() if row["region"] != "test"}
+    found = last_values(stack, f"{stack.topic}-copy")
+    assert found.keys() == expected.keys()
+    assert all(found[key]["name"] == row["name"] for key, row in expected.items())
+    idle = stack.run()
+    assert idle.success
+    assert metadata_of(idle, "tables", "users_copy")["upserts"] == 0
+    assert stack.run("verify").success
+
+
+def test_every_record_of_a_table_without_key_is_appended_once(stack: Stack) -> None:
+    from odps import ODPS
+
+    (stack.project / "users.sql").write_text(EVENTS.format(topic=stack.topic, table=stack.table))
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    for wave in range(2):
+        for index in range(40):
+            value = {"device": f"d{index % 5}", "reading": None if index % 10 == 9 else index + wave / 10}
+            producer.produce(stack.topic, value=json.dumps(value), partition=index % 4)
+        producer.flush()
+        result = stack.run()
+        assert result.success
+        assert metadata_of(result, "changelogs", "events")["rows"] == 40
+    client = ODPS(
+        stack.variables["UPSERT_MAXCOMPUTE_ACCESS_ID"],
+        stack.variables["UPSERT_MAXCOMPUTE_ACCESS_KEY"],
+        stack.variables["UPSERT_MAXCOMPUTE_PROJECT"],
+        endpoint=stack.variables["UPSERT_MAXCOMPUTE_ENDPOINT"],
+    )
+    with client.execute_sql(f"SELECT device, reading FROM {stack.table}").open_reader(tunnel=True) as reader:
+        readings = sorted(record["reading"] for record in reader)
+    expected = sorted(i + wave / 10 for wave in range(2) for i in range(40) if i % 10 != 9)
+    assert readings == pytest.approx(expected)
