@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,16 @@ def test_it_does_not_start(tmp_path: Path, environment: dict[str, str], argument
     )
     assert done.returncode == 2
     assert reason in done.stderr
+
+
+def test_answers_hold_what_the_java_sdk_reads(server: ServerHandle, name: str) -> None:
+    odps = server.odps()
+    odps.create_table(name, "k bigint")
+    table = ElementTree.fromstring(odps.rest.get(f"{server.endpoint}/projects/{server.project}/tables/{name}").content)
+    assert (table.findtext("Project"), table.findtext("SchemaName")) == (server.project, "default")
+    instance = odps.run_sql("select 1")
+    resource = f"{server.endpoint}/projects/{server.project}/instances/{instance.id}"
+    assert "x-odps-end-time" in odps.rest.get(resource).headers
 
 
 def test_the_secret_is_not_in_the_process_arguments(server: ServerHandle) -> None:

@@ -86,9 +86,11 @@ def get_instance(service: Service, request: Request, instance_id: str) -> Respon
         return Response(200, json.dumps({"warnings": []}).encode(), {"Content-Type": "application/json"})
     if "instancestatus" in query:
         instance.done.wait(_BLOCKING_SECONDS)
-    headers = {"x-odps-start-time": http_date(instance.started), "x-odps-owner": service.owner}
-    if instance.ended is not None:
-        headers["x-odps-end-time"] = http_date(instance.ended)
+    headers = {
+        "x-odps-start-time": http_date(instance.started),
+        "x-odps-end-time": http_date(instance.ended) if instance.ended is not None else "",
+        "x-odps-owner": service.owner,
+    }
     return answer(("Instance", [("Status", instance.status)]), headers=headers)
 
 

@@ -76,6 +76,8 @@ def list_tables(service: Service, request: Request, schema: str) -> Response:
             [
                 ("Name", table.name),
                 ("TableId", table.table_id),
+                ("Project", service.project),
+                ("SchemaName", table.schema),
                 ("Owner", table.owner),
                 ("Type", "MANAGED_TABLE"),
                 ("CreationTime", http_date(table.created)),
@@ -105,6 +107,8 @@ def get_table(service: Service, request: Request, schema: str, name: str) -> Res
             [
                 ("Name", table.name),
                 ("TableId", table.table_id),
+                ("Project", service.project),
+                ("SchemaName", table.schema),
                 ("Owner", table.owner),
                 ("Type", "MANAGED_TABLE"),
                 ("Comment", table.comment),
