@@ -133,7 +133,7 @@ COLUMNS = "id INT, name STRING"
                      id="123-canal-insert"),
         pytest.param("canal-json", {"data": [NEW], "old": [{"name": None}], "type": "UPDATE"},
                      [["-U", 1, None], ["+U", 1, b"b"]], id="123-canal-old-null"),
-        pytest.param("canal-json", TWO_ROWS, [*UPDATED, ["-U", 9, b"c"], ["+U", 2, b"c"]], id="124-canal-each-row-asked"),
+        pytest.param("canal-json", TWO_ROWS, [*UPDATED, ["-U", 9, b"c"], ["+U", 2, b"c"]], id="124-canal-each-row"),
         pytest.param("canal-json", {"data": [NEW], "old": None, "type": "UPDATE"}, "field old", id="canal-no-old"),
         pytest.param("canal-json", {"data": None, "type": "ALTER"}, "'ALTER' is no operation", id="125-canal-alter"),
         pytest.param("canal-json", {"data": None, "type": "CREATE"}, [], id="canal-create"),

@@ -1,0 +1,229 @@
+"""Message formats: rows a second on one core, against what a careful hand would write with the usual libraries.
+
+Both sides turn the same bytes into an Arrow batch of the declared types, or such a batch into the same bytes, in the
+same run; the time is the processor's, the best of three.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import orjson
+import pyarrow as pa
+
+from upsert_platform.kafka.formats import build_decoder, build_encoder
+from upsert_platform.kafka.formats.avro_schema import derive_schema
+from upsert_platform.types import LogicalType, arrow_type, parse_type
+from upsert_platform_tests.bench.measure import row
+
+ROWS = 100_000
+REPEATS = 3
+Columns = list[tuple[str, LogicalType]]
+SIMPLE = {"id": "BIGINT", "name": "STRING", "email": "STRING", "score": "DOUBLE", "updated": "BIGINT"}
+TYPED = {"id": "BIGINT", "name": "STRING", "price": "DECIMAL(12, 2)", "day": "DATE", "at": "TIMESTAMP(3)"}
+_DAY_MS = 86_400_000
+
+
+def columns_of(declared: dict[str, str]) -> Columns:
+    """Declared columns with their types."""
+    return [(name, parse_type(kind)) for name, kind in declared.items()]
+
+
+def batch_of(declared: dict[str, str], rows: int) -> pa.RecordBatch:
+    """Rows like those of a table of users or prices, every tenth name null."""
+    made: dict[str, Callable[[int], Any]] = {
+        "id": lambda at: at,
+        "name": lambda at: None if at % 10 == 0 else f"name of user {at}",
+        "email": lambda at: f"user-{at}@example.org",
+        "score": lambda at: at / 8,
+        "updated": lambda at: 1_700_000_000_000 + at,
+        "price": lambda at: Decimal(at * 37 % 1_000_000).scaleb(-2),
+        "day": lambda at: at % 20_000,
+        "at": lambda at: (1_700_000_000_000 + at * 977) * 1000,
+    }
+    kinds = {name: arrow_type(parse_type(kind)) for name, kind in declared.items()}
+    return pa.record_batch(
+        [pa.array(map(made[name], range(rows)), kind) for name, kind in kinds.items()], names=[*kinds]
+    )
+
+
+def seconds_of(work: Callable[[], Any], repeats: int = REPEATS) -> float:
+    """Processor time of the best of some runs."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
+    """Measures each format in both directions."""
+    for shape, declared, goal in (("simple", SIMPLE, ">= 1.2 M rows/s"), ("typed", TYPED, "")):
+        batch, columns = batch_of(declared, rows), columns_of(declared)
+        messages = _messages("json", columns, batch)
+        yield _decode(f"json_decode_{shape}", "json", columns, messages, _by_orjson, "orjson and from_pylist", goal)
+    yield from _troubled(rows)
+    batch, columns = batch_of(SIMPLE, rows), columns_of(SIMPLE)
+    yield _encode("json_encode", "json", columns, batch, _to_orjson, "to_pylist and orjson.dumps", ">= 300 k rows/s")
+    batch, columns = batch_of(TYPED, rows), columns_of(TYPED)
+    yield _encode("json_encode_typed", "json", columns, batch, _to_json, "to_pylist and json.dumps", ">= 300 k rows/s")
+    messages = _messages("csv", columns, batch)
+    yield _decode("csv_decode", "csv", columns, messages, _by_csv, "csv.reader and casts", "> 1")
+    yield _encode("csv_encode", "csv", columns, batch, _to_csv, "csv.writer", "> 1")
+    messages = _messages("avro", columns, batch)
+    yield _decode("avro_decode", "avro", columns, messages, _by_fastavro, "fastavro.schemaless_reader", "> 1")
+    yield _encode("avro_encode", "avro", columns, batch, _to_fastavro, "fastavro.schemaless_writer", "> 1")
+    yield _changes(rows)
+
+
+def _messages(format_id: str, columns: Columns, batch: pa.RecordBatch) -> list[bytes]:
+    messages: list[bytes] = build_encoder(format_id, columns, {}).encode(batch)[0].to_pylist()
+    return messages
+
+
+def _decode(
+    name: str,
+    format_id: str,
+    columns: Columns,
+    messages: list[bytes],
+    peer: Callable[[list[bytes], Columns], Any],
+    peer_name: str,
+    goal: str,
+) -> dict[str, Any]:
+    decoder = build_decoder(format_id, columns, {})
+    assert decoder.decode(messages).errors == {}
+    theirs = seconds_of(lambda: peer(messages, columns))
+    ours = seconds_of(lambda: decoder.decode(messages))
+    return row(name, rows=len(messages), seconds=ours, ratio=theirs / ours, ratio_to=peer_name, goal=goal)
+
+
+def _encode(
+    name: str,
+    format_id: str,
+    columns: Columns,
+    batch: pa.RecordBatch,
+    peer: Callable[[pa.RecordBatch, Columns], Any],
+    peer_name: str,
+    goal: str,
+) -> dict[str, Any]:
+    encoder = build_encoder(format_id, columns, {})
+    theirs = seconds_of(lambda: peer(batch, columns))
+    ours = seconds_of(lambda: encoder.encode(batch))
+    return row(name, rows=batch.num_rows, seconds=ours, ratio=theirs / ours, ratio_to=peer_name, goal=goal)
+
+
+def _troubled(rows: int) -> Iterator[dict[str, Any]]:
+    """What leaves the fast way: longs in quotes, one broken message in a thousand, and a MAP in every row."""
+    columns = columns_of(SIMPLE)
+    messages = _messages("json", columns, batch_of(SIMPLE, rows))
+    quoted = [orjson.dumps({**orjson.loads(message), "updated": str(at)}) for at, message in enumerate(messages)]
+    yield _decode("json_decode_quoted_longs", "json", columns, quoted, _by_orjson, "orjson and from_pylist", "")
+    broken = [b"{" if at % 1000 == 500 else message for at, message in enumerate(messages)]
+    decoder = build_decoder("json", columns, {})
+    assert len(decoder.decode(broken).errors) == (rows + 499) // 1000
+    yield row("json_decode_one_broken_in_1000", rows=rows, seconds=seconds_of(lambda: decoder.decode(broken)))
+    mapped = columns_of({"id": "BIGINT", "tags": "MAP<STRING, STRING>"})
+    with_maps = [b'{"id":%d,"tags":{"a":"%d","b":"x"}}' % (at, at) for at in range(rows)]
+    yield _decode("json_decode_map", "json", mapped, with_maps, _by_orjson_pairs, "orjson and from_pylist", "")
+
+
+def _changes(rows: int) -> dict[str, Any]:
+    columns = columns_of(SIMPLE)
+    plain = [message.decode() for message in _messages("json", columns, batch_of(SIMPLE, rows))]
+    source = '"source":{"db":"shop","table":"users","ts_ms":1700000000000},"ts_ms":1700000000001'
+    messages = [f'{{"before":{text},"after":{text},{source},"op":"u"}}'.encode() for text in plain]
+    decoder = build_decoder("debezium-json", columns, {})
+    found = decoder.decode(messages)
+    assert found.rows.num_rows == 2 * rows
+    ours = seconds_of(lambda: decoder.decode(messages))
+    theirs = seconds_of(lambda: [orjson.loads(message) for message in messages])
+    return row("debezium_json_decode", rows=rows, seconds=ours, ratio=theirs / ours, ratio_to="orjson.loads alone")
+
+
+def _by_orjson(messages: list[bytes], columns: Columns) -> pa.Table:
+    rows = [orjson.loads(message) for message in messages]
+    wire = [
+        pa.field(name, pa.string() if logical.name in ("DATE", "TIMESTAMP") else _loose(logical))
+        for name, logical in columns
+    ]
+    arrays = (
+        [pa.array([item.get(field.name) for item in rows], field.type, from_pandas=False) for field in wire]
+        if (not any(isinstance(rows[0].get(field.name), str) and pa.types.is_int64(field.type) for field in wire))
+        else [pa.array([_number(item.get(field.name), field.type) for item in rows], field.type) for field in wire]
+    )
+    return pa.table(
+        [array.cast(arrow_type(logical)) for array, (_, logical) in zip(arrays, columns, strict=True)],
+        names=[name for name, _ in columns],
+    )
+
+
+def _loose(logical: LogicalType) -> pa.DataType:
+    return pa.float64() if logical.name == "DECIMAL" else arrow_type(logical)
+
+
+def _number(value: Any, kind: pa.DataType) -> Any:
+    return int(value) if pa.types.is_int64(kind) and isinstance(value, str) else value
+
+
+def _by_orjson_pairs(messages: list[bytes], columns: Columns) -> list[pa.Array]:
+    rows = [orjson.loads(message) for message in messages]
+    return [
+        pa.array(
+            [list(item[name].items()) if isinstance(item[name], dict) else item[name] for item in rows],
+            arrow_type(kind),
+        )
+        for name, kind in columns
+    ]
+
+
+def _by_csv(messages: list[bytes], columns: Columns) -> list[pa.Array]:
+    records = [next(csv.reader([message.decode()])) for message in messages]
+    texts = [pa.array(column, pa.string()) for column in zip(*records, strict=True)]
+    return [text.cast(arrow_type(logical)) for text, (_, logical) in zip(texts, columns, strict=True)]
+
+
+def _by_fastavro(messages: list[bytes], columns: Columns) -> pa.Table:
+    schema = fastavro.parse_schema(derive_schema(columns, legacy=True))
+    rows = [fastavro.schemaless_reader(io.BytesIO(message), schema) for message in messages]
+    kinds = pa.schema([pa.field(name, arrow_type(logical)) for name, logical in columns])
+    arrays = [pa.array([_naive(item[field.name]) for item in rows], field.type) for field in kinds]
+    return pa.table(arrays, schema=kinds)
+
+
+def _naive(value: Any) -> Any:
+    return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) is not None else value
+
+
+def _to_orjson(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
+    return [orjson.dumps(item) for item in batch.to_pylist()]
+
+
+def _to_json(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
+    return [json.dumps(item, default=str, ensure_ascii=False).encode() for item in batch.to_pylist()]
+
+
+def _to_csv(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
+    made = []
+    for item in batch.to_pylist():
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(item.values())
+        made.append(line.getvalue().encode())
+    return made
+
+
+def _to_fastavro(batch: pa.RecordBatch, columns: Columns) -> list[bytes]:
+    schema = fastavro.parse_schema(derive_schema(columns, legacy=True))
+    made = []
+    for item in batch.to_pylist():
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, item)
+        made.append(out.getvalue())
+    return made
