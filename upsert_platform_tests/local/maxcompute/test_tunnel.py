@@ -114,6 +114,22 @@ def test_72_dynamic_partitions_of_a_frame(odps: Any, name: str, rows: Rows) -> N
     assert rows(f"select a, p2 from {name}") == [("p", "a"), ("q", "b"), ("r", "a"), ("s", "b")]
 
 
+def test_73_records_with_dynamic_and_static_partitions(odps: Any, name: str, rows: Rows) -> None:
+    table = odps.create_table(name, ("v bigint", "p1 string, pt string"))
+    records = [[0, "a", "test"], [1, "b", "test"], [2, "a", "test"], [3, "b", "test"]]
+    odps.write_table(
+        table, [[v, p] for v, p, _ in records], partition="pt=test", partitions=["p1"], create_partition=True
+    )
+    assert rows(f"select v, p1, pt from {name}") == [tuple(record) for record in records]
+
+
+def test_78_a_frame_brings_a_new_column(odps: Any, name: str, rows: Rows) -> None:
+    table = odps.create_table(name, "a string, b bigint")
+    frame = pd.DataFrame([["x", 1, 2.5]], columns=["a", "b", "c"])
+    odps.write_table(table, frame, append_missing_cols=True)
+    assert rows(f"select * from {name}") == [("x", 1, 2.5)]
+
+
 def test_77_explicit_block_ids(odps: Any, tunnel: Any, name: str, rows: Rows) -> None:
     odps.create_table(name, "k bigint")
     session = tunnel.create_upload_session(name)

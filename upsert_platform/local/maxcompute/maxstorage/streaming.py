@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upsert_platform.local.maxcompute.errors import invalid_argument
+from upsert_platform.local.maxcompute.errors import invalid_argument, table_modified
 from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.maxstorage.arrow import read_body
 from upsert_platform.local.maxcompute.maxstorage.describe import (
@@ -30,6 +30,8 @@ def write(service: Service, request: Request) -> Response:
     if service.drop:
         service.dropped_bytes += len(request.body)
         return answer_json({}, route=SESSION_ID)
+    if request.query.get("TableId", table.table_id) != table.table_id:
+        raise table_modified(table.name)
     rows = read_body(request.body)
     declared = number_of(parameter(request, "Count"), "Count")
     if declared != rows.num_rows:

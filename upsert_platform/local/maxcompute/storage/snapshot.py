@@ -41,6 +41,13 @@ class Rows:
         return self.table if self.live is None else self.table.filter(pa.array(self.live))
 
 
+def last_of_each(values: np.ndarray) -> np.ndarray:
+    """The place of the last occurrence of each number: faster than grouping, most of all on sorted keys."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    return order[np.append(ordered[1:] != ordered[:-1], True)]
+
+
 class Snapshots:
     """Reads partitions, and remembers which of their rows are live."""
 
@@ -86,9 +93,12 @@ class Snapshots:
         names = ", ".join(quoted(key.name) for key in keys)
         with self._compute.cursor() as cursor:
             cursor.register("newer", newer)
-            last = cursor.execute(f"SELECT max(__row) AS r FROM newer GROUP BY {names}").fetchnumpy()["r"]
             added = np.zeros(newer.num_rows, dtype=bool)
-            added[np.asarray(last, dtype=np.int64)] = True
+            if len(keys) == 1 and pa.types.is_integer(keys[0].type.arrow):
+                added[last_of_each(newer.column(0).to_numpy())] = True
+            else:
+                last = cursor.execute(f"SELECT max(__row) AS r FROM newer GROUP BY {names}").fetchnumpy()["r"]
+                added[np.asarray(last, dtype=np.int64)] = True
             added &= newer.column(OPERATION).to_numpy() != DELETE
             mask = mask.copy()
             if mask.any():
