@@ -41,6 +41,7 @@ def default_settings() -> dict[str, str]:
         "spark.sql.warehouse.dir": os.path.join(os.environ.get("TMPDIR", "/tmp"), "upsert-platform-warehouse"),  # noqa: PTH118
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",
         "spark.log.level": "ERROR",
