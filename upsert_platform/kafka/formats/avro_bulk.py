@@ -42,7 +42,7 @@ class AvroBulk:
         self._node = node
         self._schema = schema
 
-    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int]] | None:
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
         """Reads a row per message; None if the block has to be read another way."""
         content = np.frombuffer(b"".join([*messages, bytes(_MARGIN)]), np.uint8)
         ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
@@ -53,7 +53,7 @@ class AvroBulk:
             batch.validate(full=True)
         except (GiveUpError, pa.ArrowInvalid):
             return None
-        return batch, []
+        return batch, None
 
 
 class _Block:

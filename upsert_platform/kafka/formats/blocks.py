@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.base import Decoded
 from upsert_platform.kafka.formats.columns import batch_of, join
@@ -15,8 +16,12 @@ SMALLEST_BLOCK: Final = 64
 """A block of as many messages that does not fit the bulk way is read one by one; a larger one is split."""
 _PATIENCE: Final = 8
 
-ReadBulk = Callable[[Sequence[bytes]], tuple[pa.RecordBatch, list[int]] | None]
-"""Reads messages into a row each, and tells the places of rows to be read one by one instead; None: not this block."""
+ReadBulk = Callable[[Sequence[bytes]], tuple[pa.RecordBatch, np.ndarray | None] | None]
+"""Reads messages that give a row each.
+
+Gives the rows and the places of their messages in the block, None standing for all of them; messages without a row are
+read one by one. None: not this block.
+"""
 ReadOne = Callable[[bytes], list[list[Any]]]
 """Reads a message into its rows of Arrow-ready values; ValueError: it cannot be read."""
 
@@ -38,7 +43,7 @@ def decode_blocks(
             found = read_bulk(messages[start:end])
             if found is not None:
                 misses = max(misses - 2, 0)
-                _keep(found, start, messages, schema, read_one, parts, errors)
+                _keep(found, (start, end), messages, schema, read_one, parts, errors)
                 continue
             if end - start > SMALLEST_BLOCK:
                 middle = (start + end) // 2
@@ -49,23 +54,39 @@ def decode_blocks(
     return join(schema, parts, errors)
 
 
+def keep_rows(
+    batch: pa.RecordBatch, places: np.ndarray | None, doubts: Sequence[pa.Array]
+) -> tuple[pa.RecordBatch, np.ndarray | None]:
+    """The result of a bulk reader: a batch without the rows that some mask marks as doubtful.
+
+    Args:
+        places: of the messages of the rows, None for all of a block.
+        doubts: masks over the rows.
+    """
+    if not doubts:
+        return batch, places
+    mask = doubts[0]
+    for doubt in doubts[1:]:
+        mask = pc.or_(mask, doubt)
+    sure = pc.invert(mask)
+    kept = np.nonzero(sure.to_numpy(zero_copy_only=False))[0]
+    return batch.filter(sure), kept if places is None else places[kept]
+
+
 def _keep(
-    found: tuple[pa.RecordBatch, list[int]],
-    start: int,
+    found: tuple[pa.RecordBatch, np.ndarray | None],
+    span: tuple[int, int],
     messages: Sequence[bytes],
     schema: pa.Schema,
     read_one: ReadOne,
     parts: list[tuple[pa.RecordBatch, pa.Array]],
     errors: dict[int, str],
 ) -> None:
-    batch, doubtful = found
-    places = np.arange(batch.num_rows, dtype=np.int32)
-    if doubtful:
-        places = np.delete(places, doubtful)
-        batch = batch.take(pa.array(places))
-    parts.append((batch, pa.array(places + np.int32(start))))
-    if doubtful:
-        _one_by_one(messages, [start + place for place in doubtful], schema, read_one, parts, errors)
+    batch, places = found
+    block = np.arange(*span, dtype=np.int32)
+    parts.append((batch, pa.array(block if places is None else block[places])))
+    if places is not None:
+        _one_by_one(messages, np.delete(block, places).tolist(), schema, read_one, parts, errors)
 
 
 def _one_by_one(

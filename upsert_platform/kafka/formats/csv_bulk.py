@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from upsert_platform.kafka.formats.base import Columns
+from upsert_platform.kafka.formats.blocks import keep_rows
 from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.csv_text import CsvDialect
 from upsert_platform.kafka.formats.csv_values import convert_field
@@ -50,7 +51,7 @@ class CsvBulk:
             for _, logical in columns
         ]
 
-    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int]] | None:
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
         """Reads messages that are one record of the declared columns each; None if the guards do not let them pass."""
         blob = self._guarded(messages)
         if blob is None:
@@ -93,7 +94,7 @@ class CsvBulk:
             return None
         return blob
 
-    def _convert(self, table: pa.Table) -> tuple[pa.RecordBatch, list[int]]:
+    def _convert(self, table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray | None]:
         arrays: list[pa.Array] = []
         doubts: list[pa.Array] = []
         for place, (_, logical) in enumerate(self._columns):
@@ -102,12 +103,7 @@ class CsvBulk:
             if doubt is not None:
                 doubts.append(doubt)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        if not doubts:
-            return batch, []
-        mask = doubts[0]
-        for doubt in doubts[1:]:
-            mask = pc.or_(mask, doubt)
-        return batch, pc.indices_nonzero(mask).to_pylist()
+        return keep_rows(batch, None, doubts)
 
     def _column(
         self, text: pa.Array, logical: LogicalType, convert: Callable[[str], Any] | None
@@ -123,7 +119,9 @@ class CsvBulk:
         return convert_text(text, logical, pattern, time_step=step)
 
 
-def _one_by_one(text: pa.Array, logical: LogicalType, convert: Callable[[str], Any]) -> tuple[pa.Array, pa.Array]:
+def _one_by_one(
+    text: pa.Array, logical: LogicalType, convert: Callable[[str], Any]
+) -> tuple[pa.Array, pa.Array | None]:
     values: list[Any] = []
     doubt: list[bool] = []
     for item in text.to_pylist():
@@ -134,7 +132,7 @@ def _one_by_one(text: pa.Array, logical: LogicalType, convert: Callable[[str], A
             doubt.append(True)
         else:
             doubt.append(False)
-    return pa.array(values, arrow_type(logical)), pa.array(doubt)
+    return pa.array(values, arrow_type(logical)), pa.array(doubt) if any(doubt) else None
 
 
 def _well_quoted(dialect: CsvDialect) -> re.Pattern[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +17,24 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from upsert_platform.kafka.formats.base import Columns
+from upsert_platform.kafka.formats.blocks import keep_rows
 from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, may_be_quoted, wire_type
+from upsert_platform.kafka.formats.json_objects import JsonObjects, has_object_form
 from upsert_platform.kafka.formats.json_values import JsonManner
 from upsert_platform.kafka.formats.validate import parts_of
 from upsert_platform.types import LogicalType, TypeName
 
 _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
-_LONG_MESSAGE: Final = 900
+LONG_MESSAGE: Final = 900
 _LONG_NUMBER = re.compile(rb"[0-9.]{999}")
 
 
-def plan_bulk(columns: Columns, manner: JsonManner) -> JsonBulk | None:
-    """The bulk way for these columns, or None if there is none (a MAP, for one)."""
+def plan_bulk(columns: Columns, manner: JsonManner) -> JsonBulk | JsonObjects | None:
+    """The bulk way for these columns, or None if there is none."""
     if not all(_has_bulk_form(logical) for _, logical in columns):
-        return None
+        return JsonObjects(columns, manner) if has_object_form(columns, manner) else None
     if not (manner.streaming or manner.big_decimals) and any(_holds_float(logical) for _, logical in columns):
         return None  # the tree reader rounds a FLOAT twice, by way of a double
     if len({name for name, _ in columns}) != len(columns):
@@ -90,15 +92,15 @@ class JsonBulk:
             self.columns, self.manner, frozenset(name for name in candidates if isinstance(sample.get(name), str))
         )
 
-    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int]] | None:
-        """Reads messages that are one JSON object each.
-
-        Returns:
-            A row per message, and the places of rows that must be read one by one instead; None if the block does not
-            pass the guards.
-        """
-        blob = _guarded(messages)
-        if blob is None:
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
+        """Reads messages that are one JSON object each; see `upsert_platform.kafka.formats.blocks.ReadBulk`."""
+        places = braced(messages)
+        if places is not None:
+            if len(places) < len(messages) // 2 or len(places) == 0:
+                return None
+            messages = [messages[place] for place in places]
+        blob = b"\n".join(messages)
+        if not _is_safe(blob, messages):
             return None
         try:
             table = arrow_json.read_json(
@@ -113,7 +115,7 @@ class JsonBulk:
             table.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
-        return self._convert(table.combine_chunks())
+        return self._convert(table.combine_chunks(), places)
 
     def _wire_schema(self) -> pa.Schema:
         return pa.schema(
@@ -123,8 +125,8 @@ class JsonBulk:
             ]
         )
 
-    def _convert(self, table: pa.Table) -> tuple[pa.RecordBatch, list[int]] | None:
-        doubts: list[Any] = []
+    def _convert(self, table: pa.Table, places: np.ndarray | None) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
+        doubts: list[pa.Array] = []
         arrays: list[pa.Array] = []
         for (_, logical), column in zip(self.columns, table.columns, strict=True):
             array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
@@ -138,35 +140,32 @@ class JsonBulk:
             if self.manner.fail_on_missing and array.null_count:
                 doubts.append(pc.is_null(array))
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema_of(self.columns))
-        if not doubts:
-            return batch, []
-        mask = doubts[0]
-        for doubt in doubts[1:]:
-            mask = pc.or_(mask, doubt)
-        return batch, pc.indices_nonzero(mask).to_pylist()
+        return keep_rows(batch, places, doubts)
 
 
-def _guarded(messages: Sequence[bytes]) -> bytes | None:
-    # Every value is one pair of braces: with as many rows as values this proves that rows and values align. (Arrow
-    # dies on a first record `null`, and takes several objects, or halves of one, from neighbouring values.)
-    blob = b"\n".join(messages)
-    sizes = np.fromiter(map(len, messages), np.int64, len(messages))
-    ends = np.cumsum(sizes + 1) - 1
-    content = np.frombuffer(blob, np.uint8)
-    if sizes.min() < 2 or (content[ends - sizes] != _OPEN).any() or (content[ends - 1] != _CLOSE).any():
-        return None
-    if b"NaN" in blob or b"Inf" in blob:
-        return None
+def braced(messages: Sequence[bytes]) -> np.ndarray | None:
+    """Places of messages that begin and end with braces; None if all do.
+
+    With as many rows as such messages, rows and messages align. (Arrow dies on a first record `null`, and takes several
+    objects, or halves of one, from neighbouring messages.)
+    """
+    good = [len(one) > 1 and one[0] == _OPEN and one[-1] == _CLOSE for one in messages]
+    return None if all(good) else np.nonzero(np.array(good))[0]
+
+
+def _is_safe(blob: bytes, messages: Sequence[bytes]) -> bool:
+    if (b"N" in blob and b"NaN" in blob) or (b"I" in blob and b"Inf" in blob):
+        return False
     if not blob.isascii():
         try:
             blob.decode()
         except UnicodeDecodeError:
-            return None
-    if sizes.max() >= _LONG_MESSAGE and any(_is_extreme(item) for item in messages if len(item) >= _LONG_MESSAGE):
-        return None
-    return blob
+            return False
+    if max(map(len, messages)) < LONG_MESSAGE:
+        return True
+    return not any(is_extreme(item) for item in messages if len(item) >= LONG_MESSAGE)
 
 
-def _is_extreme(message: bytes) -> bool:
-    # Jackson refuses nesting beyond 1000 and numbers of more than 1000 characters.
-    return message.count(b"{") + message.count(b"[") >= _LONG_MESSAGE or _LONG_NUMBER.search(message) is not None
+def is_extreme(message: bytes) -> bool:
+    """Whether Jackson might refuse a long message: nesting beyond 1000, or a number of more than 1000 characters."""
+    return message.count(b"{") + message.count(b"[") >= LONG_MESSAGE or _LONG_NUMBER.search(message) is not None

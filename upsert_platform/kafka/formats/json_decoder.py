@@ -9,6 +9,7 @@ from upsert_platform.kafka.formats.base import Columns, Decoded
 from upsert_platform.kafka.formats.blocks import decode_blocks
 from upsert_platform.kafka.formats.columns import schema_of
 from upsert_platform.kafka.formats.json_bulk import JsonBulk, plan_bulk
+from upsert_platform.kafka.formats.json_objects import JsonObjects
 from upsert_platform.kafka.formats.json_tree import Tree, parse_tree
 from upsert_platform.kafka.formats.json_values import FieldError, JsonManner, convert_row, has_decimal
 from upsert_platform.kafka.formats.options import JsonSettings
@@ -48,7 +49,7 @@ class JsonDecoder:
         manner = json_manner(settings, columns)
         self._schema = schema_of(columns)
         self._read = row_reader(columns, manner)
-        self._bulk: JsonBulk | None = plan_bulk(columns, manner)
+        self._bulk: JsonBulk | JsonObjects | None = plan_bulk(columns, manner)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`."""
