@@ -17,6 +17,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.records import RecordBlock
 from upsert_platform.changelog.reduce import Verdicts
 from upsert_platform.kafka.formats import Decoded, build_decoder
+from upsert_platform.kafka.modes import KeyConflict
 from upsert_platform.kafka.record_columns import (
     header_rows,
     metadata_column,
@@ -24,7 +25,7 @@ from upsert_platform.kafka.record_columns import (
     objects_of,
     place_columns,
 )
-from upsert_platform.kafka.settings import KeyConflict, UpsertKafkaSettings
+from upsert_platform.kafka.settings import UpsertKafkaSettings
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.model import ColumnKind
 

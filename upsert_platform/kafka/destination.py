@@ -27,7 +27,8 @@ from upsert_platform.destination import (
 from upsert_platform.errors import DestinationError, TopicError
 from upsert_platform.kafka.control import ControlTopic
 from upsert_platform.kafka.lease import KafkaLease, hold_lease
-from upsert_platform.kafka.settings import DeliveryGuarantee, UpsertKafkaSettings
+from upsert_platform.kafka.modes import DeliveryGuarantee
+from upsert_platform.kafka.settings import UpsertKafkaSettings
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
 from upsert_platform.kafka.transactions import open_transactional

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin
-from upsert_platform.kafka.settings import BoundedMode, OnDataLoss, StartupMode
+from upsert_platform.kafka.modes import BoundedMode, OnDataLoss, StartupMode
 from upsert_platform.kafka.table import KafkaTable
 
 if TYPE_CHECKING:
@@ -149,8 +149,9 @@ def plan_backlog(
 ) -> tuple[OffsetRange, ...]:
     """Every offset after the committed position, up to the end (or the declared bound), by topic and partition.
 
-    Partitions that are new since the last batch are read from their start. A range is empty (start = end) only where a
-    first plan starts at the end (`scan.startup.mode` = latest-offset): committing it fixes the position.
+    Partitions that are new since the last batch are read from their start (or from the declared timestamp, offset or
+    group position). A range is empty (start = end) only where a first plan starts at the end (`scan.startup.mode` =
+    latest-offset): committing it fixes the position.
 
     Raises:
         TopicError: a topic was recreated or truncated, or records were deleted before they were read and
@@ -159,7 +160,10 @@ def plan_backlog(
     """
     first = not any(positions.offsets.values())
     _check_same_topics(table, topics, positions)
-    starts = _start_offsets(table, topics) if first else {}
+    unknown = any(
+        item.partition not in positions.offsets.get(topic.name, {}) for topic in topics for item in topic.partitions
+    )
+    starts = _start_offsets(table, topics, first=first) if unknown else {}
     bounds = _bounds(table, topics)
     ranges = []
     for topic in topics:
@@ -224,13 +228,17 @@ def _report_loss(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets,
     _log.warning("%s; going on, as 'on-data-loss' is 'continue'", lost)
 
 
-def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets]) -> dict[Place, int]:
-    """Where the very first batch starts, where that is not the start of the partition."""
+def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets], *, first: bool) -> dict[Place, int]:
+    """Where partitions without a position start, where that is not their first offset.
+
+    Args:
+        first: nothing was committed yet; a partition that appears later cannot start at its end without losing records.
+    """
     settings = table.settings
     places = {(topic.name, item.partition): item for topic in topics for item in topic.partitions}
     match settings.startup_mode:
         case StartupMode.LATEST:
-            return {place: item.end for place, item in places.items()}
+            return {place: item.end for place, item in places.items()} if first else {}
         case StartupMode.TIMESTAMP:
             assert settings.startup_timestamp is not None
             return _offsets_at(table, places, settings.startup_timestamp)

@@ -18,7 +18,7 @@ from upsert_platform.changelog.reduce import (
 from upsert_platform.errors import RecordError
 from upsert_platform.kafka.decode import RecordDecoder
 from upsert_platform.kafka.fetch import borrow_consumer, fetch_range, first_offset
-from upsert_platform.kafka.settings import OnDataLoss, OnError
+from upsert_platform.kafka.modes import OnDataLoss, OnError
 from upsert_platform.kafka.table import KafkaTable
 
 if TYPE_CHECKING:

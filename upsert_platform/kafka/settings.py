@@ -8,11 +8,20 @@ what the platform adds has origin ``platform``. Options of formats (``key.json.*
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
+from upsert_platform.kafka.modes import (
+    BoundedMode,
+    DeliveryGuarantee,
+    FieldsInclude,
+    KeyConflict,
+    NamingStrategy,
+    OnDataLoss,
+    OnError,
+    StartupMode,
+)
 from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, Settings, option
 
 MAX_TRANSACTIONAL_PREFIX = 64_000
@@ -47,69 +56,6 @@ def parse_specific_offsets(value: object) -> object:
 
 
 SpecificOffsets = Annotated[tuple[tuple[int, int], ...], BeforeValidator(parse_specific_offsets)]
-
-
-class StartupMode(StrEnum):
-    """Where the first batch of a table starts. Later batches go on from the committed position."""
-
-    EARLIEST = "earliest-offset"
-    LATEST = "latest-offset"
-    GROUP = "group-offsets"
-    TIMESTAMP = "timestamp"
-    SPECIFIC = "specific-offsets"
-
-
-class BoundedMode(StrEnum):
-    """Where reading ends for good."""
-
-    UNBOUNDED = "unbounded"
-    LATEST = "latest-offset"
-    GROUP = "group-offsets"
-    TIMESTAMP = "timestamp"
-    SPECIFIC = "specific-offsets"
-
-
-class FieldsInclude(StrEnum):
-    """Which columns travel in the value."""
-
-    ALL = "ALL"
-    EXCEPT_KEY = "EXCEPT_KEY"
-
-
-class OnError(StrEnum):
-    """What happens to a record that cannot be decoded."""
-
-    QUARANTINE = "quarantine"
-    FAIL = "fail"
-
-
-class KeyConflict(StrEnum):
-    """What happens when the value's copy of a key column differs from the key."""
-
-    QUARANTINE = "quarantine"
-    KEY = "key"
-
-
-class OnDataLoss(StrEnum):
-    """What happens when records disappeared before they were read."""
-
-    FAIL = "fail"
-    CONTINUE = "continue"
-
-
-class DeliveryGuarantee(StrEnum):
-    """What a write promises."""
-
-    NONE = "none"
-    AT_LEAST_ONCE = "at-least-once"
-    EXACTLY_ONCE = "exactly-once"
-
-
-class NamingStrategy(StrEnum):
-    """How transactional ids are formed."""
-
-    INCREMENTING = "INCREMENTING"
-    POOLING = "POOLING"
 
 
 class ScanSettings(Settings):

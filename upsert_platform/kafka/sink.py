@@ -23,7 +23,8 @@ from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldErr
 from upsert_platform.kafka.control import ControlTopic, Share
 from upsert_platform.kafka.encode import EncodedBlock, RecordEncoder
 from upsert_platform.kafka.lease import LeaseGuard
-from upsert_platform.kafka.settings import DeliveryGuarantee, OnError, UpsertKafkaSettings
+from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
+from upsert_platform.kafka.settings import UpsertKafkaSettings
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.transactions import Fenced, commit, failure_of_transaction, open_transactional
 

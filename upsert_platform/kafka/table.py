@@ -10,21 +10,15 @@ from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.formats import validate_format
 from upsert_platform.kafka.formats.change_metadata import plan_metadata
-from upsert_platform.kafka.metadata import WRITABLE, format_metadata_key, metadata_key, metadata_problem
+from upsert_platform.kafka.metadata import format_metadata_key
+from upsert_platform.kafka.modes import FieldsInclude
 from upsert_platform.kafka.properties import ClientProperties, read_properties
-from upsert_platform.kafka.settings import (
-    FieldsInclude,
-    KafkaSettings,
-    ScanSettings,
-    StartupMode,
-    UpsertKafkaSettings,
-)
+from upsert_platform.kafka.rules import CDC_FORMATS, table_findings
+from upsert_platform.kafka.settings import KafkaSettings, ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Options, Table
 from upsert_platform.options import read_settings
 from upsert_platform.types import LogicalType, TypeName
 
-INSERT_ONLY_FORMATS: Final = ("json", "csv", "avro", "avro-confluent", "raw")
-CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")
 CONNECTORS: Final = ("upsert-kafka", "kafka")
 PARTITIONER_REASON: Final = (
     "the partition of an upsert record follows from its key alone (Kafka's murmur2), or records of one key would lose"
@@ -145,12 +139,8 @@ class _Reader:
             self._report(message, f"properties.{name}", severity=severity)
         if settings is None:
             return None, self._problems
-        self._check_columns(settings)
-        if isinstance(settings, UpsertKafkaSettings):
-            self._check_upsert(settings)
-        elif self._writes:
-            self._report("the platform reads 'kafka' tables and writes 'upsert-kafka' ones; change the connector")
-        self._check_group(settings, properties)
+        for message, option, severity in table_findings(table, settings, properties, writes=self._writes):
+            self._report(message, option, severity=severity)
         key, value = self._sides(settings)
         if any(problem.severity == "error" for problem in self._problems) or value is None:
             return None, self._problems
@@ -195,98 +185,6 @@ class _Reader:
         return (
             name.startswith(("properties.", *self._format_prefixes())) and name != "properties.bootstrap.servers"
         ) or self._ignore(name)
-
-    def _check_columns(self, settings: ScanSettings) -> None:
-        for column in self._table.columns:
-            if column.kind is ColumnKind.METADATA:
-                problem = metadata_problem(column)
-                if problem:
-                    self._report(problem)
-                elif self._writes and not column.virtual:
-                    self._check_written_metadata(column)
-        if not self._table.physical_columns:
-            self._report("no physical column is declared")
-
-    def _check_written_metadata(self, column: Column) -> None:
-        key = metadata_key(column)
-        if key not in WRITABLE:
-            self._report(f"column '{column.name}' reads '{key}', which cannot be written; declare it VIRTUAL")
-            return
-        written = [
-            metadata_key(other)
-            for other in self._table.columns
-            if other.kind is ColumnKind.METADATA and not other.virtual
-        ]
-        if key == "headers" and "header-list" in written:
-            self._report("'headers' and 'header-list' would both be written; declare one of the columns VIRTUAL")
-        self._report(
-            f"column '{column.name}' is not written: inserts fill physical columns only; declare it VIRTUAL",
-            severity="warning",
-        )
-
-    def _check_upsert(self, settings: UpsertKafkaSettings) -> None:
-        table = self._table
-        if not table.primary_key:
-            self._report("a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records")
-            return
-        for name in table.primary_key:
-            try:
-                kind = table.column(name).kind
-            except KeyError:
-                self._report(f"primary key column '{name}' is not declared")
-                continue
-            if kind is not ColumnKind.PHYSICAL:
-                self._report(f"primary key column '{name}' is a {kind} column; only physical columns can be keys")
-        if settings.key_fields and set(settings.key_fields) != set(table.primary_key):
-            self._report(
-                f"'key.fields' is '{';'.join(settings.key_fields)}' but the primary key is"
-                f" '{';'.join(table.primary_key)}'; the primary key decides, remove 'key.fields'",
-                "key.fields",
-            )
-        for side, format_id in (("key", settings.key_format), ("value", settings.value_format)):
-            if format_id in CDC_FORMATS:
-                self._report(
-                    f"'{side}.format' = '{format_id}': a CDC format carries its own row kinds and cannot be the {side}"
-                    " of an upsert topic; declare a table with 'connector' = 'kafka' for it",
-                    f"{side}.format",
-                )
-        if settings.startup_mode is not StartupMode.EARLIEST:
-            self._report(
-                f"'scan.startup.mode' = '{settings.startup_mode}' leaves out earlier records: keys that are not written"
-                " again are missing, and the table is partial",
-                "scan.startup.mode",
-                severity="warning",
-            )
-        if settings.naming_strategy == "INCREMENTING":
-            self._report(
-                "'sink.transaction-naming-strategy' = 'INCREMENTING' has no effect: transactional ids are reused by"
-                " writing task",
-                "sink.transaction-naming-strategy",
-                severity="warning",
-            )
-        for name in table.options:
-            if name.startswith("aliyun.kafka."):
-                self._report(
-                    f"option '{name}' is for the control plane of ApsaraMQ, which the platform does not call: create"
-                    " the topic there, or let auto.create do it over the Kafka protocol",
-                    name,
-                    severity="warning",
-                )
-        if self._writes and len(set(settings.topic)) != 1:
-            self._report("a destination writes one topic; set 'topic' to one name", "topic")
-
-    def _check_group(self, settings: ScanSettings, properties: ClientProperties) -> None:
-        if properties.group_id:
-            return
-        if settings.bounded_mode.value == "group-offsets":
-            self._report("'scan.bounded.mode' = 'group-offsets' needs 'properties.group.id'", "scan.bounded.mode")
-        if settings.startup_mode.value == "group-offsets" and "scan.startup.mode" in self._table.options:
-            self._report("'scan.startup.mode' = 'group-offsets' needs 'properties.group.id'", "scan.startup.mode")
-        if properties.commit_offsets_declared:
-            self._report(
-                "'properties.commit.offsets.on.checkpoint' = 'true' needs 'properties.group.id'",
-                "properties.commit.offsets.on.checkpoint",
-            )
 
     def _sides(self, settings: ScanSettings) -> tuple[FormatSide | None, FormatSide | None]:
         table = self._table

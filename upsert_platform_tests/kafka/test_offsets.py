@@ -173,6 +173,16 @@ class TestStart:
         options = {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": "partition:0,offset:4"}
         assert plan(table_of(topic, **options)) == [(0, 4, 5)]
 
+    def test_a_partition_that_was_empty_at_first_starts_where_it_is_declared(self, table_of, make_topic, produce):
+        topic = make_topic(partitions=2)
+        produce(topic, ONE * 5, partition=1)
+        options = {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": "partition:1,offset:5"}
+        produce(topic, ONE, partition=0)
+        table = table_of(topic, **options)
+        assert plan(table) == [(0, 0, 1)]
+        produce(topic, ONE * 2, partition=1)
+        assert plan(table, Positions({topic: {0: 1}})) == [(1, 5, 7)]
+
     def test_group_goes_on_where_the_group_stands(self, table_of, topic, produce):
         produce(topic, ONE * 5)
         table = table_of(topic, **{"scan.startup.mode": "group-offsets", "properties.group.id": f"g-{topic}"})
@@ -184,6 +194,12 @@ class TestStart:
         produce(topic, ONE * 5)
         table = table_of(topic, **{"scan.startup.mode": "latest-offset"})
         assert plan(table, Positions({topic: {0: 2}})) == [(0, 2, 5)]
+
+    def test_a_partition_added_later_is_read_from_its_start(self, table_of, make_topic, produce):
+        topic = make_topic(partitions=2)
+        produce(topic, ONE * 5, partition=1)
+        table = table_of(topic, **{"scan.startup.mode": "latest-offset"})
+        assert plan(table, Positions({topic: {0: 0}})) == [(1, 0, 5)]
 
 
 class TestBound:

@@ -1,0 +1,115 @@
+"""Rules of Kafka tables that bind several options and columns: what a settings model alone cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
+from upsert_platform.kafka.modes import BoundedMode, StartupMode
+from upsert_platform.kafka.properties import ClientProperties
+from upsert_platform.kafka.settings import ScanSettings, UpsertKafkaSettings
+from upsert_platform.model import Column, ColumnKind, Table
+
+CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")
+Finding = tuple[str, str, str]
+"""Message, the option that it is about (or an empty text), and the severity."""
+
+
+def table_findings(
+    table: Table, settings: ScanSettings, properties: ClientProperties, *, writes: bool
+) -> Iterator[Finding]:
+    """What is wrong with a declared table.
+
+    Args:
+        writes: whether it is a destination.
+    """
+    if not table.physical_columns:
+        yield "no physical column is declared", "", "error"
+    yield from _metadata(table, writes=writes)
+    if isinstance(settings, UpsertKafkaSettings):
+        yield from _primary_key(table, settings)
+        yield from _upsert_options(table, settings)
+        if writes and len(set(settings.topic)) != 1:
+            yield "a destination writes one topic; set 'topic' to one name", "topic", "error"
+    elif writes:
+        yield "the platform reads 'kafka' tables and writes 'upsert-kafka' ones; change the connector", "", "error"
+    if properties.group_id is None:
+        yield from _without_group(table, settings, properties)
+
+
+def _metadata(table: Table, *, writes: bool) -> Iterator[Finding]:
+    columns = [column for column in table.columns if column.kind is ColumnKind.METADATA]
+    for column in columns:
+        problem = metadata_problem(column)
+        if problem:
+            yield problem, "", "error"
+        elif writes and not column.virtual:
+            yield from _written_metadata(column, columns)
+
+
+def _written_metadata(column: Column, columns: list[Column]) -> Iterator[Finding]:
+    key = metadata_key(column)
+    if key not in WRITABLE:
+        yield f"column '{column.name}' reads '{key}', which cannot be written; declare it VIRTUAL", "", "error"
+        return
+    if key == "headers" and any(metadata_key(other) == "header-list" and not other.virtual for other in columns):
+        message = "'headers' and 'header-list' would both be written; declare one of the columns VIRTUAL"
+        yield message, "", "error"
+    message = f"column '{column.name}' is not written: inserts fill physical columns only; declare it VIRTUAL"
+    yield message, "", "warning"
+
+
+def _primary_key(table: Table, settings: UpsertKafkaSettings) -> Iterator[Finding]:
+    if not table.primary_key:
+        yield "a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records", "", "error"
+        return
+    kinds = {column.name: column.kind for column in table.columns}
+    for name in table.primary_key:
+        if name not in kinds:
+            yield f"primary key column '{name}' is not declared", "", "error"
+        elif kinds[name] is not ColumnKind.PHYSICAL:
+            message = f"primary key column '{name}' is a {kinds[name]} column; only physical columns can be keys"
+            yield message, "", "error"
+    if settings.key_fields and set(settings.key_fields) != set(table.primary_key):
+        message = (
+            f"'key.fields' is '{';'.join(settings.key_fields)}' but the primary key is '{';'.join(table.primary_key)}';"
+            " the primary key decides, remove 'key.fields'"
+        )
+        yield message, "key.fields", "error"
+
+
+def _upsert_options(table: Table, settings: UpsertKafkaSettings) -> Iterator[Finding]:
+    for side, format_id in (("key", settings.key_format), ("value", settings.value_format)):
+        if format_id in CDC_FORMATS:
+            message = (
+                f"'{side}.format' = '{format_id}': a CDC format carries its own row kinds and cannot be the {side} of"
+                " an upsert topic; declare a table with 'connector' = 'kafka' for it"
+            )
+            yield message, f"{side}.format", "error"
+    if settings.startup_mode is not StartupMode.EARLIEST:
+        message = (
+            f"'scan.startup.mode' = '{settings.startup_mode}' leaves out earlier records: keys that are not written"
+            " again are missing, and the table is partial"
+        )
+        yield message, "scan.startup.mode", "warning"
+    if settings.naming_strategy == "INCREMENTING":
+        name = "sink.transaction-naming-strategy"
+        yield f"'{name}' = 'INCREMENTING' has no effect: transactional ids are reused by writing task", name, "warning"
+    for name in table.options:
+        if name.startswith("aliyun.kafka."):
+            message = (
+                f"option '{name}' is for the control plane of ApsaraMQ, which the platform does not call: create the"
+                " topic there, or let auto.create do it over the Kafka protocol"
+            )
+            yield message, name, "warning"
+
+
+def _without_group(table: Table, settings: ScanSettings, properties: ClientProperties) -> Iterator[Finding]:
+    if settings.bounded_mode is BoundedMode.GROUP:
+        yield "'scan.bounded.mode' = 'group-offsets' needs 'properties.group.id'", "scan.bounded.mode", "error"
+    if settings.startup_mode is StartupMode.GROUP and "scan.startup.mode" in table.options:
+        yield "'scan.startup.mode' = 'group-offsets' needs 'properties.group.id'", "scan.startup.mode", "error"
+    if properties.commit_offsets_declared:
+        name = "properties.commit.offsets.on.checkpoint"
+        yield f"'{name}' = 'true' needs 'properties.group.id'", name, "error"
