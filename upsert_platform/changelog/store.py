@@ -148,7 +148,14 @@ class ChangelogStore:
         from pyspark.sql.types import StructType
 
         schema = StructType.fromDDL(rows.spark_schema(self.table))
-        builder.addColumns(schema).execute()
+        try:
+            builder.addColumns(schema).execute()
+        except Exception:
+            # Another run may have created it at the same moment: then it is there, and its id is the one that counts.
+            created = self.head()
+            if created is None:
+                raise
+            return created
         created = self.head()
         if created is None:
             raise ChangelogError(f"the changelog at {self.uri} was created, but cannot be opened again")
