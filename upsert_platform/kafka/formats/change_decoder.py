@@ -79,14 +79,14 @@ class EnvelopeDecoder:
         convert = convert_row([name for name, _ in root], [logical for _, logical in root], manner)
         self._root_schema = schema_of(root)
         self._read_one = lambda message: [convert(parse_tree(message))]
-        bulk = plan_bulk(root, manner)
-        self._read_bulk = bulk.read if bulk is not None else None
+        self._bulk = plan_bulk(root, manner)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`. An empty message gives no row."""
         places = [place for place, message in enumerate(messages) if message]
         present = messages if len(places) == len(messages) else [messages[place] for place in places]
-        found = decode_blocks(present, self._root_schema, self._read_bulk, self._read_one)
+        read_bulk = self._bulk.for_block(present).read if self._bulk is not None else None
+        found = decode_blocks(present, self._root_schema, read_bulk, self._read_one)
         errors = {places[at]: reason for at, reason in found.errors.items()}
         sources = np.asarray(places, np.int32)[found.message.to_numpy()]
         read = dict(zip(found.rows.schema.names, found.rows.columns, strict=True))

@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from upsert_platform.kafka.formats.base import Columns, Decoded
+from upsert_platform.kafka.formats.blocks import SMALLEST_BLOCK
 from upsert_platform.kafka.formats.change_decoder import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from upsert_platform.kafka.formats.change_list_bulk import BulkChanges, ChangeListBulk
 from upsert_platform.kafka.formats.change_metadata import MetadataPlan
 from upsert_platform.kafka.formats.change_options import CanalJsonSettings, ChangeSettings
 from upsert_platform.kafka.formats.columns import batch_of, schema_of
@@ -22,6 +25,8 @@ from upsert_platform.kafka.formats.json_tree import FloatText, Tree, parse_tree
 from upsert_platform.kafka.formats.json_values import FieldError, JsonManner, convert_row, describe, number_text
 
 Change = tuple[str, list[Any]]
+_PATIENCE: Final = 512
+"""Messages read one by one after which a block is no longer split to find some for the bulk way."""
 _NO_OLD: Final = "field old: an update needs the old values"
 
 
@@ -40,26 +45,58 @@ class OldValuesDecoder:
         self._extra = convert_row([name for name, _ in needed], [logical for _, logical in needed], self._manner)
         self._changes: Callable[[dict[str, Tree]], list[Change]] = self._maxwell
         self._filters: list[tuple[str, re.Pattern[str]]] = []
+        canal = isinstance(settings, CanalJsonSettings)
         if isinstance(settings, CanalJsonSettings):
             self._changes = self._canal
             patterns = {"database": settings.database_include, "table": settings.table_include}
             self._filters = [(name, re.compile(text)) for name, text in patterns.items() if text is not None]
+        words = ("INSERT", "UPDATE", "DELETE") if canal else ("insert", "update", "delete")
+        self._bulk: ChangeListBulk | None = None
+        if not self._filters:
+            self._bulk = ChangeListBulk(columns, self._manner, listed=canal, kinds=words, extra=needed)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`.
 
         An empty message, one that the filters pass over, and Canal's CREATE give no row.
         """
+        present = [place for place, message in enumerate(messages) if message]
+        texts = [messages[place] for place in present]
+        read = self._bulk.for_block(texts) if self._bulk is not None else None
+        if read is None:
+            return self._one_by_one(messages, present)
+        parts: list[Decoded] = []
+        rest: list[int] = []
+        pending = [(0, len(texts))]
+        while pending:
+            start, end = pending.pop()
+            found = read(texts[start:end]) if start < end else None
+            if found is not None:
+                parts.append(self._quick(found, np.asarray(present[start:end], np.int32)))
+                rest += np.delete(np.asarray(present[start:end]), found.handled).tolist()
+            elif end - start > SMALLEST_BLOCK and len(rest) < _PATIENCE:
+                middle = (start + end) // 2
+                pending += [(middle, end), (start, middle)]
+            else:
+                rest += present[start:end]
+        if rest:
+            parts.append(self._one_by_one(messages, rest))
+        return parts[0] if len(parts) == 1 else _merged(parts)
+
+    def _quick(self, found: BulkChanges, places: np.ndarray) -> Decoded:
+        arrays = [*found.columns, *self._metadata.arrays(found.extra)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return Decoded(batch, pa.array(places[found.message]), {}, found.kinds)
+
+    def _one_by_one(self, messages: Sequence[bytes], places: Sequence[int]) -> Decoded:
         rows: list[list[Any]] = []
         extras: list[list[Any]] = []
         kinds: list[str] = []
         sources: list[int] = []
         errors: dict[int, str] = {}
-        for place, message in enumerate(messages):
-            if not message:
-                continue
+        for place in places:
             try:
-                tree = parse_tree(message)
+                tree = parse_tree(messages[place])
                 changes, extra = self._read(tree)
             except ValueError as error:
                 errors[place] = str(error)
@@ -132,3 +169,14 @@ class OldValuesDecoder:
             if name not in named:
                 before[place] = after[place]
         return [(UPDATE_BEFORE, before), (UPDATE_AFTER, after)]
+
+
+def _merged(parts: Sequence[Decoded]) -> Decoded:
+    """Parts of one block, put into the order of messages."""
+    message = pa.concat_arrays([part.message for part in parts])
+    order = pa.array(np.argsort(message.to_numpy(), kind="stable"))
+    kinds = pa.concat_arrays([part.kinds for part in parts]).take(order)
+    batches = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()
+    rows = batches[0].take(order) if batches else parts[0].rows
+    errors = {place: reason for part in parts for place, reason in part.errors.items()}
+    return Decoded(rows, message.take(order), errors, kinds)

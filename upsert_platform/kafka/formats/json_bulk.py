@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -19,7 +20,7 @@ from pyarrow import json as arrow_json
 from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.blocks import keep_rows
 from upsert_platform.kafka.formats.columns import schema_of
-from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, may_be_quoted, wire_type
+from upsert_platform.kafka.formats.json_columns import DoubtError, convert_column, wire_type
 from upsert_platform.kafka.formats.json_objects import JsonObjects, has_object_form
 from upsert_platform.kafka.formats.json_values import JsonManner
 from upsert_platform.kafka.formats.validate import parts_of
@@ -28,6 +29,7 @@ from upsert_platform.types import LogicalType, TypeName
 _OPEN: Final = ord("{")
 _CLOSE: Final = ord("}")
 LONG_MESSAGE: Final = 900
+_SAMPLES: Final = 4
 _LONG_NUMBER = re.compile(rb"[0-9.]{999}")
 
 
@@ -41,7 +43,7 @@ def plan_bulk(columns: Columns, manner: JsonManner) -> JsonBulk | JsonObjects | 
         return None
     if manner.fail_on_missing and any(_holds_row(logical) for _, logical in columns):
         return None
-    return JsonBulk(columns, manner, quoted=frozenset())
+    return JsonBulk(columns, manner, pa.schema([pa.field(name, wire_type(logical)) for name, logical in columns]))
 
 
 def _has_bulk_form(logical: LogicalType) -> bool:
@@ -68,29 +70,20 @@ class JsonBulk:
     """Reads blocks of messages with Arrow.
 
     Attributes:
-        quoted: columns whose numbers or booleans come in quotes in this block; they are read as text.
+        wire: Arrow types in which the columns are read; text for numbers and booleans that come in quotes.
     """
 
     columns: Columns
     manner: JsonManner
-    quoted: frozenset[str]
+    wire: pa.Schema
 
     def for_block(self, messages: Sequence[bytes]) -> JsonBulk:
-        """The reader for a block: its first message tells which columns come in quotes (a wrong guess costs time)."""
-        candidates = [name for name, logical in self.columns if may_be_quoted(logical)]
-        if not messages or not candidates:
-            return self
-        import orjson
-
-        try:
-            sample = orjson.loads(messages[0])
-        except orjson.JSONDecodeError:
-            return self
-        if not isinstance(sample, dict):
-            return self
-        return JsonBulk(
-            self.columns, self.manner, frozenset(name for name in candidates if isinstance(sample.get(name), str))
+        """The reader for a block: its first messages tell which values come in quotes (a wrong guess costs time)."""
+        samples = [tree for tree in map(_sample, messages[:_SAMPLES]) if tree is not None]
+        wire = pa.schema(
+            [pa.field(name, wire_type(logical, [tree.get(name) for tree in samples])) for name, logical in self.columns]
         )
+        return JsonBulk(self.columns, self.manner, wire)
 
     def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
         """Reads messages that are one JSON object each; see `upsert_platform.kafka.formats.blocks.ReadBulk`."""
@@ -106,9 +99,7 @@ class JsonBulk:
             table = arrow_json.read_json(
                 pa.BufferReader(blob),
                 read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(blob) + 1),
-                parse_options=arrow_json.ParseOptions(
-                    explicit_schema=self._wire_schema(), unexpected_field_behavior="ignore"
-                ),
+                parse_options=arrow_json.ParseOptions(explicit_schema=self.wire, unexpected_field_behavior="ignore"),
             )
             if table.num_rows != len(messages):
                 return None
@@ -116,14 +107,6 @@ class JsonBulk:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
         return self._convert(table.combine_chunks(), places)
-
-    def _wire_schema(self) -> pa.Schema:
-        return pa.schema(
-            [
-                pa.field(name, pa.string() if name in self.quoted else wire_type(logical))
-                for name, logical in self.columns
-            ]
-        )
 
     def _convert(self, table: pa.Table, places: np.ndarray | None) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
         doubts: list[pa.Array] = []
@@ -151,6 +134,14 @@ def braced(messages: Sequence[bytes]) -> np.ndarray | None:
     """
     good = [len(one) > 1 and one[0] == _OPEN and one[-1] == _CLOSE for one in messages]
     return None if all(good) else np.nonzero(np.array(good))[0]
+
+
+def _sample(message: bytes) -> dict[str, Any] | None:
+    try:
+        tree = orjson.loads(message)
+    except orjson.JSONDecodeError:
+        return None
+    return tree if isinstance(tree, dict) else None
 
 
 def _is_safe(blob: bytes, messages: Sequence[bytes]) -> bool:

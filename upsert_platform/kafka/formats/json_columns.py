@@ -6,7 +6,8 @@ refuses.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,20 +26,26 @@ class DoubtError(Exception):
     """Values inside a container do not match the pattern of their type: the whole block is read another way."""
 
 
-def may_be_quoted(logical: LogicalType) -> bool:
-    """Whether values of a type may come in quotes and be converted in bulk then (decimals always may)."""
-    return logical.name in _QUOTABLE
+def wire_type(logical: LogicalType, samples: Sequence[Any] = ()) -> pa.DataType:
+    """The Arrow type in which a column is read.
 
-
-def wire_type(logical: LogicalType) -> pa.DataType:
-    """The Arrow type in which a column of unquoted values is read."""
+    Args:
+        samples: values of the column in some messages; a number or boolean that comes in quotes in one is read as text.
+            (A decimal is read either way.)
+    """
     if logical.name in _TEXTUAL:
         return pa.string()
     if logical.name is TypeName.ARRAY:
         assert logical.element is not None
-        return pa.list_(wire_type(logical.element))
+        items = [item for sample in samples if isinstance(sample, list) for item in sample]
+        return pa.list_(wire_type(logical.element, items))
     if logical.name is TypeName.ROW:
-        return pa.struct([pa.field(item.name, wire_type(item.type)) for item in logical.fields])
+        rows = [sample for sample in samples if isinstance(sample, dict)]
+        return pa.struct(
+            [pa.field(item.name, wire_type(item.type, [row.get(item.name) for row in rows])) for item in logical.fields]
+        )
+    if logical.name in _QUOTABLE and any(isinstance(sample, str) for sample in samples):
+        return pa.string()
     return arrow_type(logical)
 
 

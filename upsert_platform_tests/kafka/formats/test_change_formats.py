@@ -265,7 +265,7 @@ def test_both_ways_agree(messages: list[dict[str, Any]]) -> None:
     raw = [json.dumps(message).encode() for message in messages]
     fast: Any = build_decoder("debezium-json", columns_of(COLUMNS), {})
     slow: Any = build_decoder("debezium-json", columns_of(COLUMNS), {})
-    slow._read_bulk = None
+    slow._bulk = None
     got, want = fast.decode(raw), slow.decode(raw)
     assert (got.errors, got.message, got.kinds) == (want.errors, want.message, want.kinds)
     assert plain_rows(got.rows, columns_of(COLUMNS)) == plain_rows(want.rows, columns_of(COLUMNS))
@@ -274,8 +274,55 @@ def test_both_ways_agree(messages: list[dict[str, Any]]) -> None:
 def test_the_bulk_way_is_taken() -> None:
     decoder = build_decoder("debezium-json", columns_of(COLUMNS), {})
     assert isinstance(decoder, EnvelopeDecoder)
-    assert decoder._read_bulk is not None
+    assert decoder._bulk is not None
     message = json.dumps({"before": OLD, "after": NEW, "op": "u", "source": {"db": "x"}}).encode()
-    found = decoder._read_bulk([message] * 3)
+    found = decoder._bulk.read([message] * 3)
     assert found is not None
     assert found[1] is None
+
+
+listed = st.fixed_dictionaries(
+    {"type": st.sampled_from(["INSERT", "UPDATE", "DELETE", "ALTER", "CREATE"])},
+    optional={"data": st.none() | st.lists(images, max_size=3), "old": st.none() | st.lists(images, max_size=3)},
+)
+single = st.fixed_dictionaries(
+    {"type": st.sampled_from(["insert", "update", "delete", "bootstrap-start"])},
+    optional={"data": images, "old": images},
+)
+
+
+@pytest.mark.parametrize(("format_id", "shape"), [("canal-json", listed), ("maxwell-json", single)])
+@pytest.mark.parametrize("clean", [True, False])
+def test_bulk_and_single_changes_agree(format_id: str, shape: st.SearchStrategy[Any], clean: bool) -> None:
+    @given(st.lists(shape, max_size=5))
+    @settings(max_examples=150, deadline=None)
+    def agree(messages: list[dict[str, Any]]) -> None:
+        if clean:  # mostly what the bulk way takes
+            messages = [one for one in messages if "null" not in json.dumps(one)]
+        raw = [json.dumps(message).encode() for message in [*messages, {}]]
+        fast: Any = build_decoder(format_id, columns_of(COLUMNS), {})
+        slow: Any = build_decoder(format_id, columns_of(COLUMNS), {})
+        slow._bulk = None
+        got, want = fast.decode(raw), slow.decode(raw)
+        assert (got.errors, got.message, got.kinds) == (want.errors, want.message, want.kinds)
+        assert plain_rows(got.rows, columns_of(COLUMNS)) == plain_rows(want.rows, columns_of(COLUMNS))
+
+    agree()
+
+
+@pytest.mark.parametrize(
+    ("format_id", "message", "rows"),
+    [
+        ("canal-json", {"data": [NEW, NEW], "old": [{"name": "a"}, {}], "type": "UPDATE"}, 4),
+        ("canal-json", {"data": [NEW, NEW], "old": None, "type": "INSERT"}, 2),
+        ("canal-json", {"data": [{"id": "1", "name": "b"}], "old": [{"id": "2"}], "type": "UPDATE"}, 2),
+        ("maxwell-json", {"data": NEW, "old": {"name": "a"}, "type": "update"}, 2),
+        ("maxwell-json", {"data": NEW, "type": "delete"}, 1),
+    ],
+)
+def test_the_bulk_way_of_lists_is_taken(format_id: str, message: Any, rows: int) -> None:
+    decoder: Any = build_decoder(format_id, columns_of(COLUMNS), {})
+    raw = [json.dumps(message).encode()] * 2
+    found = decoder._bulk.for_block(raw)(raw)
+    assert found.handled.tolist() == [0, 1]
+    assert found.message.tolist() == [0] * rows + [1] * rows
