@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 110
 """Columns of a terminal from which default and origin stand in columns of their own."""
+_DEFAULT_WIDTH: Final = 22
 _STYLES: Final = {"": "cyan", "no effect": "dim", "refused": "red"}
 
 
@@ -81,12 +82,14 @@ def _show(console: Console, section: Section) -> None:
 
     wide = console.width >= _WIDE
     first, second, third, meaning = section.headings
-    longest = max(len(row.name) for row in section.rows)
+    widths = [min(max(len(row.name) for row in section.rows), console.width * 55 // 100)]
+    if wide:
+        widths.append(min(max(len(second), *(len(row.second) for row in section.rows)), _DEFAULT_WIDTH))
+        widths.append(max(len(third), *(len(row.third) for row in section.rows)))
+    widths.append(console.width - sum(widths) - 2 * len(widths))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    table.add_column(first, overflow="fold", min_width=min(longest, console.width * 55 // 100))
-    for heading in (second, third) if wide else ():
-        table.add_column(heading, overflow="fold")
-    table.add_column(meaning, overflow="fold", ratio=1)
+    for heading, width in zip((first, second, third, meaning) if wide else (first, meaning), widths, strict=True):
+        table.add_column(heading, overflow="fold", width=width)
     if not wide:
         table.add_row(Text(f"  {second}, {third}", style="dim"), "")
     for row in section.rows:

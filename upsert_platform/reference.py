@@ -85,11 +85,13 @@ def settings_rows(
     rows = []
     for item in documented(model):
         name, info = item["name"], fields[item["name"]]
-        parts = [_sentence(item["description"]), _sentence(_takes(info))]
+        parts = [_sentence(item["description"])]
+        if name not in replaced:
+            parts.append(_sentence(_takes(info)))
         if synonyms and (others := _synonyms(info)):
             parts.append(f"Also written {', '.join(f'`{other}`' for other in others)}.")
         if name in replaced:
-            parts.append(_sentence(replaced[name]))
+            parts.append(_sentence(f"{replaced[name][:1].upper()}{replaced[name][1:]}"))
         shown = _memory(info.default) if _is(info, MemorySize) and not info.is_required() else item["default"]
         status = _NO_EFFECT if name in replaced else ""
         rows.append(Row(name, shown, item["origin"], " ".join(part for part in parts if part), status))
