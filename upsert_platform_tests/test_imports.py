@@ -1,0 +1,193 @@
+"""Who may import whom, and what stays unloaded: the table of rooms in ARCHITECTURE.md as rules that can fail."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+import upsert_platform
+
+PACKAGE = Path(upsert_platform.__file__).parent
+HEAVY = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "numpy", "deltalake", "dagster")
+VOCABULARY = {"errors", "types", "model", "options", "destination"}
+ROOMS: Mapping[str, set[str]] = {
+    **dict.fromkeys(VOCABULARY, VOCABULARY),
+    "jars": VOCABULARY,
+    "spark": VOCABULARY | {"jars"},
+    "local": {"jars", "errors"},
+    "changelog": VOCABULARY,
+    "sql": VOCABULARY | {"changelog.rows"},
+    "kafka": VOCABULARY | {"changelog.rows", "changelog.accounting", "changelog.records", "changelog.reduce"},
+    "tablestore": VOCABULARY,
+    "maxcompute": VOCABULARY,
+    "components": VOCABULARY | {"sql", "graph"},
+    "project": VOCABULARY | {"sql", "components"},
+    "graph": VOCABULARY | {"sql", "kafka", "changelog", "tablestore", "maxcompute", "project", "spark"},
+    "definitions": VOCABULARY | {"graph"},
+    "demo": VOCABULARY | {"graph", "local"},
+    "cli": VOCABULARY | {"graph", "local", "demo", "changelog", "spark", "reference"},
+    "reference": VOCABULARY
+    | {"components.connect_options", "graph.binding", "kafka", "maxcompute", "sql", "tablestore"},
+}
+"""Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
+MAY_IMPORT_DAGSTER = ("graph", "components.project_component", "definitions", "demo.run")
+LIGHT = (
+    "model", "options", "destination", "project", "cli", "cli_local", "cli_options", "cli_project", "cli_quarantine",
+    "components.connect", "components.declared_yaml", "components.pipeline", "changelog.store", "changelog.refused",
+    "graph.binding", "graph.lake", "graph.changelog_hop", "graph.destination_hop", "graph.replay", "graph.verify",
+    "kafka.table", "kafka.offsets", "kafka.destination", "kafka.formats", "maxcompute.destination",
+    "maxcompute.settings", "tablestore.destination", "tablestore.settings", "sql.statements", "sql.transform",
+    "local.supervisor", "demo.run", "jars", "spark",
+)  # fmt: skip
+"""Driver-side modules: none of HEAVY is loaded by importing them."""
+IN_WORKERS = (
+    "kafka.read_range", "kafka.sink", "kafka.source", "maxcompute.reader", "maxcompute.writer", "tablestore.reader",
+    "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
+)  # fmt: skip
+"""Modules with functions that run in Spark's Python workers."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import statement; `late` when it stands in a function."""
+
+    module: str
+    late: bool
+
+
+def _name(path: Path) -> str:
+    parts = ["upsert_platform", *path.relative_to(PACKAGE).with_suffix("").parts]
+    return ".".join(parts).removesuffix(".__init__")
+
+
+@lru_cache(maxsize=1)
+def _modules() -> Mapping[str, tuple[Import, ...]]:
+    """Every module of the package with what it imports; imports for type checkers alone are left out."""
+    trees = {_name(path): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    return {name: tuple(_imports(tree.body, set(trees), late=False)) for name, tree in trees.items()}
+
+
+def _imports(body: list[ast.stmt], known: set[str], *, late: bool) -> Iterator[Import]:
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield Import(inner if inner in known else node.module, late)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            yield from _imports(node.orelse, known, late=late)
+        else:
+            inside = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+            for handler in getattr(node, "handlers", ()):
+                children += handler.body
+            for case in getattr(node, "cases", ()):
+                children += case.body
+            yield from _imports(children, known, late=inside)
+
+
+def _room(module: str) -> str:
+    """The first part of a module's name; the files of a command or of the reference are one room."""
+    first = module.removeprefix("upsert_platform.").split(".")[0]
+    return first.split("_")[0] if first.startswith(("cli_", "reference_")) else first
+
+
+def _loaded(module: str, *, late: bool) -> set[str]:
+    """All that importing a module loads, own modules and others; with `late`, also what its functions would load."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        own = _modules().get(name, ())
+        waiting += [item.module for item in own if late or not item.late]
+        if name in _modules() and "." in name:
+            waiting.append(name.rpartition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("module", sorted(_modules()))
+def test_room_imports_only_what_it_may(module: str) -> None:
+    if module == "upsert_platform":
+        assert not [item for item in _modules()[module] if item.module.startswith("upsert_platform")]
+        return
+    room = _room(module)
+    allowed = ROOMS[room] | {room}
+    for item in _modules()[module]:
+        if not item.module.startswith("upsert_platform."):
+            continue
+        other = item.module.removeprefix("upsert_platform.")
+        parts = other.split(".")
+        names = {".".join(parts[: index + 1]) for index in range(len(parts))} | {_room(item.module)}
+        assert names & allowed, f"{room} may not import {other}"
+
+
+def test_dagster_is_imported_where_it_may_be() -> None:
+    for module, imports in _modules().items():
+        name = module.removeprefix("upsert_platform.")
+        may = name.startswith(MAY_IMPORT_DAGSTER) or name.endswith((".resource", ".io_manager"))
+        for item in imports:
+            assert may or not item.module.startswith("dagster"), f"{module} imports {item.module}"
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_driver_module_loads_nothing_heavy(module: str) -> None:
+    loaded = {name.split(".")[0] for name in _loaded(f"upsert_platform.{module}", late=False)}
+    assert not loaded & set(HEAVY)
+
+
+@pytest.mark.parametrize("module", IN_WORKERS)
+def test_worker_module_loads_no_dagster_and_no_room_of_the_driver(module: str) -> None:
+    assert f"upsert_platform.{module}" in _modules()
+    loaded = _loaded(f"upsert_platform.{module}", late=False)
+    assert "dagster" not in {name.split(".")[0] for name in loaded}
+    rooms = {_room(name) for name in loaded if name.startswith("upsert_platform.")}
+    assert not rooms & {"graph", "components", "sql", "project", "definitions", "cli", "demo", "local", "reference"}
+
+
+def _loads(modules: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
+    """Which of `wanted` an interpreter holds after importing modules."""
+    names = ", ".join(f"upsert_platform.{name}" for name in modules)
+    code = f"import sys, {names}; print(*[name for name in {wanted!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_driver_modules_together_load_nothing_heavy() -> None:
+    assert _loads(LIGHT, HEAVY) == []
+
+
+def test_worker_modules_together_load_no_dagster() -> None:
+    assert _loads(IN_WORKERS, ("dagster", "sqlglot", "rich", "click")) == []
+
+
+def test_package_is_imported_in_a_moment() -> None:
+    code = "import time; t = time.perf_counter(); import upsert_platform; print(time.perf_counter() - t)"
+    # The best of three: the machine may be busy with other tests.
+    seconds = min(
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    )
+    assert seconds < 0.2
+
+
+def test_rooms_are_those_of_the_architecture() -> None:
+    table = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8").partition("## Rooms")[2].partition("\n## ")[0]
+    told = {word.strip("`/") for line in table.splitlines() if line.startswith("| `") for word in _first_cell(line)}
+    assert {_room(name) for name in _modules() if name != "upsert_platform"} == told
+
+
+def _first_cell(line: str) -> list[str]:
+    return [word.strip() for word in line.split("|")[1].split(",")]
