@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from upsert_platform.kafka.formats.avro_plan import Node
 from upsert_platform.kafka.formats.avro_schema import CHARACTERS
+from upsert_platform.kafka.formats.java_time import DAY_NS
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 _MARGIN: Final = 16
@@ -228,5 +229,7 @@ def _instants(numbers: np.ndarray, node: Node) -> pa.Array:
         numbers = numbers * factor
     else:
         numbers = numbers // (1000 // node.unit)
+    if node.target.name is TypeName.TIME and ((numbers < 0) | (numbers >= DAY_NS // 1000)).any():
+        raise GiveUpError
     micros = pa.array(numbers)
     return micros.cast(arrow_type(node.target)) if node.target.name in _STAMPS else micros

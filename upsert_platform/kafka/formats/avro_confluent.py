@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.kafka.formats.avro_bulk import AvroBulk, has_bulk_form
-from upsert_platform.kafka.formats.avro_encoder import drop_refused, row_type
+from upsert_platform.kafka.formats.avro_encoder import row_type
 from upsert_platform.kafka.formats.avro_plan import resolve
 from upsert_platform.kafka.formats.avro_reader import row_reader
 from upsert_platform.kafka.formats.avro_schema import derive_schema
@@ -19,7 +19,7 @@ from upsert_platform.kafka.formats.avro_writer import write_row
 from upsert_platform.kafka.formats.base import Columns, Decoded
 from upsert_platform.kafka.formats.blocks import ReadBulk, decode_blocks
 from upsert_platform.kafka.formats.columns import join, schema_of
-from upsert_platform.kafka.formats.fragments import Refusals
+from upsert_platform.kafka.formats.fragments import Refusals, drop_refused, without_bad_times
 from upsert_platform.kafka.formats.registry import SchemaRegistry
 
 HEADER: Final = 5
@@ -92,6 +92,7 @@ class AvroConfluentEncoder:
     def __init__(
         self, columns: Columns, registry: SchemaRegistry, *, subject: str, declared_schema: str | None = None
     ) -> None:
+        self._columns = list(columns)
         self._row = row_type(columns)
         derived = derive_schema(columns, legacy=True)
         self._text = json.dumps(derived)
@@ -113,7 +114,7 @@ class AvroConfluentEncoder:
         if self._header is None:
             schema_id = self._registry.register(self._subject, self._text)
             self._header = b"\0" + schema_id.to_bytes(4, "big", signed=True)
-        data = write_row(rows.columns, self._row, refusals)
+        data = write_row(without_bad_times(rows.columns, self._columns, refusals), self._row, refusals)
         messages = pc.binary_join_element_wise(pa.scalar(self._header), data, b"")
         return drop_refused(messages, refusals), refusals
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.avro_json_writer import write_json
 from upsert_platform.kafka.formats.avro_options import AvroSettings
 from upsert_platform.kafka.formats.avro_writer import write_row
 from upsert_platform.kafka.formats.base import Columns
-from upsert_platform.kafka.formats.fragments import Refusals
+from upsert_platform.kafka.formats.fragments import Refusals, drop_refused, without_bad_times
 from upsert_platform.types import LogicalType, RowField, TypeName
 
 
@@ -23,6 +22,7 @@ class AvroEncoder:
     """Encodes rows into Avro data."""
 
     def __init__(self, columns: Columns, settings: AvroSettings) -> None:
+        self._columns = list(columns)
         self._row = row_type(columns)
         self._settings = settings
 
@@ -32,16 +32,9 @@ class AvroEncoder:
         In JSON encoding each message begins with its datum. (Flink's writer puts a line feed before all but its first.)
         """
         refusals: Refusals = {}
+        arrays = without_bad_times(rows.columns, self._columns, refusals)
         if self._settings.encoding == "json":
-            messages = write_json(rows.columns, self._row, refusals).view(pa.binary())
+            messages = write_json(arrays, self._row, refusals).view(pa.binary())
         else:
-            messages = write_row(rows.columns, self._row, refusals)
+            messages = write_row(arrays, self._row, refusals)
         return drop_refused(messages, refusals), refusals
-
-
-def drop_refused(messages: pa.Array, refusals: Refusals) -> pa.Array:
-    """Messages with null in the places of refused rows."""
-    if not refusals:
-        return messages
-    kept = pa.array([place not in refusals for place in range(len(messages))])
-    return pc.if_else(kept, messages, pa.scalar(None, pa.binary()))

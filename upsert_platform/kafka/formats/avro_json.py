@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from upsert_platform.kafka.formats.avro_plan import Node, target_names
-from upsert_platform.kafka.formats.avro_reader import AvroDataError, decimal_of
+from upsert_platform.kafka.formats.avro_reader import AvroDataError, decimal_of, time_of_day
 from upsert_platform.kafka.formats.avro_schema import CHARACTERS
 from upsert_platform.kafka.formats.java_text import parse_float, repair_surrogates
 from upsert_platform.kafka.formats.json_tree import FloatText, IntText, Tree, parse_tree
@@ -78,7 +78,7 @@ def _integer(node: Node) -> Convert:
             return (value + half) % (2 * half) - half
         if name in _STAMPS:
             return to_micros(value * node.unit)
-        return value * node.unit // 1000 if name is TypeName.TIME else value
+        return time_of_day(value * node.unit // 1000) if name is TypeName.TIME else value
 
     return convert
 

@@ -11,6 +11,7 @@ from upsert_platform.kafka.formats.avro_plan import Node, target_names
 from upsert_platform.kafka.formats.avro_schema import CHARACTERS
 from upsert_platform.kafka.formats.fragments import java_text
 from upsert_platform.kafka.formats.java_text import WIDE, narrow
+from upsert_platform.kafka.formats.java_time import DAY_NS
 from upsert_platform.kafka.formats.json_values import to_micros
 from upsert_platform.types import LogicalType, TypeName
 
@@ -107,7 +108,7 @@ def _int(node: Node) -> Read:
         half = 1 << (_WRAPPED[name] - 1)
         return _then(5, lambda value: (value + half) % (2 * half) - half)
     if name is TypeName.TIME:
-        return _then(5, lambda value: value * node.unit // 1000)
+        return _then(5, lambda value: time_of_day(value * node.unit // 1000))
     if name is TypeName.FLOAT:
         return _then(5, lambda value: narrow(float(value)))
     return _then(5, float) if name is TypeName.DOUBLE else lambda message, at: read_long(message, at, longest=5)
@@ -118,10 +119,21 @@ def _long(node: Node) -> Read:
     if name in _STAMPS:
         return _then(10, lambda value: to_micros(value * node.unit))
     if name is TypeName.TIME:
-        return _then(10, lambda value: value * node.unit // 1000)
+        return _then(10, lambda value: time_of_day(value * node.unit // 1000))
     if name is TypeName.FLOAT:
         return _then(10, _long_to_float)
     return _then(10, float) if name is TypeName.DOUBLE else read_long
+
+
+def time_of_day(micros: int) -> int:
+    """Microseconds of the day.
+
+    Raises:
+        AvroDataError: below zero, or a day and more.
+    """
+    if not 0 <= micros < DAY_NS // 1000:
+        raise AvroDataError(f"{micros} microseconds is no time of the day")
+    return micros
 
 
 def _long_to_float(value: int) -> float:

@@ -9,10 +9,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.kafka.formats.avro_encoder import drop_refused
 from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.change_options import ChangeSettings
-from upsert_platform.kafka.formats.fragments import Refusals
+from upsert_platform.kafka.formats.fragments import Refusals, drop_refused, without_bad_times
 from upsert_platform.kafka.formats.json_encoder import json_objects
 
 _DELETES: Final = ("-U", "-D")
@@ -68,7 +67,8 @@ class ChangeEncoder:
         """
         refusals: Refusals = {}
         names, types = [name for name, _ in self._columns], [logical for _, logical in self._columns]
-        text = json_objects(rows.columns, names, types, self._settings, refusals)
+        arrays = without_bad_times(rows.columns, self._columns, refusals)
+        text = json_objects(arrays, names, types, self._settings, refusals)
         messages = _framed(text, self._insert)
         if kinds is not None:
             deletes = pc.is_in(kinds, pa.array(_DELETES))

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.csv_text import CsvDialect
-from upsert_platform.kafka.formats.fragments import Refusals, scalar_text
+from upsert_platform.kafka.formats.fragments import Refusals, drop_refused, scalar_text, without_bad_times
 from upsert_platform.kafka.formats.options import CsvSettings
 from upsert_platform.types import LogicalType, TypeName
 
@@ -33,13 +33,14 @@ class CsvEncoder:
 
     def encode(self, rows: pa.RecordBatch) -> tuple[pa.Array, Refusals]:
         """Encodes a block; see `upsert_platform.kafka.formats.base.Encoder`."""
+        refusals: Refusals = {}
+        arrays = without_bad_times(rows.columns, self._columns, refusals)
         pieces = [
             pc.fill_null(self._field(array, logical), self._null)
-            for array, (_, logical) in zip(rows.columns, self._columns, strict=True)
+            for array, (_, logical) in zip(arrays, self._columns, strict=True)
         ]
-        if len(pieces) == 1:
-            return pieces[0].view(pa.binary()), {}
-        return pc.binary_join_element_wise(*pieces, self._dialect.delimiter).view(pa.binary()), {}
+        joined = pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, self._dialect.delimiter)
+        return drop_refused(joined.view(pa.binary()), refusals), refusals
 
     def _field(self, array: pa.Array, logical: LogicalType) -> pa.Array:
         if logical.name is TypeName.ARRAY:

@@ -27,6 +27,33 @@ def lift_refusals(inner: Refusals, offsets: Sequence[int], refusals: Refusals) -
         refusals.setdefault(bisect.bisect_right(offsets, at) - 1, reason)
 
 
+def without_bad_times(
+    arrays: Sequence[pa.Array], columns: Sequence[tuple[str, LogicalType]], refusals: Refusals
+) -> list[pa.Array]:
+    """Columns to encode, with null for a TIME that is no time of the day; its row is refused."""
+    checked = list(arrays)
+    for place, (name, logical) in enumerate(columns):
+        if logical.name is not TypeName.TIME or len(checked[place]) == 0:
+            continue
+        array = checked[place]
+        span = pc.min_max(array)
+        if (span["min"].as_py() or 0) >= 0 and (span["max"].as_py() or 0) < _DAY_MICROS:
+            continue
+        good = pc.and_(pc.greater_equal(array, 0), pc.less(array, _DAY_MICROS))
+        for at in pc.indices_nonzero(pc.fill_null(pc.invert(good), False)).to_pylist():
+            refusals[at] = f"column '{name}': {array[at].as_py()} microseconds is no time of the day"
+        checked[place] = pc.if_else(good, array, pa.scalar(None, array.type))
+    return checked
+
+
+def drop_refused(messages: pa.Array, refusals: Refusals) -> pa.Array:
+    """Messages with null in the places of refused rows."""
+    if not refusals:
+        return messages
+    kept = pa.array([place not in refusals for place in range(len(messages))])
+    return pc.if_else(kept, messages, pa.scalar(None, pa.binary()))
+
+
 def keep_present(inner: Refusals, array: pa.Array, refusals: Refusals) -> None:
     """Refusals of the fields of rows count where the row itself is not null."""
     if inner:
@@ -36,6 +63,7 @@ def keep_present(inner: Refusals, array: pa.Array, refusals: Refusals) -> None:
                 refusals.setdefault(at, reason)
 
 
+_DAY_MICROS: Final = DAY_NS // 1000
 _YEAR_ONE: Final = -719_162
 _YEAR_10000: Final = 2_932_897
 

@@ -9,7 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.kafka.formats.base import Columns
-from upsert_platform.kafka.formats.fragments import Refusals, keep_present, lift_refusals, scalar_text, valid_text
+from upsert_platform.kafka.formats.fragments import (
+    Refusals,
+    drop_refused,
+    keep_present,
+    lift_refusals,
+    scalar_text,
+    valid_text,
+    without_bad_times,
+)
 from upsert_platform.kafka.formats.json_text import quote_for_bytes
 from upsert_platform.kafka.formats.options import JsonSettings
 from upsert_platform.types import LogicalType, TypeName
@@ -34,12 +42,9 @@ class JsonEncoder:
         refusals: Refusals = {}
         names = [name for name, _ in self._columns]
         kinds = [logical for _, logical in self._columns]
-        text = json_objects(rows.columns, names, kinds, self._settings, refusals)
-        encoded = text.view(pa.binary())
-        if refusals:
-            mask = [at not in refusals for at in range(rows.num_rows)]
-            encoded = pc.if_else(pa.array(mask), encoded, pa.scalar(None, pa.binary()))
-        return encoded, refusals
+        arrays = without_bad_times(rows.columns, self._columns, refusals)
+        text = json_objects(arrays, names, kinds, self._settings, refusals)
+        return drop_refused(text.view(pa.binary()), refusals), refusals
 
 
 def json_objects(

@@ -136,7 +136,7 @@ class CsvSettings(Settings):
     )  # fmt: skip
     write_scientific: Boolean = option(
         "csv.write-bigdecimal-in-scientific-notation", True, origin="flink",
-        description="Write decimals without trailing zeros, in powers of ten, instead of with all digits.",
+        description="Accepted, and without effect: as Flink 2.2 does, decimals are written with all their digits.",
     )  # fmt: skip
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from upsert_platform_tests.kafka.formats.differences import DIFFERENCES
 from upsert_platform_tests.kafka.formats.support import (
     Vector,
     batch_of_vector,
+    columns_of,
     cut_nanoseconds,
     differing,
     expected,
@@ -180,3 +181,26 @@ def test_avro_schemas_are_derived_as_flink_derives_them(name: str) -> None:
         if "avro_schema" in item.raw:
             legacy = item.options.get("avro.timestamp_mapping.legacy") != "false"
             assert derive_schema(item.columns, legacy=legacy) == item.raw["avro_schema"], item.id
+
+
+@pytest.mark.parametrize(
+    "format_id", ["json", "csv", "avro", "debezium-json", "canal-json", "maxwell-json", "ogg-json"]
+)
+def test_an_empty_block_gives_empty_results(format_id: str) -> None:
+    columns = columns_of("a INT, b STRING, c DECIMAL(9, 2), d TIMESTAMP(3), e ARRAY<DOUBLE>, f ROW<x TIME(0)>, g BYTES")
+    decoded = build_decoder(format_id, columns, {}).decode([])
+    assert (decoded.rows.num_rows, len(decoded.message), decoded.errors) == (0, 0, {})
+    messages, refusals = build_encoder(format_id, columns, {}).encode(decoded.rows)
+    assert (messages.to_pylist(), refusals) == ([], {})
+
+
+@pytest.mark.parametrize("format_id", ["json", "csv", "avro", "debezium-json"])
+def test_a_time_beyond_the_day_is_refused(format_id: str) -> None:
+    columns = columns_of("a INT, b TIME(0)")
+    rows = pa.record_batch(
+        [pa.array([1, 2, 3], pa.int32()), pa.array([5_000_000, 86_400_000_000, None])], names=["a", "b"]
+    )
+    messages, refusals = build_encoder(format_id, columns, {}).encode(rows)
+    assert [message is None for message in messages.to_pylist()] == [False, True, False]
+    assert list(refusals) == [1]
+    assert "column 'b'" in refusals[1]
