@@ -16,6 +16,8 @@ SMALLEST_BLOCK: Final = 64
 """A block of as many messages that does not fit the bulk way is read one by one; a larger one is split."""
 _PATIENCE: Final = 8
 
+UNREADABLE: Final = (ValueError, ArithmeticError, RecursionError)
+"""What a reader raises because of a message, and not because of the platform."""
 ReadBulk = Callable[[Sequence[bytes]], tuple[pa.RecordBatch, np.ndarray | None] | None]
 """Reads messages that give a row each.
 
@@ -24,6 +26,11 @@ read one by one. None: not this block.
 """
 ReadOne = Callable[[bytes], list[list[Any]]]
 """Reads a message into its rows of Arrow-ready values; ValueError: it cannot be read."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a message cannot be read, for the quarantine."""
+    return "nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
 def decode_blocks(
@@ -102,8 +109,8 @@ def _one_by_one(
     for place in places:
         try:
             found = read_one(messages[place])
-        except ValueError as error:
-            errors[place] = str(error)
+        except UNREADABLE as error:
+            errors[place] = reason_of(error)
             continue
         rows += found
         sources += [place] * len(found)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.kafka.formats.base import Columns, Decoded
-from upsert_platform.kafka.formats.blocks import SMALLEST_BLOCK
+from upsert_platform.kafka.formats.blocks import SMALLEST_BLOCK, UNREADABLE, reason_of
 from upsert_platform.kafka.formats.change_decoder import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from upsert_platform.kafka.formats.change_list_bulk import BulkChanges, ChangeListBulk
 from upsert_platform.kafka.formats.change_metadata import MetadataPlan
@@ -98,8 +98,8 @@ class OldValuesDecoder:
             try:
                 tree = parse_tree(messages[place])
                 changes, extra = self._read(tree)
-            except ValueError as error:
-                errors[place] = str(error)
+            except UNREADABLE as error:
+                errors[place] = reason_of(error)
                 continue
             for kind, row in changes:
                 kinds.append(kind)

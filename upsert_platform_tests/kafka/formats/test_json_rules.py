@@ -192,6 +192,18 @@ def test_extreme_nesting_and_numbers_are_refused_in_blocks_too() -> None:
     assert outcome("a INT", deep, b'{"a":2}') == [ERROR, [2]]
 
 
+@pytest.mark.parametrize("depth", [880, 5000])
+def test_what_is_nested_too_deep_to_print_is_refused(depth: int) -> None:
+    deep = b'{"a":' + b"[" * depth + b"1.5" + b"]" * depth + b"}"
+    assert outcome("a STRING", deep, b'{"a":"x"}') == [ERROR, [b"x"]]
+
+
+def test_numbers_of_absurd_size_cost_no_time() -> None:
+    huge = b'{"a":1e2000000000,"b":1e-2000000000,"c":' + b"9" * 5000 + b"}"
+    assert outcome("a DECIMAL(5, 2), b DOUBLE, c STRING", huge) == [[None, "0000000000000000", b"9" * 5000]]
+    assert outcome("c BIGINT", huge) == [ERROR]
+
+
 def test_one_bad_message_costs_no_neighbour() -> None:
     messages = [b'{"a":%d}' % number for number in range(1000)]
     messages[500] = b"{"
