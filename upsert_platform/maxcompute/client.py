@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlparse
 
 from upsert_platform.maxcompute.connection import (
@@ -22,11 +23,15 @@ from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.types import MaxComputeType, parse_maxcompute_type
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from odps import ODPS
 
+T = TypeVar("T")
 _FIRST_POLL_SECONDS = 0.05
 _LONGEST_POLL_SECONDS = 2.0
 _NULL = "\\N"
+_QUERY_SECONDS = 3600.0
+_SPLIT_ROWS = 200_000
 _MISSING_TABLE = ("NoSuchTable", "NoSuchObject", "ODPS-0130131")
 
 
@@ -66,6 +71,15 @@ class TableState:
             if column.name == name.lower():
                 return column
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The result of a query, read in `splits` parts."""
+
+    instance_id: str
+    rows: int
+    splits: int
 
 
 class Client:
@@ -123,34 +137,80 @@ class Client:
             ServiceError: the statement failed; `code` is the service's.
             EndpointError: no answer.
         """
+        instance = self._finish(statement, hints or {}, timeout)
+        results = self._about(lambda: with_retries(instance.get_task_results, self.connection), statement)
+        return next(iter(results.values()), "")
+
+    def open_query(self, statement: str) -> QueryResult:
+        """Runs a SELECT whose result is read through the tunnel, in splits.
+
+        Raises:
+            ServiceError: the statement failed.
+            EndpointError: no answer.
+        """
+        instance = self._finish(statement, {}, _QUERY_SECONDS)
+        session = self._about(lambda: self._download(instance.id), statement)
+        return QueryResult(instance.id, session.count, -(-session.count // _SPLIT_ROWS))
+
+    def read_query(self, result: QueryResult, split: int) -> Iterator[pa.RecordBatch]:
+        """Reads one split of a result.
+
+        Raises:
+            ServiceError: the result is no longer kept.
+            EndpointError: no answer.
+        """
+        session = self._about(lambda: self._download(result.instance_id), "reading a result")
+        start = split * _SPLIT_ROWS
+        with session.open_arrow_reader(start, min(_SPLIT_ROWS, result.rows - start)) as reader:
+            yield from reader
+
+    def _download(self, instance_id: str) -> Any:
+        from odps.tunnel import InstanceTunnel
+
+        tunnel = InstanceTunnel(self.odps, endpoint=self.tunnel_endpoint(), quota_name=self.connection.quota)
+        return tunnel.create_download_session(self.odps.get_instance(instance_id), limit=False)
+
+    def _finish(self, statement: str, hints: dict[str, str], timeout: float) -> Any:
+        """Runs a statement to its end.
+
+        Raises:
+            ServiceError: the statement failed; `code` is the service's.
+            EndpointError: no answer.
+        """
         settings = {
             "odps.sql.type.system.odps2": "true",
             "odps.sql.decimal.odps2": "true",
             "odps.namespace.schema": str(self.connection.namespace_schema).lower(),
-            **(hints or {}),
+            **hints,
         }
-        first_words = " ".join(statement.split()[:4])
-        try:
+
+        def run() -> Any:
             instance = with_retries(
                 lambda: self.odps.run_sql(statement, hints=settings), self.connection, only_sure=True
             )
             wait, end = _FIRST_POLL_SECONDS, time.monotonic() + timeout
             while not with_retries(lambda: instance.is_terminated(retry=False), self.connection):
                 if time.monotonic() > end:
-                    text = f"'{first_words} ...' is not done after {timeout:.0f} s (instance {instance.id})"
+                    text = f"'{_shown(statement)}' is not done after {timeout:.0f} s (instance {instance.id})"
                     raise ServiceError(text, status=None, code="Timeout", sure=False)
                 time.sleep(wait)
                 wait = min(wait * 1.5, _LONGEST_POLL_SECONDS)
             with_retries(lambda: instance.wait_for_success(interval=_FIRST_POLL_SECONDS), self.connection)
-            results = with_retries(instance.get_task_results, self.connection)
+            return instance
+
+        return self._about(run, statement)
+
+    def _about(self, request: Callable[[], T], statement: str) -> T:
+        """Runs requests about a statement; a failure without an answer is the endpoint's."""
+        try:
+            return request()
         except Exception as error:
             if not is_foreign(error):
                 raise
             failure = to_service_error(error, self.connection)
             if failure.status is None and not failure.code:
-                explain(failure, self.connection, f"'{first_words} ...'")
+                explain(failure, self.connection, f"'{_shown(statement)}'")
             raise failure from None
-        return next(iter(results.values()), "")
 
     def query(self, statement: str) -> list[dict[str, str | None]]:
         """Runs a SELECT with a small result; values are text, null is None.
@@ -193,6 +253,10 @@ class Client:
             if not is_foreign(error):
                 raise
             explain(error, self.connection, doing)
+
+
+def _shown(statement: str) -> str:
+    return f"{' '.join(statement.split()[:4])} ..."
 
 
 def _rest_factory(connection: Connection) -> Any:

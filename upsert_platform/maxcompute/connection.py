@@ -143,6 +143,11 @@ def to_service_error(error: Exception, connection: Connection) -> ServiceError:
     return ServiceError(text, status=None, code="", sure=sure)
 
 
+def backoff_seconds(attempt: int) -> float:
+    """How long to wait before a repetition, counted from 1."""
+    return _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS)) - 1]
+
+
 def may_pass(error: ServiceError) -> bool:
     """Whether the same request can succeed later: no answer, moved slot, timeout, too many requests, server fault."""
     return error.status is None or error.status in (308, 408, 429) or error.status >= 500
@@ -175,7 +180,7 @@ def with_retries(
                 raise
             failure = to_service_error(error, connection)
         attempt += 1
-        wait = _BACKOFF_SECONDS[min(attempt - 1, len(_BACKOFF_SECONDS) - 1)]
+        wait = backoff_seconds(attempt)
         late = deadline is not None and time.monotonic() + wait > deadline
         if attempt > (connection.retries if retries is None else retries) or late or not may_pass(failure):
             raise failure from None

@@ -37,8 +37,8 @@ class Pending:
 
     Attributes:
         api: which interface the sessions belong to.
-        session: id of the write session.
-        streams: id and version of each stream to commit.
+        sessions: partition text and id of each session to commit.
+        streams: id and version of each stream to commit; empty where sessions have none.
         after: batch after which the rows come.
         upto: batch that is applied once they are committed.
         rows: how many rows, for messages.
@@ -47,7 +47,7 @@ class Pending:
     """
 
     api: str
-    session: str
+    sessions: tuple[tuple[str, str], ...]
     streams: tuple[tuple[str, int], ...]
     after: int
     upto: int
@@ -66,6 +66,7 @@ class Pending:
         """The inverse of `to_text`."""
         data = json.loads(text)
         data["streams"] = tuple((str(stream_id), int(version)) for stream_id, version in data["streams"])
+        data["sessions"] = tuple((str(partition), str(session_id)) for partition, session_id in data["sessions"])
         data["partitions"] = tuple(data["partitions"])
         return Pending(**data)
 

@@ -1,7 +1,7 @@
 """A MaxCompute table as a destination: plan, prepare, write and commit, read back. Driver side.
 
-A write is one MaxStorage session over the whole table (or its static partition), whatever the number of partitions: the
-tasks send, the driver records what is to be committed (`recovery`), commits it, and records that it is applied.
+The tasks send rows into sessions that the driver opened (`sending`), the driver records what is to be committed
+(`recovery`), commits it, and records that it is applied.
 """
 
 from __future__ import annotations
@@ -25,17 +25,23 @@ from upsert_platform.destination import (
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.maxcompute.client import Client, TableState
+from upsert_platform.maxcompute.committing import Committing, MaxStorageCommitting, TunnelCommitting
 from upsert_platform.maxcompute.compaction import compact_where_due
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable, destination_key
 from upsert_platform.maxcompute.ddl import compare, prepare_table
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import MaxStorage
+from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.maxcompute.read_back import Reading
+    from upsert_platform.maxcompute.sending import Sending
 
 _LOGGER = logging.getLogger(__name__)
 _RECOVERY_LEASE = timedelta(seconds=60)
@@ -65,13 +71,15 @@ class MaxComputeDestination:
             label=self.uri,
         )
         self._storage: MaxStorage | None = None
+        self._tunnel: UpsertTunnel | None = None
         self._state: TableState | None = None
 
     def close(self) -> None:
         """Releases clients. Idempotent."""
-        if self._storage is not None:
-            self._storage.close()
-            self._storage = None
+        for opened in (self._storage, self._tunnel):
+            if opened is not None:
+                opened.close()
+        self._storage = self._tunnel = None
         self._client.close()
 
     def prepare(self) -> None:
@@ -123,7 +131,9 @@ class MaxComputeDestination:
         """
         with ControlLease(self._control, owner=owner, duration=duration, what=self._what) as lease:
             if lease.record.pending:
-                reason = commit_recorded(lease, self.storage, self.table)
+                pending = lease.record.pending_commit
+                assert pending is not None
+                reason = commit_recorded(lease, self.committing(WriteApi(pending.api)), self.table)
                 if reason is not None:
                     _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
             yield lease
@@ -149,19 +159,20 @@ class MaxComputeDestination:
         actual = self._actual()
         if self._is_applied(self._effective(lease.record, actual), span):
             return WriteReport(metrics={"already_applied": 1})
-        from upsert_platform.maxcompute.apply import apply_batch
+        from upsert_platform.maxcompute.apply import Batch, apply_batch
 
         since = self._since_last_commit(lease.record)
-        report = apply_batch(
-            changes,
+        batch = Batch(
             span=span,
             lease=lease,
             table=self.table,
             actual=actual,
-            storage=self.storage,
-            read=self._present,
+            sending=self._sending(actual),
+            committing=self.committing(self.table.settings.api),
+            present=self._present,
             keep_refused=keep_refused,
         )
+        report = apply_batch(changes, batch)
         compacted = compact_where_due(lease, self._client, self.table)
         more = {"compacted_partitions": compacted} | ({"seconds_since_last_commit": since} if since else {})
         return replace(report, metrics={**report.metrics, **more})
@@ -179,7 +190,7 @@ class MaxComputeDestination:
         """
         from upsert_platform.maxcompute.read_back import read_table
 
-        return read_table(spark, table=self.table, actual=self._actual(), storage=self.storage, keys=keys)
+        return read_table(spark, self._reading(), keys=keys)
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch.
@@ -196,21 +207,43 @@ class MaxComputeDestination:
             f"{self._what}: the verdict could not be stored, others keep changing the control record"
         )
 
-    @property
-    def storage(self) -> MaxStorage:
-        """Requests to the table's storage, on the driver.
+    def committing(self, api: WriteApi) -> Committing:
+        """Finishes commits that were recorded for an interface.
 
         Raises:
             EndpointError: the project does not answer.
         """
-        if self._storage is None:
-            self._storage = MaxStorage(self._client.connection, self._client.tunnel_endpoint(), self.table.target)
-        return self._storage
+        if api is WriteApi.TUNNEL:
+            return TunnelCommitting(self._upsert_tunnel(), self.table)
+        return MaxStorageCommitting(self._max_storage(), self.table)
+
+    def _sending(self, actual: TableState) -> Sending:
+        from upsert_platform.maxcompute.sending import MaxStorageSending, TunnelSending
+
+        if self.table.settings.api is WriteApi.TUNNEL:
+            return TunnelSending(self.table, actual, self._upsert_tunnel(), self._client)
+        return MaxStorageSending(self.table, actual, self._max_storage())
+
+    def _reading(self) -> Reading:
+        from upsert_platform.maxcompute.read_back import Reading
+
+        storage = None if self.table.settings.api is WriteApi.TUNNEL else self._max_storage()
+        return Reading(self.table, self._actual(), self._client, storage)
 
     def _present(self, keys: DataFrame) -> DataFrame:
         from upsert_platform.maxcompute.read_back import read_partitions
 
-        return read_partitions(keys, table=self.table, actual=self._actual(), storage=self.storage)
+        return read_partitions(keys, self._reading())
+
+    def _max_storage(self) -> MaxStorage:
+        if self._storage is None:
+            self._storage = MaxStorage(self._client.connection, self._client.tunnel_endpoint(), self.table.target)
+        return self._storage
+
+    def _upsert_tunnel(self) -> UpsertTunnel:
+        if self._tunnel is None:
+            self._tunnel = UpsertTunnel(self._client.connection, self._client.tunnel_endpoint(), self.table.target)
+        return self._tunnel
 
     def _actual(self) -> TableState:
         if self._state is None:

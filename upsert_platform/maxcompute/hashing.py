@@ -16,10 +16,6 @@ import pyarrow.compute as pc
 
 from upsert_platform.maxcompute.types import MaxComputeType
 
-HASHABLE: Final = frozenset(
-    {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "VARCHAR", "STRING", "DATE"}
-    | {"DATETIME", "TIMESTAMP", "DECIMAL"}
-)
 DEFAULT_HASHER: Final = "default"
 LEGACY_HASHER: Final = "legacy"
 _TRUE, _FALSE = 388737479, -978963218

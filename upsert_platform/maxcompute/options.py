@@ -36,6 +36,13 @@ class OnError(StrEnum):
     FAIL = "fail"
 
 
+class WriteApi(StrEnum):
+    """Through which interface rows go in and come back."""
+
+    MAXSTORAGE = "maxstorage"
+    TUNNEL = "tunnel"
+
+
 class Compression(StrEnum):
     """Codec inside the Arrow bodies that are sent."""
 
@@ -258,6 +265,11 @@ class MaxComputeSettings(Settings):
         le=37_231,
         description="Lifecycle of a created table, in days.",
     )
+    api: Annotated[WriteApi, BeforeValidator(_lower)] = option(
+        "write.api", WriteApi.MAXSTORAGE, origin="platform",
+        description="`maxstorage` sends Arrow to the storage service; `tunnel` uses upsert sessions and SQL, for"
+        " projects without it.",
+    )  # fmt: skip
     compression: Annotated[Compression, BeforeValidator(_lower)] = option(
         "write.compression",
         Compression.LZ4,

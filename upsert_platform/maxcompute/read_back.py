@@ -2,61 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upsert_platform.maxcompute.client import TableState
+from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
-from upsert_platform.maxcompute.maxstorage import MaxStorage
-from upsert_platform.maxcompute.names import quote
+from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
+from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partitions import present_name
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, key_predicate, read_frame
 from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read_table(
-    spark: SparkSession,
-    *,
-    table: MaxComputeTable,
-    actual: TableState,
-    storage: MaxStorage,
-    keys: DataFrame | None = None,
-) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reads need.
+
+    Attributes:
+        actual: the table as it is.
+        storage: MaxStorage of the table; None where reads are queries whose results come through the tunnel.
+    """
+
+    table: MaxComputeTable
+    actual: TableState
+    client: Client
+    storage: MaxStorage | None
+
+
+def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None = None) -> DataFrame:
     """Rows in declared columns and types.
 
     Raises:
         DestinationError: the service refuses.
         EndpointError: no answer.
     """
-    return _read(spark, _declared_columns(table, actual), table=table, storage=storage, keys=keys)
+    return _read(spark, _declared_columns(reading.table, reading.actual), reading, keys)
 
 
-def read_partitions(keys: DataFrame, *, table: MaxComputeTable, actual: TableState, storage: MaxStorage) -> DataFrame:
+def read_partitions(keys: DataFrame, reading: Reading) -> DataFrame:
     """Which partitions hold these keys: the key columns, and a text column per dynamic partition column.
 
     Raises:
         DestinationError: the service refuses.
         EndpointError: no answer.
     """
+    table = reading.table
     key = set(table.primary_key)
-    columns = [column for column in _declared_columns(table, actual) if column.name in key]
-    kinds = {column.name: column.type for column in actual.partition_columns}
+    columns = [column for column in _declared_columns(table, reading.actual) if column.name in key]
+    kinds = {column.name: column.type for column in reading.actual.partition_columns}
     for index, name in enumerate(table.partitions.dynamic):
         columns.append(ReadColumn(present_name(index), name, LogicalType(TypeName.STRING), kinds[name], partition=True))
-    return _read(keys.sparkSession, columns, table=table, storage=storage, keys=keys)
+    return _read(keys.sparkSession, columns, reading, keys)
 
 
-def _read(
-    spark: SparkSession,
-    columns: list[ReadColumn],
-    *,
-    table: MaxComputeTable,
-    storage: MaxStorage,
-    keys: DataFrame | None,
-) -> DataFrame:
+def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys: DataFrame | None) -> DataFrame:
+    table = reading.table
     predicate = ""
     if keys is not None:
         keys = keys.select(*map(quote, table.primary_key)).distinct()
@@ -65,20 +70,42 @@ def _read(
         few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()
         if len(few) <= MOST_PREDICATE_KEYS:
             predicate = key_predicate([tuple(row) for row in few], named)
-    static = table.partitions.static
-    fixed = [name for name, _ in static]
-    try:
-        session = storage.create_read_session(
-            [column.source for column in columns if not column.partition and column.fixed is None],
-            partition_columns=[*fixed, *dict.fromkeys(column.source for column in columns if column.partition)],
-            partitions=[table.partitions.static_text] if static and not table.partitions.dynamic else [],
-            predicate=predicate,
-        )
-    except ServiceError as error:
-        explain(error, storage.connection, f"opening a read session on {table.target}")
-    job = ReadJob(storage.connection, storage.endpoint, table.target, session, tuple(columns), static)
+    job = _open(columns, reading, predicate)
     frame = read_frame(spark, job)
     return frame if keys is None else frame.join(keys, list(table.primary_key), "left_semi")
+
+
+def _open(columns: list[ReadColumn], reading: Reading, predicate: str) -> ReadJob:
+    table, client, storage = reading.table, reading.client, reading.storage
+    static = table.partitions.static
+    data = [column.source for column in columns if not column.partition and column.fixed is None]
+    partition = [*(name for name, _ in static), *(column.source for column in columns if column.partition)]
+    partition = list(dict.fromkeys(partition))
+    try:
+        if storage is not None:
+            session: ReadSession | QueryResult = storage.create_read_session(
+                data,
+                partition_columns=partition,
+                partitions=[table.partitions.static_text] if static and not table.partitions.dynamic else [],
+                predicate=predicate,
+            )
+        else:
+            conditions = [f"{quote(name)} = {sql_text(value)}" for name, value in static]
+            conditions += [f"({predicate})"] if predicate else []
+            where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+            kinds = {column.source: column.kind for column in columns}
+            names = ", ".join(_selected(name, kinds.get(name)) for name in [*data, *partition])
+            session = client.open_query(f"SELECT {names} FROM {table.target.sql}{where}")
+    except ServiceError as error:
+        explain(error, client.connection, f"reading {table.target}")
+    return ReadJob(client.connection, client.tunnel_endpoint(), table.target, session, tuple(columns), static)
+
+
+def _selected(name: str, kind: MaxComputeType | None) -> str:
+    """A column of a query; PyODPS would read the bytes of a DECIMAL without scale as one of scale 18."""
+    if kind is not None and kind.root == "DECIMAL" and not kind.scale:
+        return f"CAST({quote(name)} AS STRING) AS {quote(name)}"
+    return quote(name)
 
 
 def _declared_columns(table: MaxComputeTable, actual: TableState) -> list[ReadColumn]:

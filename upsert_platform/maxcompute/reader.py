@@ -1,13 +1,15 @@
-"""Reads a table with Spark: a MaxStorage read session whose splits are read by tasks, in declared types."""
+"""Reads a table with Spark: a read session, or the result of a query, whose splits are read by tasks."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.maxcompute.client import Client, QueryResult
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import TableName, quote, sql_text
@@ -55,13 +57,13 @@ class ReadJob:
     connection: Connection
     endpoint: str
     target: TableName
-    session: ReadSession
+    session: ReadSession | QueryResult
     columns: tuple[ReadColumn, ...]
     static: Spec
 
 
 def read_frame(spark: SparkSession, job: ReadJob) -> DataFrame:
-    """The rows of a read session, as they were when it was opened."""
+    """The rows of a session or result, as they were when it was opened."""
     schema = ", ".join(f"{quote(column.name)} {spark_type(column.declared)}" for column in job.columns)
     splits = job.session.splits
     if not splits:
@@ -75,14 +77,20 @@ def read_frame(spark: SparkSession, job: ReadJob) -> DataFrame:
 
 def read_task(batches: Iterator[pa.RecordBatch], job: ReadJob) -> Iterator[pa.RecordBatch]:
     """The function of `mapInArrow`: reads the splits whose numbers it gets."""
-    storage = MaxStorage(job.connection, job.endpoint, job.target)
+    if isinstance(job.session, QueryResult):
+        client = Client(replace(job.connection, tunnel_endpoint=job.endpoint))
+        read: Callable[[int], Iterator[pa.RecordBatch]] = partial(client.read_query, job.session)
+        close = client.close
+    else:
+        storage = MaxStorage(job.connection, job.endpoint, job.target)
+        read, close = partial(storage.read_split, job.session), storage.close
     try:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                for rows in storage.read_split(job.session, index):
+                for rows in read(index):
                     yield decode_rows(rows, job)
     finally:
-        storage.close()
+        close()
 
 
 def decode_rows(rows: pa.RecordBatch, job: ReadJob) -> pa.RecordBatch:

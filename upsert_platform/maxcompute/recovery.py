@@ -11,17 +11,16 @@ from __future__ import annotations
 import time
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.compaction import count_commits
 from upsert_platform.maxcompute.connection import ServiceError, explain, may_pass
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
-from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, is_committed, is_gone
+from upsert_platform.maxcompute.maxstorage import is_gone
 from upsert_platform.maxcompute.settings import MaxComputeTable
 
-MAXSTORAGE = "maxstorage"
 
-
-def commit_recorded(lease: ControlLease, storage: MaxStorage, table: MaxComputeTable) -> str | None:
+def commit_recorded(lease: ControlLease, committing: Committing, table: MaxComputeTable) -> str | None:
     """Makes the recorded commit happen and records that it did.
 
     Returns:
@@ -36,18 +35,10 @@ def commit_recorded(lease: ControlLease, storage: MaxStorage, table: MaxComputeT
     pending = lease.record.pending_commit
     if pending is None:
         return "nothing was recorded"
-    settings = table.settings
-    what = f"commit of batch {pending.upto} to {table.target}"
     try:
-        storage.commit(
-            WriteSession(pending.session),
-            pending.streams,
-            retries=settings.commit_retries,
-            deadline=time.monotonic() + settings.commit_timeout,
-        )
+        committing.commit(pending, deadline=time.monotonic() + table.settings.commit_timeout)
     except ServiceError as error:
-        if not is_committed(error):
-            return _without_commit(error, lease, storage, table, pending, what)
+        return _without_commit(error, lease, committing, table, pending)
     lease.change(
         applied_batch=pending.upto,
         changelog_id=pending.changelog_id,
@@ -60,42 +51,24 @@ def commit_recorded(lease: ControlLease, storage: MaxStorage, table: MaxComputeT
 
 
 def _without_commit(
-    error: ServiceError, lease: ControlLease, storage: MaxStorage, table: MaxComputeTable, pending: Pending, what: str
+    error: ServiceError, lease: ControlLease, committing: Committing, table: MaxComputeTable, pending: Pending
 ) -> str:
     """Settles a commit that the service refused."""
-    if may_pass(error) and not is_gone(error):
-        explain(error, storage.connection, f"{what} (it stays recorded; the next run finishes it)")
-    if table.upserts:
-        if not is_gone(error):
-            _drop(storage, pending)
-        lease.change(pending="")
-        return str(error)
-    if is_gone(error):
+    what = f"commit of batch {pending.upto} to {table.target}"
+    gone = is_gone(error)
+    if may_pass(error) and not gone:
+        explain(error, committing.connection, f"{what} (it stays recorded; the next run finishes it)")
+    if gone and not table.upserts:
+        sessions = ", ".join(session_id for _, session_id in pending.sessions)
         raise DestinationError(
-            f"{what}: session {pending.session} of run '{pending.run}' is no longer known, so nobody can tell whether"
-            f" its {pending.rows} rows were appended ({error}). Look whether they are in the table, then set in the"
-            f" control table '{settings_of(table)}' applied_batch to {pending.upto} if they are, or leave it at"
-            f" {pending.after} if they are not, and pending to '' in either case"
+            f"{what}: session {sessions} of run '{pending.run}' is no longer known, so nobody can tell whether its"
+            f" {pending.rows} rows were appended ({error}). Look whether they are in the table, then set in the control"
+            f" table '{table.target.sibling(table.settings.control_table)}' applied_batch to {pending.upto} if they"
+            f" are, or leave it at {pending.after} if they are not, and pending to '' in either case"
         )
-    _drop(storage, pending)
+    try:
+        committing.drop(pending)
+    except ServiceError as failure:
+        explain(failure, committing.connection, f"aborting what {what} was to make visible")
     lease.change(pending="")
     return str(error)
-
-
-def settings_of(table: MaxComputeTable) -> str:
-    """Name of the control table of a destination."""
-    return str(table.target.sibling(table.settings.control_table))
-
-
-def _drop(storage: MaxStorage, pending: Pending) -> None:
-    """Aborts a session whose commit was refused; one that is gone already needs nothing.
-
-    Raises:
-        DestinationError: the session may still be committed by a process that was cut off.
-        EndpointError: no answer.
-    """
-    try:
-        storage.abort(WriteSession(pending.session))
-    except ServiceError as error:
-        if not is_gone(error):
-            explain(error, storage.connection, f"aborting session {pending.session}")

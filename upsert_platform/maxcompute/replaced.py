@@ -32,15 +32,31 @@ REPLACED = {
     "insert.arrow-writer.batch-size": "'spark.sql.execution.arrow.maxRecordsPerBatch' sets the rows of an Arrow batch",
     "insert.arrow-writer.flush-interval": "a run ends with a commit, so no timer flushes",
 }
-"""Option to what takes its place."""
+"""Option to what takes its place, through MaxStorage."""
+
+USED_BY_TUNNEL = frozenset(
+    {
+        "upsert.writer.bucket.buffer-size",
+        "upsert.write.slot-num",
+        "upsert.flush.concurrent",
+        "upsert.commit.thread-num",
+    }
+)
+REPLACED_BY_TUNNEL = {
+    "write.body-size": "'upsert.writer.bucket.buffer-size' and 'upsert.writer.buffer-size' bound what the tunnel gets",
+    "sink.group-partition.enable": "through the tunnel rows are grouped by partition and bucket already",
+}
 
 
 def warn_of_replaced(table: Table) -> list[Problem]:
     """Warnings for the options of a declaration that change nothing here."""
     problems = []
+    tunnel = table.options.get("write.api", "").strip().lower() == "tunnel"
+    idle = {name: why for name, why in REPLACED.items() if not (tunnel and name in USED_BY_TUNNEL)}
+    idle |= REPLACED_BY_TUNNEL if tunnel else {}
     for name in table.options:
-        if name in REPLACED:
+        if name in idle:
             place = table.options.location(name) or table.location
-            message = f"table '{table.name}': option '{name}' changes nothing here: {REPLACED[name]}"
+            message = f"table '{table.name}': option '{name}' changes nothing here: {idle[name]}"
             problems.append(Problem(message, place, severity="warning"))
     return problems

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 
 from upsert_platform.errors import Problem
 from upsert_platform.maxcompute.names import TableName, parse_table_name
-from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings, SinkOperation
+from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings, SinkOperation, WriteApi
 from upsert_platform.maxcompute.partition_spec import MAX_LEVELS, PartitionPlan, Spec, parse_spec, plan_partitions
 from upsert_platform.maxcompute.replaced import warn_of_replaced
 from upsert_platform.maxcompute.types import MaxComputeType, UnsupportedTypeError, maxcompute_type, partition_type
 from upsert_platform.model import Column, Table
 from upsert_platform.options import read_settings
+from upsert_platform.types import LogicalType, TypeName
 
-_KEY_TYPES = frozenset(
+TUNNEL_KEY_TYPES = frozenset(
     {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "VARCHAR", "STRING", "DATE"}
-    | {"DATETIME", "TIMESTAMP", "DECIMAL", "BINARY"}
+    | {"DATETIME", "TIMESTAMP", "DECIMAL"}
 )
+"""Key types whose bucket is known; see `upsert_platform.maxcompute.hashing`."""
+_KEY_TYPES = TUNNEL_KEY_TYPES | {"BINARY"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,14 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
             "sink.dynamic-partition.limit",
             "warning",
         )
+    if settings.api is WriteApi.TUNNEL and settings.operation is SinkOperation.INSERT:
+        add("option 'write.api' = 'tunnel' needs 'sink.operation' = 'upsert'; rows to append go through MaxStorage",
+            "write.api")  # fmt: skip
+    if settings.api is WriteApi.TUNNEL:
+        for column in table.physical_columns:
+            if column.type is not None and _holds_whole_decimals(column.type):
+                add(f"column '{column.name}': {column.type} is misread by the tunnel; give its DECIMAL a scale, or use"
+                    " 'write.api' = 'maxstorage'", "write.api")  # fmt: skip
     if settings.operation is SinkOperation.UPSERT:
         _check_upsert(table, settings, plan, add)
     else:
@@ -181,6 +192,13 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
         if table.primary_key:
             add("has a PRIMARY KEY and 'sink.operation' = 'insert': rows are appended, the key is not enforced;"
                 " use 'sink.operation' = 'upsert' to keep one row per key", "sink.operation", "warning")  # fmt: skip
+
+
+def _holds_whole_decimals(kind: LogicalType, *, nested: bool = False) -> bool:
+    """Whether a DECIMAL without scale is inside a nested type: PyODPS takes its scale for 18 when it reads Arrow."""
+    inner = [item for item in (kind.element, kind.key, *(part.type for part in kind.fields)) if item is not None]
+    here = nested and kind.name is TypeName.DECIMAL and not kind.scale
+    return here or any(_holds_whole_decimals(item, nested=True) for item in inner)
 
 
 def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]
@@ -205,6 +223,11 @@ def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPla
             continue  # reported with the column
         if root not in _KEY_TYPES:
             add(f"column '{name}': {root} cannot be in a PRIMARY KEY of MaxCompute")
+        elif settings.api is WriteApi.TUNNEL and root not in TUNNEL_KEY_TYPES:
+            add(
+                f"column '{name}': the tunnel has no sure bucket for {root} keys; use 'write.api' = 'maxstorage'",
+                "write.api",
+            )
     parallelism, buckets = settings.parallelism, settings.buckets
     if parallelism and buckets and buckets % parallelism:
         add(f"'upsert.write.bucket.num' = {buckets} is no multiple of 'sink.parallelism' = {parallelism}: buckets are"

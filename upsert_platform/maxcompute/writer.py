@@ -7,29 +7,18 @@ reason; what it sends is not visible before the driver, which holds the lease, c
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.maxcompute.connection import Connection, ServiceError, may_pass
+from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, WriteStream
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.rows import WirePlan, encode_rows, slices
-
-MOST_REFUSED: Final = 10_000
-"""Refused rows that a task hands back; of more of them only the number is known, and the write fails."""
-_BACKOFF_SECONDS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-
-RESULT_SCHEMA: Final = (
-    "stream_id STRING, version BIGINT, rows BIGINT, deletes BIGINT, bytes BIGINT, requests BIGINT, retries BIGINT,"
-    " seconds DOUBLE, refused_count BIGINT, refused STRING"
-)
+from upsert_platform.maxcompute.task_result import TaskResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +65,7 @@ class TaskWriter:
         self._buffered = 0
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="maxcompute-body")
         self._sending: Future[None] | None = None
-        self.rows = self.deletes = self.bytes = self.requests = self.retries = 0
-        self.refused: list[RefusedRow] = []
-        self.refused_count = 0
+        self.result = TaskResult(version=version)
 
     def add(self, changes: pa.RecordBatch) -> None:
         """Takes a batch of the change frame; sends a body when enough has come together.
@@ -87,9 +74,9 @@ class TaskWriter:
             ServiceError: rows could not be sent.
         """
         ready = encode_rows(changes, self._job.plan)
-        self._keep(ready.refused)
-        self.rows += ready.rows.num_rows
-        self.deletes += ready.deletes
+        self.result.keep(ready.refused)
+        self.result.rows += ready.rows.num_rows
+        self.result.deletes += ready.deletes
         for part in slices(ready.rows, self._job.body_bytes):
             if self._buffered and self._buffered + part.nbytes > self._job.body_bytes:
                 self._flush()
@@ -108,22 +95,14 @@ class TaskWriter:
         self._wait()
         if self._storage is not None and self._stream is not None:
             self._storage.close_stream(self._job.session, self._stream)
-            self.requests += 1
+            self.result.stream_id = self._stream_id
+            self.result.requests += 1
 
     def close(self) -> None:
         """Gives up threads and connections, after success and failure alike."""
         self._sender.shutdown(wait=True, cancel_futures=True)
         if self._storage is not None:
             self._storage.close()
-
-    @property
-    def opened(self) -> bool:
-        """Whether there is a stream to commit."""
-        return self._stream is not None
-
-    def _keep(self, refused: tuple[RefusedRow, ...]) -> None:
-        self.refused_count += len(refused)
-        self.refused.extend(refused[: MOST_REFUSED - len(self.refused)])
 
     def _flush(self) -> None:
         if not self._buffer:
@@ -143,23 +122,23 @@ class TaskWriter:
             self._storage = MaxStorage(job.connection, job.endpoint, job.target)
         if self._stream is None:
             self._stream = self._storage.open_stream(job.session, self._stream_id, self._version)
-            self.requests += 1
+            self.result.requests += 1
         body = _body(batches, job.compression)
         rows = sum(batch.num_rows for batch in batches)
         attempt = 0
         while True:
             try:
-                self.requests += 1
+                self.result.requests += 1
                 self._storage.write(job.session, self._stream, body, rows=rows)
             except ServiceError as error:
                 attempt += 1
                 again = may_pass(error) and (error.sure or job.repeat_unsure)
                 if not again or attempt > job.connection.retries:
                     raise
-                self.retries += 1
-                time.sleep(_BACKOFF_SECONDS[min(attempt - 1, len(_BACKOFF_SECONDS) - 1)])
+                self.result.retries += 1
+                time.sleep(backoff_seconds(attempt))
                 continue
-            self.bytes += len(body)
+            self.result.bytes += len(body)
             return
 
 
@@ -172,7 +151,7 @@ def _body(batches: list[pa.RecordBatch], compression: str | None) -> memoryview:
 
 
 def write_task(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.RecordBatch]:
-    """The function of `mapInArrow`: writes a task's rows, yields one row of `RESULT_SCHEMA` (none without rows)."""
+    """The function of `mapInArrow`: writes a task's rows, yields one `TaskResult` row (none without rows)."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -186,27 +165,5 @@ def write_task(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.
         writer.finish()
     finally:
         writer.close()
-    if writer.opened or writer.refused:
-        yield pa.RecordBatch.from_pylist(
-            [
-                {
-                    "stream_id": str(context.partitionId()) if writer.opened else None,
-                    "version": version,
-                    "rows": writer.rows,
-                    "deletes": writer.deletes,
-                    "bytes": writer.bytes,
-                    "requests": writer.requests,
-                    "retries": writer.retries,
-                    "seconds": time.monotonic() - started,
-                    "refused_count": writer.refused_count,
-                    "refused": json.dumps([asdict(row) for row in writer.refused]),
-                }
-            ],
-            schema=_result_arrow_schema(),
-        )
-
-
-def _result_arrow_schema() -> pa.Schema:
-    kinds = {"STRING": pa.string(), "BIGINT": pa.int64(), "DOUBLE": pa.float64()}
-    pairs = (part.split() for part in RESULT_SCHEMA.split(","))
-    return pa.schema([pa.field(name, kinds[kind]) for name, kind in pairs])
+    writer.result.seconds = time.monotonic() - started
+    yield from writer.result.batches()

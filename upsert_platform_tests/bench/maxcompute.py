@@ -130,7 +130,7 @@ def _writer_process(job: WriteJob, table: MaxComputeTable, number: int, count: i
     writer.finish()
     results.put((began, time.time()))
     writer.close()
-    assert writer.rows == count
+    assert writer.result.rows == count
 
 
 def _sdk_process(

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from upsert_platform.maxcompute import recovery
+from upsert_platform.maxcompute.committing import MaxStorageCommitting
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
@@ -40,7 +41,7 @@ def main(options: dict[str, str], point: str, seconds: float, number: int, rows:
     if point == "sent":
         die()
     pending = Pending(
-        recovery.MAXSTORAGE, job.session.session_id, (("0", 1),), number - 1, number, "changelog-1", "dying",
+        "maxstorage", (("", job.session.session_id),), (("0", 1),), number - 1, number, "changelog-1", "dying",
         len(rows), table_id,
     )  # fmt: skip
     lease.change(pending=pending.to_text())
@@ -48,7 +49,7 @@ def main(options: dict[str, str], point: str, seconds: float, number: int, rows:
         die()
     if point == "committed":
         ControlLease.change = lambda *_arguments, **_values: die()  # type: ignore[method-assign,assignment]
-    recovery.commit_recorded(lease, storage, table)
+    recovery.commit_recorded(lease, MaxStorageCommitting(storage, table), table)
     die()
 
 

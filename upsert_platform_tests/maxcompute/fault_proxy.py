@@ -21,7 +21,7 @@ class Fault:
     """What happens to the next requests of an action.
 
     Attributes:
-        action: of the storage interface, for example ``TableWrite``.
+        action: of the storage interface, for example ``TableWrite``; else method and end of the path: ``PUT upserts``.
         times: how many requests.
         status: of the answer given instead of the server's; 0 closes the connection without one.
         reached: whether the server gets the request all the same.
@@ -67,7 +67,8 @@ def fault_proxy(server: ServerHandle) -> Iterator[FaultProxy]:
 
         def _serve(self) -> None:
             body = self._body()
-            action = parse_qs(urlsplit(self.path).query).get("Action", [""])[0]
+            parts = urlsplit(self.path)
+            action = parse_qs(parts.query).get("Action", [f"{self.command} {parts.path.rsplit('/', 1)[-1]}"])[0]
             with lock:
                 fault = proxy.take(action)
             status, headers, content = (0, [], b"")

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from upsert_platform.destination import OPERATION, SEQUENCE
-from upsert_platform.maxcompute.apply import wire_plan
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.ddl import prepare_table
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
+from upsert_platform.maxcompute.sending import wire_plan
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.writer import TaskWriter, WriteJob
 from upsert_platform.types import arrow_type

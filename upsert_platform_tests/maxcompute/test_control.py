@@ -44,7 +44,7 @@ def test_before_the_first_write_there_is_no_record(control: ControlTable) -> Non
 
 
 def test_every_field_is_kept(control: ControlTable) -> None:
-    pending = Pending("maxstorage", "s'1\\", (("0", 1), ("1", 65_537)), 3, 4, "c", "run", 12, "table")
+    pending = Pending("maxstorage", (("ds=1", "s'1\\"),), (("0", 1), ("1", 65_537)), 3, 4, "c", "run", 12, "table")
     verdict = Verdict(4, False, True, datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), "it's 'quoted' \\ 行\n")
     wanted = replace(
         control.ensure(), epoch=7, holder="h", token="t", lease_expires=1, applied_batch=4, changelog_id="c",

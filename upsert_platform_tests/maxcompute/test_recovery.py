@@ -16,7 +16,8 @@ from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldErr
 from upsert_platform.maxcompute.control import ControlRecord, Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
-from upsert_platform.maxcompute.recovery import MAXSTORAGE, commit_recorded
+from upsert_platform.maxcompute.options import WriteApi
+from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.conftest import options_for
@@ -53,7 +54,15 @@ def record_commit(lease: ControlLease, table: MaxComputeTable, number: int, rows
     job, _, table_id = open_job(table)
     send(job, [batch(table, rows)])
     pending = Pending(
-        MAXSTORAGE, job.session.session_id, (("0", 1),), number - 1, number, "changelog-1", "run", len(rows), table_id
+        "maxstorage",
+        (("", job.session.session_id),),
+        (("0", 1),),
+        number - 1,
+        number,
+        "changelog-1",
+        "run",
+        len(rows),
+        table_id,
     )
     lease.change(pending=pending.to_text())
 
@@ -93,9 +102,9 @@ def test_a_frozen_writer_that_wakes_changes_nothing(maxcompute: ServerHandle, op
     with destination.lease(owner="next", duration=MINUTE) as lease:
         assert lease.record.applied_batch == 1
         record_commit(lease, destination.table, 2, [("U", (1, "new"))])
-        assert commit_recorded(lease, destination.storage, destination.table) is None
+        assert commit_recorded(lease, destination.committing(WriteApi.MAXSTORAGE), destination.table) is None
     with pytest.raises(LeaseHeldError):
-        commit_recorded(frozen, destination.storage, destination.table)
+        commit_recorded(frozen, destination.committing(WriteApi.MAXSTORAGE), destination.table)
     assert stored(maxcompute, destination.table) == [(1, "new")]
     assert destination.state().applied_batch == 2
 
@@ -110,7 +119,7 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(
         with destination.lease(owner="run", duration=MINUTE) as lease:
             record_commit(lease, destination.table, 1, [("U", (1, "a"))])
             proxy.faults.append(Fault("TableCommitWriteSession", times=2, status=status, reached=reached))
-            assert commit_recorded(lease, destination.storage, destination.table) is None
+            assert commit_recorded(lease, destination.committing(WriteApi.MAXSTORAGE), destination.table) is None
             assert lease.record.applied_batch == 1
         assert stored(maxcompute, destination.table) == [(1, "a")]
 
@@ -125,7 +134,7 @@ def test_a_commit_that_nobody_answers_is_finished_by_the_next_run(
             record_commit(lease, destination.table, 1, [("U", (1, "a"))])
             proxy.faults.append(Fault("TableCommitWriteSession", times=2, status=0, reached=reached))
             with pytest.raises(EndpointError, match="the next run finishes it"):
-                commit_recorded(lease, destination.storage, destination.table)
+                commit_recorded(lease, destination.committing(WriteApi.MAXSTORAGE), destination.table)
         assert destination.state().applied_batch == 1
         assert stored(maxcompute, destination.table) == [(1, "a")]
 
@@ -147,7 +156,7 @@ def test_104_a_session_that_is_gone_is_written_again_for_upsert(opened: Opened) 
         record_commit(lease, destination.table, 1, [("U", (1, "a"))])
         pending = lease.record.pending_commit
         assert pending is not None
-        lease.change(pending=lease.record.pending.replace(pending.session, "no-such-session"))
+        lease.change(pending=lease.record.pending.replace(pending.sessions[0][1], "no-such-session"))
     state = destination.state()
     assert state.applied_batch == 0
     assert destination._control.read().pending == ""
@@ -159,7 +168,7 @@ def test_104_a_session_that_is_gone_asks_a_person_for_insert(opened: Opened) -> 
         record_commit(lease, destination.table, 1, [("U", (1, "a"))])
         pending = lease.record.pending_commit
         assert pending is not None
-        lease.change(pending=lease.record.pending.replace(pending.session, "no-such-session"))
+        lease.change(pending=lease.record.pending.replace(pending.sessions[0][1], "no-such-session"))
     with pytest.raises(DestinationError, match=r"(?s)nobody can tell.*applied_batch to 1"):
         destination.state()
     assert destination._control.read().pending != ""

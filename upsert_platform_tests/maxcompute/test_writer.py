@@ -59,7 +59,7 @@ def test_114_an_attempt_that_died_half_way_leaves_nothing(maxcompute: ServerHand
         dead.add(part)
     dead.close()
     retried = send(job, rows, version=2)
-    assert retried.requests > 4
+    assert retried.result.requests > 4
     storage.commit(job.session, [("0", 2)])
     assert [row[0] for row in stored(maxcompute, table, "count(*)")] == [500]
 
@@ -77,7 +77,7 @@ def test_98_101_102_spoiled_bodies_are_sent_again_for_upsert(
     job, storage, _ = open_job(table)
     proxy.faults.append(Fault("TableWrite", times=2, status=status, reached=reached))
     writer = send(job, [batch(table, [("U", (n, "x")) for n in range(20)])])
-    assert (writer.rows, writer.retries) == (20, 2)
+    assert (writer.result.rows, writer.result.retries) == (20, 2)
     storage.commit(job.session, [("0", 1)])
     assert len(stored(maxcompute, table)) == 20
 
@@ -126,7 +126,7 @@ def test_100_bodies_have_the_declared_size_however_many_rows_come(make_table: Ma
     job, _, _ = open_job(table)
     rows = batch(table, [("U", (n, "x" * 100)) for n in range(1000)])
     writer = send(job, [rows] * 20)
-    assert writer.rows == 20_000
+    assert writer.result.rows == 20_000
     sent = proxy.actions.count("TableWrite")
     assert 20 * rows.nbytes / (64 << 10) * 0.8 < sent < 20 * rows.nbytes / (64 << 10) * 2.5
 
@@ -143,7 +143,7 @@ def test_108_a_null_key_is_refused_before_any_request(make_table: Make, proxy: F
     table = make_table(**{"odps_tunnel_end_point": proxy.endpoint})
     job, _, _ = open_job(table)
     writer = send(job, [batch(table, [("U", (None, "a")), ("D", (None, None))])])
-    assert (writer.rows, writer.refused_count, writer.opened) == (0, 2, False)
+    assert (writer.result.rows, writer.result.refused_count, writer.result.stream_id) == (0, 2, None)
     assert "TableWrite" not in proxy.actions
 
 

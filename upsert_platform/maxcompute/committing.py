@@ -1,0 +1,93 @@
+"""Commits what was recorded, through the interface that it was sent through."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from upsert_platform.maxcompute.connection import Connection, ServiceError, may_pass
+from upsert_platform.maxcompute.control import Pending
+from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, is_committed, is_gone
+from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.tunnel import UpsertTunnel
+
+
+class Committing(Protocol):
+    """Finishes recorded commits. What it does may be asked for again and again."""
+
+    connection: Connection
+
+    def commit(self, pending: Pending, *, deadline: float) -> None:
+        """Commits every session of a record.
+
+        Raises:
+            ServiceError: not all are committed; the failure that may pass is raised before others.
+        """
+
+    def drop(self, pending: Pending) -> None:
+        """Aborts every session of a record, so that nobody who was cut off can commit it.
+
+        Raises:
+            ServiceError: one may still be committed.
+        """
+
+
+class MaxStorageCommitting:
+    """Of MaxStorage sessions."""
+
+    def __init__(self, storage: MaxStorage, table: MaxComputeTable) -> None:
+        self.connection = storage.connection
+        self._storage, self._retries = storage, table.settings.commit_retries
+
+    def commit(self, pending: Pending, *, deadline: float) -> None:
+        """Commits the streams of the session."""
+        for _, session_id in pending.sessions:
+            try:
+                self._storage.commit(
+                    WriteSession(session_id), pending.streams, retries=self._retries, deadline=deadline
+                )
+            except ServiceError as error:
+                if not is_committed(error):
+                    raise
+
+    def drop(self, pending: Pending) -> None:
+        """Aborts the session."""
+        for _, session_id in pending.sessions:
+            try:
+                self._storage.abort(WriteSession(session_id))
+            except ServiceError as error:
+                if not is_gone(error):
+                    raise
+
+
+class TunnelCommitting:
+    """Of upsert sessions, several at once. Each partition becomes visible on its own."""
+
+    def __init__(self, tunnel: UpsertTunnel, table: MaxComputeTable) -> None:
+        self.connection = tunnel.connection
+        self._tunnel = tunnel
+        self._retries, self._threads = table.settings.commit_retries, table.settings.commit_threads
+
+    def commit(self, pending: Pending, *, deadline: float) -> None:
+        """Commits every session, and waits for all of them."""
+
+        def commit(session: tuple[str, str]) -> ServiceError | None:
+            try:
+                self._tunnel.commit(*session, retries=self._retries, deadline=deadline)
+            except ServiceError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="maxcompute-commit") as pool:
+            failures = [failure for failure in pool.map(commit, pending.sessions) if failure is not None]
+        if failures:
+            raise min(failures, key=lambda failure: not may_pass(failure))
+
+    def drop(self, pending: Pending) -> None:
+        """Aborts every session that is not committed."""
+        for partition, session_id in pending.sessions:
+            try:
+                self._tunnel.abort(partition, session_id)
+            except ServiceError as error:
+                if not is_gone(error) and not is_committed(error):
+                    raise

@@ -1,0 +1,255 @@
+"""The two ways into a table, for the driver: open sessions, give tasks their function, name what is to be committed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.client import Client, TableState
+from upsert_platform.maxcompute.connection import ServiceError, explain
+from upsert_platform.maxcompute.ddl import add_partition_statement
+from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
+from upsert_platform.maxcompute.names import quote
+from upsert_platform.maxcompute.options import Compression, WriteApi
+from upsert_platform.maxcompute.partition_spec import Spec, spec_text
+from upsert_platform.maxcompute.partitions import partition_columns
+from upsert_platform.maxcompute.settings import TUNNEL_KEY_TYPES, MaxComputeTable
+from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from upsert_platform.maxcompute.rows import WirePlan
+
+_LOGGER = logging.getLogger(__name__)
+TaskFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+_BUCKET = "_bucket"
+
+
+class Sending(Protocol):
+    """One batch on its way.
+
+    Attributes:
+        api: name of the interface, kept with the recorded commit.
+    """
+
+    api: str
+
+    @property
+    def sessions(self) -> tuple[tuple[str, str], ...]:
+        """Partition text and id of every open session."""
+
+    def open(self, specs: list[Spec]) -> None:
+        """Opens the sessions for rows of these partitions.
+
+        Raises:
+            DestinationError: refused.
+            EndpointError: no answer.
+        """
+
+    def spread(self, frame: DataFrame) -> DataFrame:
+        """The frame as the tasks should see it."""
+
+    def task(self) -> TaskFunction:
+        """The function of `mapInArrow`; picklable."""
+
+    def abort(self) -> None:
+        """Drops the sessions. Failures are logged: what is left of a session ends by itself."""
+
+
+class MaxStorageSending:
+    """Through MaxStorage: one session for all partitions of the batch."""
+
+    def __init__(self, table: MaxComputeTable, actual: TableState, storage: MaxStorage) -> None:
+        self.api = WriteApi.MAXSTORAGE.value
+        self._table, self._plan, self._storage = table, wire_plan(table, actual), storage
+        self._session: WriteSession | None = None
+
+    @property
+    def sessions(self) -> tuple[tuple[str, str], ...]:
+        """The session."""
+        return ((self._table.partitions.static_text, self._session.session_id),) if self._session else ()
+
+    def open(self, specs: list[Spec]) -> None:
+        """Opens the session; partitions that are missing are made by the service when it commits."""
+        try:
+            self._session = self._storage.create_write_session(self._table.partitions.static_text)
+        except ServiceError as error:
+            explain(error, self._storage.connection, f"opening a write session on {self._table.target}")
+
+    def spread(self, frame: DataFrame) -> DataFrame:
+        """Over as many tasks as declared; sorted by partition within them if that is asked for."""
+        settings = self._table.settings
+        if settings.parallelism is not None:
+            by = [quote(name) for name in self._table.primary_key] if self._table.upserts else []
+            frame = frame.repartition(settings.parallelism, *by)
+        if settings.group_partition and self._table.partitions.dynamic:
+            frame = frame.sortWithinPartitions(*partition_columns(self._table.partitions))
+        return frame
+
+    def task(self) -> TaskFunction:
+        """Writes a stream of the session."""
+        from upsert_platform.maxcompute.writer import WriteJob
+
+        assert self._session is not None
+        job = WriteJob(
+            connection=self._storage.connection,
+            endpoint=self._storage.endpoint,
+            target=self._table.target,
+            session=self._session,
+            plan=self._plan,
+            body_bytes=self._table.settings.body_bytes,
+            compression=_codec(self._table),
+            repeat_unsure=self._table.upserts,
+        )
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from upsert_platform.maxcompute.writer import write_task
+
+            return write_task(batches, job)
+
+        return write
+
+    def abort(self) -> None:
+        """Drops the session."""
+        if self._session is not None:
+            session = self._session
+            _quietly(lambda: self._storage.abort(session), session.session_id)
+            self._session = None
+
+
+class TunnelSending:
+    """Through the upsert tunnel: a session per partition, whole buckets per task."""
+
+    def __init__(self, table: MaxComputeTable, actual: TableState, tunnel: UpsertTunnel, client: Client) -> None:
+        self.api = WriteApi.TUNNEL.value
+        self._table, self._plan, self._tunnel, self._client = table, wire_plan(table, actual), tunnel, client
+        self._sessions: dict[tuple[str, ...], UpsertSession] = {}
+
+    @property
+    def sessions(self) -> tuple[tuple[str, str], ...]:
+        """The sessions, by partition."""
+        return tuple((session.partition, session.session_id) for session in self._sessions.values())
+
+    def open(self, specs: list[Spec]) -> None:
+        """Makes the partitions that are missing, and opens a session on each.
+
+        Raises:
+            DestinationError: refused, or the table has another number of buckets than declared.
+            EndpointError: no answer.
+        """
+        fixed = len(self._table.partitions.static)
+        whole: list[Spec] = [()] if not self._table.partitions.columns else []
+        try:
+            for spec in whole + specs:
+                if spec:
+                    self._client.run_sql(add_partition_statement(self._table, spec))
+                session = self._tunnel.create(spec_text(spec), slots=self._table.settings.slots)
+                self._sessions[tuple(value for _, value in spec[fixed:])] = session
+                self._check(session)
+        except ServiceError as error:
+            self.abort()
+            explain(error, self._tunnel.connection, f"opening an upsert session on {self._table.target}")
+
+    def _check(self, session: UpsertSession) -> None:
+        wanted = self._table.settings.buckets
+        if wanted is not None and wanted != session.buckets:
+            self.abort()
+            raise DestinationError(
+                f"table '{self._table.name}': 'upsert.write.bucket.num' is {wanted}, {self._table.target} has"
+                f" {session.buckets} buckets. Nothing was written"
+            )
+        kinds = {column.name: column.kind.root for column in self._plan.columns}
+        for name in session.hash_key:
+            if kinds[name] not in TUNNEL_KEY_TYPES:
+                self.abort()
+                raise DestinationError(
+                    f"table '{self._table.name}': key column '{name}' is {kinds[name]} in {self._table.target}, and the"
+                    " tunnel has no sure bucket for it. Use 'write.api' = 'maxstorage'"
+                )
+
+    def spread(self, frame: DataFrame) -> DataFrame:
+        """Rows of a bucket come to one task, so that a bucket needs few bodies."""
+        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql.types import IntegerType, StructField, StructType
+
+        if not self._sessions:
+            return frame
+        first, plan = next(iter(self._sessions.values())), self._plan
+
+        def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from upsert_platform.maxcompute.tunnel_writer import add_bucket
+
+            return add_bucket(batches, plan, first)
+
+        schema = StructType([*frame.schema.fields, StructField(_BUCKET, IntegerType())])
+        tasks = self._table.settings.parallelism or frame.sparkSession.sparkContext.defaultParallelism
+        tasks = min(tasks, first.buckets)
+        return frame.mapInArrow(add, schema).repartitionById(tasks, F.col(_BUCKET) % tasks)
+
+    def task(self) -> TaskFunction:
+        """Sends records of buckets into the sessions."""
+        from upsert_platform.maxcompute.tunnel_writer import TunnelJob
+
+        settings = self._table.settings
+        job = TunnelJob(
+            connection=self._tunnel.connection,
+            endpoint=self._tunnel.endpoint,
+            target=self._table.target,
+            sessions=tuple(self._sessions.items()),
+            plan=self._plan,
+            bucket_bytes=settings.bucket_buffer,
+            buffer_bytes=settings.writer_buffer,
+            concurrency=settings.flush_concurrency,
+            compression=_codec(self._table),
+        )
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from upsert_platform.maxcompute.tunnel_writer import write_tunnel_task
+
+            return write_tunnel_task(batches, job)
+
+        return write
+
+    def abort(self) -> None:
+        """Drops the sessions."""
+        for partition, session_id in self.sessions:
+            _quietly(partial(self._tunnel.abort, partition, session_id), session_id)
+        self._sessions = {}
+
+
+def wire_plan(table: MaxComputeTable, actual: TableState) -> WirePlan:
+    """How the declared columns fill the table's."""
+    from upsert_platform.maxcompute.rows import WireColumn, WirePlan
+
+    declared = {column.name.lower(): column for column, _ in table.data_columns}
+    columns = []
+    for present in actual.columns:
+        column = declared.get(present.name)
+        columns.append(
+            WireColumn(
+                name=present.name,
+                source=column.name if column else None,
+                declared=column.type if column else None,
+                kind=present.type,
+                required=not present.nullable,
+                key=present.name in actual.primary_key,
+            )
+        )
+    return WirePlan(tuple(columns), table.partitions.dynamic, table.upserts, table.primary_key)
+
+
+def _codec(table: MaxComputeTable) -> str | None:
+    compression = table.settings.compression
+    return None if compression is Compression.NONE else compression.value
+
+
+def _quietly(abort: Callable[[], None], session_id: str) -> None:
+    try:
+        abort()
+    except ServiceError as error:
+        _LOGGER.warning("session %s was not aborted and ends by itself: %s", session_id, error)
