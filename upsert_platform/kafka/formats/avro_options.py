@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import AfterValidator, BeforeValidator, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, SecretStr, create_model, model_validator
 
 from upsert_platform.options import Boolean, Settings, option
 
@@ -95,18 +95,40 @@ class AvroConfluentSettings(Settings):
 
     @model_validator(mode="after")
     def _credentials(self) -> AvroConfluentSettings:
+        prefix = str(type(self).model_fields["url"].alias).removesuffix(".url")
         if self.auth_source == "USER_INFO" and self.user_info is None:
-            raise ValueError("'avro-confluent.basic-auth.user-info' is missing: the credentials source is USER_INFO")
+            raise ValueError(f"'{prefix}.basic-auth.user-info' is missing: the credentials source is USER_INFO")
         if self.auth_source == "URL" and self.user_info is not None:
-            raise ValueError(
-                "'avro-confluent.basic-auth.user-info' is set, but the credentials source is URL; keep one"
-            )
+            raise ValueError(f"'{prefix}.basic-auth.user-info' is set, but the credentials source is URL; keep one")
         if self.bearer_source is not None and self.bearer_token is None:
-            raise ValueError("'avro-confluent.bearer-auth.token' is missing: the credentials source is STATIC_TOKEN")
+            raise ValueError(f"'{prefix}.bearer-auth.token' is missing: the credentials source is STATIC_TOKEN")
         if self.bearer_token is not None and self.user_info is not None:
-            raise ValueError("'avro-confluent.basic-auth.*' and 'avro-confluent.bearer-auth.*' are both set; keep one")
+            raise ValueError(f"'{prefix}.basic-auth.*' and '{prefix}.bearer-auth.*' are both set; keep one")
         if self.keystore_password is not None and self.keystore is None:
-            raise ValueError(
-                "'avro-confluent.ssl.keystore.password' is set without 'avro-confluent.ssl.keystore.location'"
-            )
+            raise ValueError(f"'{prefix}.ssl.keystore.password' is set without '{prefix}.ssl.keystore.location'")
         return self
+
+
+def _under(prefix: str) -> dict[str, Any]:
+    """The fields of the settings above that serve reading, under the names of another format."""
+    fields: dict[str, Any] = {}
+    kinds = get_type_hints(AvroConfluentSettings, include_extras=True)
+    for name, info in AvroConfluentSettings.model_fields.items():
+        extra: Any = info.json_schema_extra
+        renamed = [
+            other.replace("avro-confluent.", f"{prefix}.", 1) for other in (info.alias or "", *extra["synonyms"])
+        ]
+        default = ... if info.is_required() else info.default
+        described = option(
+            renamed[0], default, origin=extra["origin"], synonyms=renamed[1:], description=info.description or ""
+        )
+        fields[name] = (kinds[name], described)
+    return fields
+
+
+class DebeziumAvroConfluentSettings(
+    create_model(  # type: ignore[misc]
+        "DebeziumAvroConfluentFields", __base__=AvroConfluentSettings, **_under("debezium-avro-confluent")
+    )
+):
+    """Options of format ``debezium-avro-confluent``; those for writing are accepted as Flink accepts them."""

@@ -39,6 +39,10 @@ _ACCEPTED: Final[Mapping[TypeName, tuple[str, ...]]] = {
 }
 
 
+_CONNECT_MICROS: Final = ("io.debezium.time.MicroTimestamp", "io.debezium.time.MicroTime")
+_CONNECT_NANOS: Final = ("io.debezium.time.NanoTimestamp", "io.debezium.time.NanoTime")
+
+
 class ResolutionError(ValueError):
     """What the writer wrote cannot be read as the declared columns."""
 
@@ -147,12 +151,13 @@ class _Resolver:
         return Node("record", target, children=tuple(children), places=tuple(places), name=name)
 
     def _unit(self, described: Mapping[str, Any], kind: str) -> int:
-        logical = str(described.get("logicalType", ""))
         if self.millis_always:
             return 1_000_000
-        if logical.endswith("-micros"):
+        logical = str(described.get("logicalType", ""))
+        semantic = str(described.get("connect.name", ""))  # Debezium marks plain longs so
+        if logical.endswith("-micros") or semantic in _CONNECT_MICROS:
             return 1000
-        return 1 if logical.endswith("-nanos") and kind == "long" else 1_000_000
+        return 1 if kind == "long" and (logical.endswith("-nanos") or semantic in _CONNECT_NANOS) else 1_000_000
 
 
 def resolve(schema: Any, columns: Columns, *, known: Sequence[Any] = (), millis_always: bool = False) -> Node:

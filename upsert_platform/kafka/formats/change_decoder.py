@@ -1,7 +1,7 @@
-"""Change data in an envelope of two images: formats ``debezium-json`` and ``ogg-json``, read side.
+"""Change data in an envelope of two images: formats ``debezium-json``, ``debezium-avro-confluent`` and ``ogg-json``.
 
-A message has the row before, the row after and an operation. It is read as one JSON row of these, in bulk where that
-can be trusted, and taken apart by columns.
+A message has the row before, the row after and an operation. It is read as one row of these, and taken
+apart by columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.kafka.formats.base import Columns, Decoded
+from upsert_platform.kafka.formats.base import Columns, Decoded, Decoder
 from upsert_platform.kafka.formats.blocks import decode_blocks
 from upsert_platform.kafka.formats.change_metadata import MetadataPlan
 from upsert_platform.kafka.formats.change_options import ChangeSettings, DebeziumJsonSettings
@@ -58,40 +58,62 @@ def row_of(columns: Columns) -> LogicalType:
     return LogicalType(TypeName.ROW, fields=tuple(RowField(name, logical) for name, logical in columns))
 
 
-class EnvelopeDecoder:
-    """Decodes messages with the images before and after; gives rows with kinds."""
+class JsonRoot:
+    """Reads whole messages as JSON rows of some fields."""
 
-    def __init__(self, columns: Columns, settings: ChangeSettings, envelope: Envelope, metadata: MetadataPlan) -> None:
+    def __init__(self, columns: Columns, settings: ChangeSettings) -> None:
+        manner = json_manner(settings.json_settings(), columns)
+        convert = convert_row([name for name, _ in columns], [logical for _, logical in columns], manner)
+        self._schema = schema_of(columns)
+        self._read_one = lambda message: [convert(parse_tree(message))]
+        self._bulk = plan_bulk(columns, manner)
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """A row per message that can be read."""
+        read_bulk = self._bulk.for_block(messages).read if self._bulk is not None else None
+        return decode_blocks(messages, self._schema, read_bulk, self._read_one)
+
+
+def image_columns(columns: Columns, envelope: Envelope) -> Columns:
+    """The fields of an envelope: the row before, the row after, and the operation."""
+    image = row_of(columns)
+    return [("before", image), ("after", image), (envelope.operation, LogicalType(TypeName.STRING))]
+
+
+def json_envelope(
+    columns: Columns, settings: ChangeSettings, envelope: Envelope, metadata: MetadataPlan
+) -> EnvelopeDecoder:
+    """The decoder of an envelope in JSON, which may stand as the payload beside its schema."""
+    inner = [*image_columns(columns, envelope), *metadata.needed(root=False)]
+    in_payload = isinstance(settings, DebeziumJsonSettings) and settings.schema_include
+    root: Columns = [("payload", row_of(inner))] if in_payload else inner
+    root = [*root, *metadata.needed(root=True)]
+    return EnvelopeDecoder(columns, JsonRoot(root, settings), envelope, metadata)
+
+
+class EnvelopeDecoder:
+    """Decodes messages with the images before and after; gives rows with kinds.
+
+    Args:
+        root: reads the fields of the envelope, or these in a field ``payload``.
+    """
+
+    def __init__(self, columns: Columns, root: Decoder, envelope: Envelope, metadata: MetadataPlan) -> None:
+        self._root = root
         self._envelope = envelope
         self._metadata = metadata
         self._schema = schema_of([*columns, *metadata.columns])
-        self._in_payload = isinstance(settings, DebeziumJsonSettings) and settings.schema_include
-        image = row_of(columns)
-        inner = [
-            ("before", image),
-            ("after", image),
-            (envelope.operation, LogicalType(TypeName.STRING)),
-            *metadata.needed(root=False),
-        ]
-        root: Columns = [("payload", row_of(inner))] if self._in_payload else inner
-        root = [*root, *metadata.needed(root=True)]
-        manner = json_manner(settings.json_settings(), root)
-        convert = convert_row([name for name, _ in root], [logical for _, logical in root], manner)
-        self._root_schema = schema_of(root)
-        self._read_one = lambda message: [convert(parse_tree(message))]
-        self._bulk = plan_bulk(root, manner)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`. An empty message gives no row."""
         places = [place for place, message in enumerate(messages) if message]
         present = messages if len(places) == len(messages) else [messages[place] for place in places]
-        read_bulk = self._bulk.for_block(present).read if self._bulk is not None else None
-        found = decode_blocks(present, self._root_schema, read_bulk, self._read_one)
+        found = self._root.decode(present)
         errors = {places[at]: reason for at, reason in found.errors.items()}
         sources = np.asarray(places, np.int32)[found.message.to_numpy()]
         read = dict(zip(found.rows.schema.names, found.rows.columns, strict=True))
-        if self._in_payload:
-            payload = read.pop("payload")
+        payload = read.pop("payload", None)
+        if payload is not None:
             names = [payload.type.field(at).name for at in range(payload.type.num_fields)]
             read |= dict(zip(names, payload.flatten(), strict=True))
         return self._take_apart(read, sources, errors)

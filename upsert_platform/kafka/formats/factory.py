@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
-from upsert_platform.kafka.formats.avro_options import AvroConfluentSettings, AvroSettings
+from upsert_platform.kafka.formats.avro_options import (
+    AvroConfluentSettings,
+    AvroSettings,
+    DebeziumAvroConfluentSettings,
+)
 from upsert_platform.kafka.formats.base import Columns, Decoder, Encoder
 from upsert_platform.kafka.formats.change_metadata import plan_metadata
 from upsert_platform.kafka.formats.change_options import (
@@ -49,6 +53,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "avro": Format(AvroSettings),
     "avro-confluent": Format(AvroConfluentSettings),
     "debezium-json": Format(DebeziumJsonSettings, changes=True),
+    "debezium-avro-confluent": Format(DebeziumAvroConfluentSettings, changes=True),
     "canal-json": Format(CanalJsonSettings, changes=True),
     "maxwell-json": Format(MaxwellJsonSettings, changes=True),
     "ogg-json": Format(OggJsonSettings, changes=True),
@@ -102,15 +107,21 @@ def build_decoder(
             from upsert_platform.kafka.formats.avro_decoder import AvroDecoder
 
             return AvroDecoder(columns, settings)
+        case DebeziumAvroConfluentSettings():
+            from upsert_platform.kafka.formats.avro_confluent import AvroConfluentDecoder
+            from upsert_platform.kafka.formats.change_decoder import DEBEZIUM, EnvelopeDecoder, image_columns
+
+            root = AvroConfluentDecoder(image_columns(columns, DEBEZIUM), registry or HttpSchemaRegistry(settings))
+            return EnvelopeDecoder(columns, root, DEBEZIUM, plan_metadata(format_id, metadata))
         case AvroConfluentSettings():
             from upsert_platform.kafka.formats.avro_confluent import AvroConfluentDecoder
 
             return AvroConfluentDecoder(columns, registry or HttpSchemaRegistry(settings))
         case DebeziumJsonSettings() | OggJsonSettings():
-            from upsert_platform.kafka.formats.change_decoder import DEBEZIUM, OGG, EnvelopeDecoder
+            from upsert_platform.kafka.formats.change_decoder import DEBEZIUM, OGG, json_envelope
 
             envelope = DEBEZIUM if isinstance(settings, DebeziumJsonSettings) else OGG
-            return EnvelopeDecoder(columns, settings, envelope, plan_metadata(format_id, metadata))
+            return json_envelope(columns, settings, envelope, plan_metadata(format_id, metadata))
         case CanalJsonSettings() | MaxwellJsonSettings():
             from upsert_platform.kafka.formats.change_list_decoder import OldValuesDecoder
 
@@ -153,6 +164,8 @@ def build_encoder(
             from upsert_platform.kafka.formats.avro_encoder import AvroEncoder
 
             return AvroEncoder(columns, settings)
+        case DebeziumAvroConfluentSettings():
+            raise DeclarationError([Problem(f"format '{format_id}' is for reading only; write with debezium-json")])
         case AvroConfluentSettings():
             from upsert_platform.kafka.formats.avro_confluent import AvroConfluentEncoder
 

@@ -6,7 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from upsert_platform.kafka.formats.avro_options import AvroConfluentSettings, AvroSettings
+from upsert_platform.kafka.formats.avro_options import (
+    AvroConfluentSettings,
+    AvroSettings,
+    DebeziumAvroConfluentSettings,
+)
 from upsert_platform.kafka.formats.avro_schema import AvroTypeError, schema_of_type
 from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.change_options import ChangeSettings, DebeziumJsonSettings
@@ -109,6 +113,8 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
             return _change_settings(settings, direction)
         case AvroSettings():
             return _avro_columns(columns, legacy=settings.legacy_timestamps)
+        case DebeziumAvroConfluentSettings() if direction == "sink":
+            return [("error", "is for reading only; write with debezium-json")]
         case AvroConfluentSettings():
             return _avro_confluent_columns(columns, direction)
     return []

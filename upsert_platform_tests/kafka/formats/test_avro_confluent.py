@@ -134,6 +134,8 @@ MICROS = 1_714_979_289_123_456
         ({"type": "long", "logicalType": "local-timestamp-micros"}, MOMENT.replace(tzinfo=None), "TIMESTAMP(6)",
          MICROS),
         ("long", 1000, "TIMESTAMP(3)", 1_000_000),
+        ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, MICROS, "TIMESTAMP(6)", MICROS),
+        ({"type": "long", "connect.name": "io.debezium.time.Timestamp"}, 7, "TIMESTAMP(3)", 7000),
         ({"type": "int", "logicalType": "time-millis"}, 7, "TIME(3)", 7000),
         ({"type": "long", "logicalType": "time-micros"}, 7, "TIME(6)", 7),
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, Decimal("1.50"), "DECIMAL(9, 2)",
@@ -240,6 +242,41 @@ def test_a_source_may_declare_every_timestamp() -> None:
         subject="table 't'", location=SourceLocation("t.sql", 1),
     )  # fmt: skip
     assert found == []
+
+
+def test_debezium_envelopes() -> None:
+    value = {**record(("id", "int"), ("name", ["null", "string"])), "name": "Value", "namespace": "shop.users"}
+    envelope = {
+        "type": "record", "name": "Envelope", "namespace": "shop.users",
+        "fields": [
+            {"name": "before", "type": ["null", value], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {"name": "source", "type": record(("db", "string"))},
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        ],
+    }  # fmt: skip
+    options = {"debezium-avro-confluent.url": "http://127.0.0.1:1"}
+    columns = columns_of("name STRING, id INT")
+
+    def message(op: str, before: Any, after: Any) -> bytes:
+        return frame(7, envelope, {"before": before, "after": after, "source": {"db": "x"}, "op": op, "ts_ms": 5})
+
+    old, new = {"id": 1, "name": "a"}, {"id": 1, "name": None}
+    messages = [message("c", None, old), message("u", old, new), b"", message("d", new, None), message("u", None, new)]
+    decoded = build_decoder("debezium-avro-confluent", columns, options, registry=Shelf(envelope)).decode(messages)
+    assert decoded.kinds is not None
+    assert decoded.kinds.to_pylist() == ["+I", "-U", "+U", "-D"]
+    assert decoded.message.to_pylist() == [0, 1, 1, 3]
+    assert plain_rows(decoded.rows, columns) == [[b"a", 1], [b"a", 1], [None, 1], [None, 1]]
+    assert "REPLICA IDENTITY" in decoded.errors[4]
+    with pytest.raises(DeclarationError, match="reading only"):
+        build_encoder("debezium-avro-confluent", columns, options, registry=Shelf())
+    problems = validate_format(
+        "debezium-avro-confluent", {**options, "debezium-avro-confluent.basic-auth.credentials-source": "USER_INFO"},
+        columns, side="value", direction="source", subject="table 't'", location=SourceLocation("t.sql", 1),
+    )  # fmt: skip
+    assert "debezium-avro-confluent.basic-auth.user-info" in problems[0].message
 
 
 class Fake(ThreadingHTTPServer):

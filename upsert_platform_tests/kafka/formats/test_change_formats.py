@@ -265,7 +265,7 @@ def test_both_ways_agree(messages: list[dict[str, Any]]) -> None:
     raw = [json.dumps(message).encode() for message in messages]
     fast: Any = build_decoder("debezium-json", columns_of(COLUMNS), {})
     slow: Any = build_decoder("debezium-json", columns_of(COLUMNS), {})
-    slow._bulk = None
+    slow._root._bulk = None
     got, want = fast.decode(raw), slow.decode(raw)
     assert (got.errors, got.message, got.kinds) == (want.errors, want.message, want.kinds)
     assert plain_rows(got.rows, columns_of(COLUMNS)) == plain_rows(want.rows, columns_of(COLUMNS))
@@ -274,9 +274,9 @@ def test_both_ways_agree(messages: list[dict[str, Any]]) -> None:
 def test_the_bulk_way_is_taken() -> None:
     decoder = build_decoder("debezium-json", columns_of(COLUMNS), {})
     assert isinstance(decoder, EnvelopeDecoder)
-    assert decoder._bulk is not None
+    root: Any = decoder._root
     message = json.dumps({"before": OLD, "after": NEW, "op": "u", "source": {"db": "x"}}).encode()
-    found = decoder._bulk.read([message] * 3)
+    found = root._bulk.read([message] * 3)
     assert found is not None
     assert found[1] is None
 
