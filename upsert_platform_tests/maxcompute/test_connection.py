@@ -1,0 +1,165 @@
+"""How a project is reached: schemas, quotas, tokens, retries, and errors that tell no secret (sections 3.1 to 3.5)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.connection import Connection, ServiceError, explain, guarded_rest, with_retries
+from upsert_platform.maxcompute.control import ControlTable, destination_key
+from upsert_platform.maxcompute.ddl import prepare_table
+from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
+from upsert_platform_tests.maxcompute.frames import stored
+from upsert_platform_tests.maxcompute.sending import batch, open_job, send
+
+Make = Callable[..., MaxComputeTable]
+
+
+def test_schemas_of_a_three_tier_project(tmp_path: Path, make_table: Make) -> None:
+    with maxcompute_server(tmp_path, arguments=["--three-tier"]) as server:
+        server.odps().create_schema("sales")
+        plain = make_table(server=server, table_name="t", odps_namespace_schema="true", control_table="c")
+        inside = make_table(server=server, table_name="sales.t", odps_namespace_schema="true", control_table="c")
+        for number, table in enumerate((plain, inside)):
+            job, storage, _ = open_job(table)
+            send(job, [batch(table, [("U", (number, table.target.schema))])])
+            storage.commit(job.session, [("0", 1)])
+            with closing(Client(Connection.of(table.settings))) as client:
+                control = ControlTable(
+                    client, table.target.sibling("c"), key=destination_key(table.target, ""), label="x"
+                )
+                assert control.ensure().revision == 1
+        hints = {"odps.namespace.schema": "true"}
+        found = []
+        for name in ("default.t", "sales.t"):
+            instance = server.odps().execute_sql(f"SELECT * FROM {name}", hints=hints)
+            with instance.open_reader(tunnel=False) as reader:
+                found.append([tuple(map(str, record.values)) for record in reader])
+        assert found == [[("0", "default")], [("1", "sales")]]
+
+
+def test_the_tunnel_is_asked_for_unless_it_is_declared(client: Client, maxcompute: ServerHandle) -> None:
+    assert client.tunnel_endpoint() == maxcompute.endpoint
+
+
+def test_quota_and_token_travel_with_requests(make_table: Make, maxcompute: ServerHandle) -> None:
+    table = make_table(odps_tunnel_quota_name="q1", odps_sts_token="a-token")
+    connection = Connection.of(table.settings)
+    assert connection.quota == "q1"
+    maxcompute.control("/control/journal", method="DELETE")
+    with closing(Client(connection)) as opened:
+        opened.tunnel_endpoint()
+    asked = [entry for entry in maxcompute.control("/control/journal") if entry["path"].endswith("/tunnel")]
+    assert asked[-1]["query"]["quotaName"] == "q1"
+    request = requests.Request("GET", f"{maxcompute.endpoint}/projects/p").prepare()
+    connection.account().sign_request(request, maxcompute.endpoint)
+    assert request.headers["authorization-sts-token"] == "a-token"
+
+
+@pytest.mark.parametrize(("status", "fine"), [(200, True), (201, True), (202, False), (308, False), (404, False)])
+def test_only_200_and_201_are_success(make_table: Make, status: int, fine: bool) -> None:
+    rest = guarded_rest(Connection.of(make_table().settings), "http://127.0.0.1:9", tag="ODPS")
+    answer = requests.Response()
+    answer.status_code = status
+    assert rest.is_ok(answer) is fine
+
+
+def test_retries_end(make_table: Make) -> None:
+    connection = Connection.of(make_table(upsert_writer_max__retries="2").settings)
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise ServiceError("busy", status=503, code="Busy", sure=False)
+
+    with pytest.raises(ServiceError, match="busy"):
+        with_retries(fail, connection)
+    assert len(calls) == 3
+    calls.clear()
+    with pytest.raises(ServiceError):
+        with_retries(fail, connection, only_sure=True)
+    assert len(calls) == 1
+
+
+def test_a_fault_of_ours_is_not_retried_nor_hidden(make_table: Make) -> None:
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        with_retries(fail, Connection.of(make_table().settings))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected", "words"),
+    [
+        (None, "", EndpointError, r"odps\.end\.point"),
+        (401, "Unauthorized", EndpointError, r"odps\.access\.id"),
+        (403, "NoPermission", EndpointError, r"odps\.access\.id"),
+        (400, "InvalidStsToken", EndpointError, r"odps\.access\.id"),
+        (400, "DataStoreError", DestinationError, "reading table"),
+    ],
+)
+def test_failures_name_what_to_check_and_no_secret(
+    make_table: Make, status: int | None, code: str, expected: type[Exception], words: str
+) -> None:
+    connection = Connection.of(make_table().settings)
+    text = connection.hide("refused test_key of test_id")
+    with pytest.raises(expected, match=words) as raised:
+        explain(ServiceError(text, status=status, code=code, sure=True), connection, "reading table 't'")
+    assert "refused *** of ***" in str(raised.value)
+
+
+def test_statements_that_fail_keep_the_service_code(client: Client) -> None:
+    with pytest.raises(ServiceError) as raised:
+        client.run_sql("SELECT * FROM no_such_table")
+    assert "no_such_table" in str(raised.value)
+
+
+def test_results_have_nulls_and_any_text(client: Client) -> None:
+    rows = client.query("SELECT CAST(NULL AS STRING) AS a, 'x,\"y\"\\nz' AS b, 7 AS c")
+    assert rows == [{"a": None, "b": 'x,"y"\nz', "c": "7"}]
+
+
+def test_large_results_are_read_in_splits(client: Client, make_table: Make, monkeypatch: Any) -> None:
+    monkeypatch.setattr("upsert_platform.maxcompute.client._SPLIT_ROWS", 40)
+    table = make_table()
+    prepare_table(client, table)
+    values = ", ".join(f"({number}, 'n{number}')" for number in range(100))
+    client.run_sql(f"INSERT INTO {table.target.sql} VALUES {values}")
+    result = client.open_query(f"SELECT id FROM {table.target.sql}")
+    assert (result.rows, result.splits) == (100, 3)
+    found = [
+        row for split in range(3) for part in client.read_query(result, split) for row in part.column(0).to_pylist()
+    ]
+    assert sorted(found) == list(range(100))
+
+
+def test_the_drivers_modules_load_without_spark_and_sdk() -> None:
+    code = (
+        "import sys, upsert_platform.maxcompute.destination, upsert_platform.maxcompute.settings;"
+        "print([m for m in ('pyspark', 'odps', 'pyarrow', 'numpy', 'dagster') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_rows_of_another_table_are_not_seen(maxcompute: ServerHandle, make_table: Make) -> None:
+    one, other = make_table(), make_table()
+    for number, table in enumerate((one, other)):
+        job, storage, _ = open_job(table)
+        send(job, [batch(table, [("U", (number, "x"))])])
+        storage.commit(job.session, [("0", 1)])
+    assert stored(maxcompute, one) == [(0, "x")]
