@@ -235,6 +235,11 @@ def test_version_is_told_once() -> None:
     assert f"## [{pinned}]" in _text("CHANGELOG.md")
 
 
+@pytest.mark.parametrize("name", [*FORMATS, *binding.SOURCE_CONNECTORS, *binding.DESTINATION_CONNECTORS])
+def test_changelog_tells_every_format_and_connector(name: str) -> None:
+    assert name in _text("CHANGELOG.md").lower()
+
+
 def test_reference_file_is_current() -> None:
     assert _text("docs/options.md") == markdown(), "write it anew: python -m upsert_platform.reference"
 
