@@ -311,3 +311,9 @@ def test_defaults_are_told_in_the_units_of_the_option() -> None:
     assert rows["scan.buffer-bytes"] == "192 mb"
     assert rows["batch.max-bytes"] == "2 gb"
     assert {row.name: row.second for row in sections()["tablestore"].rows}["request.timeout"] == "10 s"
+
+
+def test_lease_is_as_long_as_told() -> None:
+    from upsert_platform.graph.destination_hop import LEASE
+
+    assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("README.md")
