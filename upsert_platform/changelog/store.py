@@ -5,9 +5,11 @@ Positions are read by delta-rs, without a JVM; rows are written and read by Spar
 
 from __future__ import annotations
 
+import fcntl
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -129,37 +131,39 @@ class ChangelogStore:
             " tells the offsets after it; restore the table's log, or move it away to have it built anew"
         )
 
-    def create(self, spark: SparkSession) -> Head:
-        """Creates the changelog if it does not exist, and returns its head."""
-        from delta.tables import DeltaTable as SparkDeltaTable
+    def create(self) -> Head:
+        """Creates the changelog if it does not exist, and returns its head. No JVM.
 
+        Two runs may do so at once: below a path a lock lets one go first. (Behind a URI there is none; the later of two
+        creations would count there, and the run that made the other begins again.)
+        """
         found = self.head()
         if found is not None:
             self._check_columns()
             return found
-        builder = (
-            SparkDeltaTable.createIfNotExists(spark)
-            .location(self.uri)
-            .property(_ID_PROPERTY, str(uuid.uuid4()))
-            .property(_MODE_PROPERTY, self.mode)
-            .property("delta.enableDeletionVectors", "false")
-            .property("delta.dataSkippingNumIndexedCols", str(len(rows.SYSTEM_COLUMNS)))
-        )
-        from pyspark.sql.types import StructType
-
-        schema = StructType.fromDDL(rows.spark_schema(self.table))
-        try:
-            builder.addColumns(schema).execute()
-        except Exception:
-            # Another run may have created it at the same moment: then it is there, and its id is the one that counts.
-            created = self.head()
-            if created is None:
-                raise
-            return created
+        with _creation_lock(self.uri):
+            if self._delta() is None:
+                self._create()
         created = self.head()
         if created is None:
             raise ChangelogError(f"the changelog at {self.uri} was created, but cannot be opened again")
         return created
+
+    def _create(self) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable.create(
+            self.uri,
+            schema=rows.arrow_schema(self.table),
+            mode="ignore",
+            configuration={
+                _ID_PROPERTY: str(uuid.uuid4()),
+                _MODE_PROPERTY: self.mode,
+                "delta.enableDeletionVectors": "false",
+                "delta.dataSkippingNumIndexedCols": str(len(rows.SYSTEM_COLUMNS)),
+            },
+            raise_if_key_not_exists=False,
+        )
 
     def _check_columns(self) -> bool:
         """Whether declared columns are missing in the lake (they are added by the next append).
@@ -224,6 +228,7 @@ class ChangelogStore:
             .option("userMetadata", json.dumps({"upsert_platform": record}, separators=(",", ":")))
         )
         if self._check_columns():
+            self._allow_new_columns(batch_rows.sparkSession)
             writer = writer.option("mergeSchema", "true")
         try:
             writer.save(self.uri)
@@ -235,6 +240,15 @@ class ChangelogStore:
         if after is None:
             raise ChangelogError(f"the changelog at {self.uri} vanished while batch {batch} was committed")
         return after if after.batch == batch and after.run == attempt else None
+
+    def _allow_new_columns(self, spark: SparkSession) -> None:
+        """A TIMESTAMP column needs a feature of the table that one without such columns was not created with."""
+        from delta.tables import DeltaTable as SparkDeltaTable
+
+        delta = self._delta()
+        assert delta is not None
+        if "timestampNtz" not in (delta.protocol().writer_features or ()):
+            SparkDeltaTable.forPath(spark, self.uri).addFeatureSupport("timestampNtz")
 
     def commit_metadata(self) -> str:
         """The userMetadata of the head, for compactions: the last commit always tells the positions."""
@@ -317,6 +331,18 @@ class ChangelogStore:
             .load(self.uri)
             .where(f"{rows.BATCH} > {after} AND {rows.BATCH} <= {upto} AND {rows.KIND} IN ({kinds})")
         )
+
+
+@contextmanager
+def _creation_lock(uri: str) -> Iterator[None]:
+    if "://" in uri:
+        yield
+        return
+    path = Path(uri)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _commit_record(text: str | None) -> dict[str, Any] | None:

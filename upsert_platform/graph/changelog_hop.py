@@ -101,7 +101,7 @@ class ChangelogHop:
             ChangelogError: other runs keep committing to the same changelog.
         """
         started = time.monotonic()
-        head = self.store.create(spark)
+        head = self.store.create()
         batches = 0
         accounts: list[RangeAccount] = []
         lost = 0
@@ -117,7 +117,7 @@ class ChangelogHop:
                     raise ChangelogError(
                         f"the changelog of '{self.source.table.name}' is written by another run all the time; stop one"
                     )
-                head = self.store.create(spark)
+                head = self.store.create()
                 continue
             head, batches = after, batches + 1
             done = CommittedBatch(
@@ -140,12 +140,18 @@ class ChangelogHop:
     def _commit(
         self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        from upsert_platform.kafka.source import read_changes
+        from upsert_platform.kafka.source import failure_of, read_changes
 
         frame = read_changes(spark, self.source.kafka, ranges, batch=head.batch + 1, mode=self.store.mode)
         ends = {(item.topic, item.partition): item.end for item in ranges}
         topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
-        return self.store.append(frame, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
+        try:
+            return self.store.append(frame, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
+        except Exception as error:
+            raised = failure_of(error)
+            if raised is None:
+                raise
+            raise raised from error
 
     def _publish(self, head: Head) -> None:
         """Tells Kafka's own lag tools how far the platform is; never read back."""

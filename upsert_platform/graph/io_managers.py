@@ -52,7 +52,7 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
         source = self.platform.binding().sources[_table_of(context.upstream_output)]
         store = source.store(self.platform.root)
         spark = self.spark.spark_session
-        head = store.create(spark)
+        head = store.create()
         names = [column.name for column in stored_columns(source.table)]
         latest = latest_per_key(
             store.read(spark, after=0, upto=head.batch), key=source.table.primary_key, columns=names

@@ -102,7 +102,7 @@ def replay(
     places = [_place(row) for row in found if _place(row) not in refused]
     if not places:
         return Replay(0, 0, refused, None)
-    head = store.create(spark)
+    head = store.create()
     current, overtaken = _judge(spark, source, store, decoded, upto=head.batch)
     done = [place for place in places if place not in overtaken]
     account = RangeAccount(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def batch_frame(
 
 
 def commit(spark: SparkSession, store: ChangelogStore, changes: Iterable[tuple[int, str | None]], **more: Any) -> Head:
-    head = store.create(spark)
+    head = store.create()
     frame = batch_frame(spark, head.batch + 1, changes, table=store.table, **more)
     positions = head.positions.advanced({(TOPIC, 0): (head.batch + 1) * 10}, {TOPIC: "topic-id"})
     after = store.append(frame, head=head, positions=positions, run="run")
@@ -156,7 +157,7 @@ def test_later_batch_wins_whatever_its_record_time(spark: SparkSession, store: C
 def test_key_in_two_partitions_of_a_batch_is_decided_by_time_and_flagged(
     spark: SparkSession, store: ChangelogStore
 ) -> None:
-    head = store.create(spark)
+    head = store.create()
     late = batch_frame(spark, 1, [(1, "late"), (2, "alone")], partition=0, at=datetime(2026, 2, 1, tzinfo=UTC))
     early = batch_frame(spark, 1, [(1, "early")], partition=1, at=datetime(2026, 1, 1, tzinfo=UTC))
     store.append(late.unionByName(early), head=head, positions=Positions(), run="run")
@@ -166,12 +167,20 @@ def test_key_in_two_partitions_of_a_batch_is_decided_by_time_and_flagged(
 
 def test_added_column_is_stored_and_changed_type_is_refused(spark: SparkSession, store: ChangelogStore) -> None:
     commit(spark, store, [(1, "a")])
-    wider = ChangelogStore(store.uri, declared(("note", "ARRAY<STRING>")))
+    wider = ChangelogStore(store.uri, declared(("note", "ARRAY<STRING>"), ("at", "TIMESTAMP(3)")))
     commit(spark, wider, [(2, "b")])
     assert "note" in wider.read(spark, after=0, upto=2).columns
     other = ChangelogStore(store.uri, declared(value_type="BIGINT"))
     with pytest.raises(ChangelogError, match=r"column 'value' is declared as int64, stored as string"):
-        other.create(spark)
+        other.create()
+
+
+def test_two_runs_may_create_it_at_once(tmp_path: Path) -> None:
+    def create(_: int) -> str:
+        return ChangelogStore(str(tmp_path / "raced"), declared()).create().changelog_id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(create, range(8)))) == 1
 
 
 def test_foreign_delta_table_is_refused(spark: SparkSession, store: ChangelogStore) -> None:
@@ -181,14 +190,14 @@ def test_foreign_delta_table_is_refused(spark: SparkSession, store: ChangelogSto
 
 
 def test_other_mode_is_refused(spark: SparkSession, store: ChangelogStore) -> None:
-    store.create(spark)
+    store.create()
     with pytest.raises(ChangelogError, match="mode 'upsert'"):
         ChangelogStore(store.uri, store.table, mode="append").head()
 
 
 def test_race_for_a_batch_number_leaves_one_winner(spark: SparkSession, store: ChangelogStore) -> None:
     """Two runs plan the same batch; the slower one commits nothing and is told so."""
-    head = store.create(spark)
+    head = store.create()
     fast = store.append(batch_frame(spark, 1, [(1, "fast")]), head=head, positions=Positions(), run="fast")
     slow = store.append(batch_frame(spark, 1, [(1, "slow")]), head=head, positions=Positions(), run="slow")
     assert fast is not None
