@@ -40,7 +40,7 @@ def _bulk_import_messages() -> tuple[Any, Any]:
     message(
         "BulkImportRequest",
         ("table_name", 1, one, _Field.TYPE_STRING, ""),
-        ("rows", 3, many, _Field.TYPE_MESSAGE, f"{here}RowInBulkImportRequest"),
+        ("rows", 2, many, _Field.TYPE_MESSAGE, f"{here}RowInBulkImportRequest"),
     )
     message(
         "RowInBulkImportResponse",
@@ -51,7 +51,7 @@ def _bulk_import_messages() -> tuple[Any, Any]:
     message(
         "BulkImportResponse",
         ("table_name", 1, one, _Field.TYPE_STRING, ""),
-        ("rows", 3, many, _Field.TYPE_MESSAGE, f"{here}RowInBulkImportResponse"),
+        ("rows", 2, many, _Field.TYPE_MESSAGE, f"{here}RowInBulkImportResponse"),
     )
     pool = descriptor_pool.Default()
     pool.Add(file)
