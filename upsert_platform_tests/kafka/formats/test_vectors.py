@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import SourceLocation
-from upsert_platform.kafka.formats import build_decoder, build_encoder, validate_format
+from upsert_platform.kafka.formats import FORMATS, build_decoder, build_encoder, validate_format
 from upsert_platform.kafka.formats.avro_schema import derive_schema
 from upsert_platform.kafka.formats.csv_values import record_reader
 from upsert_platform.kafka.formats.json_decoder import json_manner, row_reader
@@ -204,3 +205,15 @@ def test_a_time_beyond_the_day_is_refused(format_id: str) -> None:
     assert [message is None for message in messages.to_pylist()] == [False, True, False]
     assert list(refusals) == [1]
     assert "column 'b'" in refusals[1]
+
+
+def test_every_difference_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    for differences in DIFFERENCES.values():
+        for behaviour in differences:
+            assert f"| {behaviour} |" in text
+
+
+def test_every_format_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    assert all(f"`{format_id}`" in text for format_id in FORMATS)
