@@ -28,7 +28,7 @@ REPEATS = 3
 Columns = list[tuple[str, LogicalType]]
 SIMPLE = {"id": "BIGINT", "name": "STRING", "email": "STRING", "score": "DOUBLE", "updated": "BIGINT"}
 TYPED = {"id": "BIGINT", "name": "STRING", "price": "DECIMAL(12, 2)", "day": "DATE", "at": "TIMESTAMP(3)"}
-_DAY_MS = 86_400_000
+_ORJSON = "orjson and pa.array by column"
 
 
 def columns_of(declared: dict[str, str]) -> Columns:
@@ -70,7 +70,7 @@ def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
         batch, columns = batch_of(declared, rows), columns_of(declared)
         messages = _messages("json", columns, batch)
         yield _decode(
-            f"json_decode_{shape}", "json", columns, messages, _by_orjson, "orjson and pa.array by column", goal
+            f"json_decode_{shape}", "json", columns, messages, _by_orjson, _ORJSON, goal
         )
     yield from _troubled(rows)
     batch, columns = batch_of(SIMPLE, rows), columns_of(SIMPLE)
@@ -127,14 +127,14 @@ def _troubled(rows: int) -> Iterator[dict[str, Any]]:
     columns = columns_of(SIMPLE)
     messages = _messages("json", columns, batch_of(SIMPLE, rows))
     quoted = [orjson.dumps({**orjson.loads(message), "updated": str(at)}) for at, message in enumerate(messages)]
-    yield _decode("json_decode_quoted_longs", "json", columns, quoted, _by_orjson, "orjson and pa.array by column", "")
+    yield _decode("json_decode_quoted_longs", "json", columns, quoted, _by_orjson, _ORJSON, "")
     broken = [b"{" if at % 1000 == 500 else message for at, message in enumerate(messages)]
     decoder = build_decoder("json", columns, {})
     assert len(decoder.decode(broken).errors) == (rows + 499) // 1000
     yield row("json_decode_one_broken_in_1000", rows=rows, seconds=seconds_of(lambda: decoder.decode(broken)))
     mapped = columns_of({"id": "BIGINT", "tags": "MAP<STRING, STRING>"})
     with_maps = [b'{"id":%d,"tags":{"a":"%d","b":"x"}}' % (at, at) for at in range(rows)]
-    yield _decode("json_decode_map", "json", mapped, with_maps, _by_orjson_pairs, "orjson and pa.array by column", "")
+    yield _decode("json_decode_map", "json", mapped, with_maps, _by_orjson_pairs, _ORJSON, "")
 
 
 def _changes(rows: int) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,3 +219,12 @@ def test_every_difference_is_documented() -> None:
 def test_every_format_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
     assert all(f"`{format_id}`" in text for format_id in FORMATS)
+
+
+def test_declaring_a_format_loads_nothing_heavy() -> None:
+    program = (
+        "import sys; from upsert_platform.kafka.formats import validate_format; "
+        "print([name for name in ('pyarrow', 'numpy', 'requests', 'orjson', 'dagster', 'pyspark') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
