@@ -69,9 +69,7 @@ def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
     for shape, declared, goal in (("simple", SIMPLE, ">= 1.2 M rows/s"), ("typed", TYPED, "")):
         batch, columns = batch_of(declared, rows), columns_of(declared)
         messages = _messages("json", columns, batch)
-        yield _decode(
-            f"json_decode_{shape}", "json", columns, messages, _by_orjson, _ORJSON, goal
-        )
+        yield _decode(f"json_decode_{shape}", "json", columns, messages, _by_orjson, _ORJSON, goal)
     yield from _troubled(rows)
     batch, columns = batch_of(SIMPLE, rows), columns_of(SIMPLE)
     yield _encode("json_encode", "json", columns, batch, _to_orjson, "to_pylist and orjson.dumps", ">= 300 k rows/s")
