@@ -216,6 +216,15 @@ class ControlTable:
                 return found
         raise AssertionError("the control record is not there although it was inserted")
 
+    def give_up(self, old: ControlRecord) -> None:
+        """Ends the lease of a record that is still the one that was read, without looking whether it was.
+
+        Raises:
+            ServiceError: refused.
+            EndpointError: no answer.
+        """
+        self._run(self._update(old, replace(old, holder="", token="", lease_expires=0)))
+
     def swap(self, old: ControlRecord, new: ControlRecord) -> ControlRecord | None:
         """Replaces a record that is still the one that was read.
 
@@ -226,12 +235,8 @@ class ControlTable:
             EndpointError: no answer.
             DestinationError: a refusal that is no conflict.
         """
-        wanted = replace(new, revision=old.revision + 1, stamp=uuid.uuid4().hex, label=self._label)
-        assigned = [f"{quote(name)} = {getattr(wanted, name)}" for name in _NUMBERS]
-        assigned += [f"{quote(name)} = {sql_text(getattr(wanted, name))}" for name in _TEXTS]
-        statement = (
-            f"UPDATE {self._name.sql} SET {', '.join(assigned)} WHERE {self._where} AND revision = {old.revision}"
-        )
+        stamp = uuid.uuid4().hex
+        statement = self._update(old, replace(new, stamp=stamp))
         for attempt in range(_TRIES):
             failure = None
             try:
@@ -239,13 +244,20 @@ class ControlTable:
             except ServiceError as error:
                 failure = error
             found = self.read()
-            if found.stamp == wanted.stamp:
+            if found.stamp == stamp:
                 return found
             if found.revision != old.revision:
                 return None
             if failure is not None:
                 self._wait_after(failure, attempt)
         return None
+
+    def _update(self, old: ControlRecord, new: ControlRecord) -> str:
+        """The statement that makes `new` of `old`, if `old` is still there."""
+        wanted = replace(new, revision=old.revision + 1, label=self._label)
+        assigned = [f"{quote(name)} = {getattr(wanted, name)}" for name in _NUMBERS]
+        assigned += [f"{quote(name)} = {sql_text(getattr(wanted, name))}" for name in _TEXTS]
+        return f"UPDATE {self._name.sql} SET {', '.join(assigned)} WHERE {self._where} AND revision = {old.revision}"
 
     def _run(self, statement: str) -> None:
         self._client.run_sql(statement)

@@ -130,13 +130,21 @@ class MaxComputeDestination:
             DestinationError: a recorded commit cannot be settled.
         """
         with ControlLease(self._control, owner=owner, duration=duration, what=self._what) as lease:
-            if lease.record.pending:
-                pending = lease.record.pending_commit
-                assert pending is not None
-                reason = commit_recorded(lease, self.committing(WriteApi(pending.api)), self.table)
-                if reason is not None:
-                    _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
+            self._settle(lease)
             yield lease
+
+    def _settle(self, lease: ControlLease) -> None:
+        """Finishes a recorded commit, or drops it when the table that it was for is no longer there."""
+        pending = lease.record.pending_commit
+        if pending is None:
+            return
+        actual = self._client.table(self.table.target)
+        if actual is None or (pending.table_id and actual.table_id and pending.table_id != actual.table_id):
+            lease.change(pending="")
+            return
+        reason = commit_recorded(lease, self.committing(WriteApi(pending.api)), self.table)
+        if reason is not None:
+            _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
 
     def write(
         self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 
 from upsert_platform.errors import LeaseHeldError, UpsertPlatformError
+from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable
 
 _LOGGER = logging.getLogger(__name__)
@@ -128,8 +129,8 @@ class ControlLease:
             if self._lost is not None or not self._record.token:
                 return
             try:
-                self._control.swap(self._record, replace(self._record, holder="", token="", lease_expires=0))
-            except UpsertPlatformError as error:
+                self._control.give_up(self._record)
+            except (UpsertPlatformError, ServiceError) as error:
                 _LOGGER.warning("the lease on %s ends by itself: %s", self._what, error)
             self._record = replace(self._record, token="")
 

@@ -174,10 +174,11 @@ def test_104_a_session_that_is_gone_asks_a_person_for_insert(opened: Opened) -> 
     assert destination._control.read().pending != ""
 
 
+@pytest.mark.parametrize("key", [["id"], []], ids=["upsert", "insert"])
 def test_20_a_table_made_anew_under_a_recorded_commit_is_written_again(
-    maxcompute: ServerHandle, opened: Opened
+    maxcompute: ServerHandle, opened: Opened, key: list[str]
 ) -> None:
-    destination = opened()
+    destination = opened(key=key)
     with destination.lease(owner="run", duration=MINUTE) as lease:
         record_commit(lease, destination.table, 1, [("U", (1, "a"))])
     maxcompute.odps().delete_table(destination.table.target.table)

@@ -6,6 +6,8 @@ import pickle
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.settings import MaxComputeTable
@@ -160,6 +162,28 @@ def test_a_job_travels_to_workers_and_shows_no_secret(make_table: Make) -> None:
     assert copied.connection.access_key.get_secret_value() == "test_key"
     assert "test_key" not in repr(job)
     assert "test_id" not in repr(job)
+
+
+OPERATIONS = st.lists(
+    st.dictionaries(st.integers(0, 9), st.none() | st.text("abcü", max_size=3), min_size=1, max_size=8),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=OPERATIONS)
+def test_invariant_2_the_table_is_the_last_value_per_key(
+    maxcompute: ServerHandle, make_table: Make, batches: list[dict[int, str | None]]
+) -> None:
+    table, expected = make_table(), dict[int, str]()
+    for changes in batches:
+        job, storage, _ = open_job(table)
+        rows = [("D" if value is None else "U", (key, value)) for key, value in changes.items()]
+        send(job, [batch(table, rows)])
+        storage.commit(job.session, [("0", 1)])
+        expected = {key: value for key, value in {**expected, **changes}.items() if value is not None}
+    assert stored(maxcompute, table) == sorted(expected.items(), key=repr)
 
 
 def test_41_an_aborted_session_takes_nothing_more(make_table: Make) -> None:
