@@ -28,6 +28,8 @@ DELTA_VERSION = "4.4.0"
 KAFKA_VERSION = "4.3.1"
 KAFKA_VERSION_OLDER = "3.9.1"
 REGISTRY_VERSION = "3.0.9"
+TABLESTORE_JAVA_VERSION = "5.17.6"
+MAXCOMPUTE_JAVA_VERSION = "0.52.3-public"
 MINIMUM_JAVA = 17
 
 _JAVA_REMEDY = f"install Java {MINIMUM_JAVA} or newer (a JRE suffices) and put it on PATH or name it in JAVA_HOME"
@@ -80,6 +82,16 @@ def kafka_broker_jars(version: str = KAFKA_VERSION) -> list[Path]:
 def registry_archive() -> Path:
     """The archive (tar.gz) of the Apicurio schema registry."""
     return resolve(f"apicurio-registry-{REGISTRY_VERSION}")[0]
+
+
+def tablestore_java_jars() -> list[Path]:
+    """The official Tablestore SDK for Java and what it needs to run; tests alone use it."""
+    return resolve(f"tablestore-java-{TABLESTORE_JAVA_VERSION}")
+
+
+def maxcompute_java_jars() -> list[Path]:
+    """The official MaxCompute SDK for Java and what its tables, tunnels and SQL need to run; tests alone use it."""
+    return resolve(f"maxcompute-java-{MAXCOMPUTE_JAVA_VERSION}")
 
 
 def cache_directory() -> Path:
