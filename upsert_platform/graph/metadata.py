@@ -60,8 +60,13 @@ def of_changelog_run(run: ChangelogRun) -> dict[str, Any]:
         "seconds": round(run.seconds, 3),
         "records_per_second": round(account.records / run.seconds, 1) if run.seconds else 0.0,
         **of_account(account),
-        "ranges": dg.MetadataValue.table([dg.TableRecord(_range_row(item)) for item in run.ranges[-100:]]),
+        # Empty when another run had read everything by the time that this one came to it.
+        **({"ranges": _ranges(run)} if run.ranges else {}),
     }
+
+
+def _ranges(run: ChangelogRun) -> dg.TableMetadataValue:
+    return dg.MetadataValue.table([dg.TableRecord(_range_row(item)) for item in run.ranges[-100:]])
 
 
 def of_account(account: RangeAccount) -> dict[str, Any]:
