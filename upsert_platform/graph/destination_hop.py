@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,15 +14,18 @@ from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_wri
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
-from upsert_platform.destination import BatchSpan, Destination, DestinationState, WriteReport
-from upsert_platform.errors import DestinationError
+from upsert_platform.destination import BatchSpan, Destination, DestinationState, Lease, WriteReport
+from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.graph.binding import Target
 from upsert_platform.sql.transform import change_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=30)
+PATIENCE = LEASE * 1.5
+"""How long a run waits for a destination that another holds: the lease of a killed run has ended by then."""
+_WAIT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -82,16 +87,21 @@ class DestinationHop:
         self._check_identity(plan)
         return plan
 
-    def execute(self, spark: SparkSession) -> DestinationRun | None:
+    def execute(
+        self, spark: SparkSession, *, tell: Callable[[str], None] = lambda message: None
+    ) -> DestinationRun | None:
         """Applies every batch that is not applied yet; None when another run did so meanwhile.
 
+        Args:
+            tell: is given a line when the run has to wait for another writer.
+
         Raises:
-            LeaseHeldError: another run writes the destination.
+            LeaseHeldError: another run writes the destination, and does so for longer than PATIENCE.
             DestinationError: the write failed; nothing is recorded as applied.
         """
         started = time.monotonic()
         self.destination.prepare()
-        with self.destination.lease(owner=self.run, duration=LEASE) as lease:
+        with self._leased(tell) as lease:
             plan = self.plan()
             if plan.head is None or not plan.behind:
                 return None
@@ -111,6 +121,25 @@ class DestinationHop:
             )
             met = int(observed.get["multi_partition_keys"])
         return DestinationRun(span, report, met, time.monotonic() - started)
+
+    @contextmanager
+    def _leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:
+        """Takes the lease; waits a while for one that is held, which may be a dead run's."""
+        deadline = time.monotonic() + PATIENCE.total_seconds()
+        told = False
+        with ExitStack() as held:
+            while True:
+                try:
+                    lease = held.enter_context(self.destination.lease(owner=self.run, duration=LEASE))
+                    break
+                except LeaseHeldError as error:
+                    if time.monotonic() >= deadline:
+                        raise
+                    if not told:
+                        tell(f"waiting up to {PATIENCE.total_seconds():.0f} s: {error}")
+                        told = True
+                    time.sleep(_WAIT_SECONDS)
+            yield lease
 
     def changes(self, spark: SparkSession, *, after: int, upto: int, keys: DataFrame | None = None) -> DataFrame:
         """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key.

@@ -69,7 +69,7 @@ class DestinationIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: DestinationHop) -> None:
         """Applies every batch that is not applied yet."""
         try:
-            run = obj.execute(self.spark.spark_session)
+            run = obj.execute(self.spark.spark_session, tell=context.log.info)
         finally:
             obj.destination.close()
         if run is None:
