@@ -1,6 +1,6 @@
 """A writer that dies as under ``kill -9`` at a chosen point of a batch; run as a process by the recovery tests.
 
-Arguments: JSON of options, point of death, lease seconds, batch number, JSON of rows.
+Arguments: JSON of options, point of death, batch number, JSON of rows.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def die() -> None:
     os._exit(9)
 
 
-def main(options: dict[str, str], point: str, seconds: float, number: int, rows: list[Any]) -> None:
+def main(options: dict[str, str], point: str, number: int, rows: list[Any]) -> None:
     """Writes a batch up to the point of death."""
     key = ["id"] if options["sink.operation"] == "upsert" else []
     table, _ = read_maxcompute_table(declare(key=key, options=options))
     assert table is not None
     destination = MaxComputeDestination(table)
-    held = destination.lease(owner="dying", duration=timedelta(seconds=seconds))
+    held = destination.lease(owner="dying", duration=timedelta(seconds=60))
     lease = held.__enter__()
     job, storage, table_id = open_job(table)
     send(job, [batch(table, [(operation, tuple(values)) for operation, values in rows])])
@@ -54,4 +54,4 @@ def main(options: dict[str, str], point: str, seconds: float, number: int, rows:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
+    main(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))

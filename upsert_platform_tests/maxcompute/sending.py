@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pyarrow as pa
 from upsert_platform.destination import OPERATION, SEQUENCE
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
+from upsert_platform.maxcompute.control import ControlTable
 from upsert_platform.maxcompute.ddl import prepare_table
-from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
+from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.sending import wire_plan
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.writer import TaskWriter, WriteJob
@@ -65,4 +67,7 @@ def send(job: WriteJob, batches: Sequence[pa.RecordBatch], *, stream: str = "0",
     return writer
 
 
-__all__ = ["WriteSession", "batch", "open_job", "send"]
+def let_lease_end(control: ControlTable) -> None:
+    """Makes the present lease one that has ended, as time would."""
+    record = control.read()
+    assert control.swap(record, replace(record, lease_expires=1)) is not None

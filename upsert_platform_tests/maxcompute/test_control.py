@@ -22,6 +22,7 @@ from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.names import TableName, sql_text
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
+from upsert_platform_tests.maxcompute.sending import let_lease_end
 
 LONG = timedelta(seconds=60)
 
@@ -110,9 +111,9 @@ def test_invariant_5_the_second_writer_is_told_who_holds_the_destination(control
 
 
 def test_invariant_5_a_dead_holders_lease_ends(control: ControlTable) -> None:
-    dead = lease(control, "dead", timedelta(seconds=1))
+    dead = lease(control, "dead")
     dead.take()
-    time.sleep(1.1)
+    let_lease_end(control)
     with lease(control, "next") as taken:
         assert taken.epoch == 2
         with pytest.raises(LeaseHeldError, match="lost"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError
-from upsert_platform.maxcompute.control import ControlRecord, Pending
+from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import WriteApi
@@ -23,30 +22,21 @@ from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.conftest import options_for
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.frames import stored
-from upsert_platform_tests.maxcompute.sending import batch, open_job, send
+from upsert_platform_tests.maxcompute.sending import batch, let_lease_end, open_job, send
 
 Opened = Callable[..., MaxComputeDestination]
-LEASE_SECONDS = 3.0
 MINUTE = timedelta(seconds=60)
 
 
-def control_of(table: MaxComputeTable) -> ControlRecord:
-    """The control record of a destination."""
-    destination = MaxComputeDestination(table)
-    try:
-        return destination._control.read()
-    finally:
-        destination.close()
-
-
-def die_at(server: ServerHandle, table: MaxComputeTable, point: str, number: int, rows: list[Any]) -> None:
-    """Runs a writer that dies, and waits until its lease is over."""
+def die_at(server: ServerHandle, destination: MaxComputeDestination, point: str, number: int, rows: list[Any]) -> None:
+    """Runs a writer that dies, and lets its lease end."""
+    table = destination.table
     options = options_for(server, table.target.table) | {"sink.operation": table.settings.operation.value}
     options["auto.create"] = "true"
-    arguments = [json.dumps(options), point, str(LEASE_SECONDS), str(number), json.dumps(rows)]
+    arguments = [json.dumps(options), point, str(number), json.dumps(rows)]
     command = [sys.executable, "-m", "upsert_platform_tests.maxcompute.dying_writer", *arguments]
     assert subprocess.run(command, timeout=120, check=False).returncode == 9
-    time.sleep(max(0.0, control_of(table).lease_expires / 1000 - time.time() + 0.1))
+    let_lease_end(destination._control)
 
 
 def record_commit(lease: ControlLease, table: MaxComputeTable, number: int, rows: list[Any]) -> None:
@@ -82,7 +72,7 @@ def test_invariant_4_a_killed_writers_batch_is_there_once_or_to_be_written(
     maxcompute: ServerHandle, opened: Opened, mode: str, point: str, applied: int
 ) -> None:
     destination = opened(key=["id"] if mode == "upsert" else [])
-    die_at(maxcompute, destination.table, point, 1, [["U", [1, "a"]], ["U", [2, "b"]]])
+    die_at(maxcompute, destination, point, 1, [["U", [1, "a"]], ["U", [2, "b"]]])
     assert destination.state().applied_batch == applied
     assert stored(maxcompute, destination.table) == ([(1, "a"), (2, "b")] if applied else [])
     with destination.lease(owner="next", duration=MINUTE) as lease:
@@ -93,12 +83,12 @@ def test_invariant_4_a_killed_writers_batch_is_there_once_or_to_be_written(
 
 def test_a_frozen_writer_that_wakes_changes_nothing(maxcompute: ServerHandle, opened: Opened) -> None:
     destination = opened()
-    frozen = ControlLease(destination._control, owner="frozen", duration=timedelta(seconds=2), what="t")
+    frozen = ControlLease(destination._control, owner="frozen", duration=MINUTE, what="t")
     frozen.take()
     record_commit(frozen, destination.table, 1, [("U", (1, "old"))])
     session = frozen.record.pending_commit
     assert session is not None
-    time.sleep(2.1)
+    let_lease_end(destination._control)
     with destination.lease(owner="next", duration=MINUTE) as lease:
         assert lease.record.applied_batch == 1
         record_commit(lease, destination.table, 2, [("U", (1, "new"))])
