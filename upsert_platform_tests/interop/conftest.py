@@ -1,4 +1,4 @@
-"""JVMs with the vendors' clients, one per client and pytest session."""
+"""JVMs with the vendors' clients and the local servers, one each per pytest session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from upsert_platform import jars
 from upsert_platform_tests.interop.java import Java, java
+from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
+from upsert_platform_tests.local.tablestore.server import tablestore_server
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +18,17 @@ def kafka_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     log = tmp_path_factory.mktemp("java") / "kafka.log"
     with java(jars.kafka_broker_jars(), log=log, options=["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def tablestore_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """The official Tablestore SDK for Java."""
+    with java(jars.tablestore_java_jars(), log=tmp_path_factory.mktemp("java") / "tablestore.log") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def tablestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TablestoreServer]:
+    """A local Tablestore server."""
+    with tablestore_server(tmp_path_factory.mktemp("tablestore")) as server:
+        yield server
