@@ -8,6 +8,8 @@ import pytest
 
 from upsert_platform import jars
 from upsert_platform_tests.interop.java import Java, java
+from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
+from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
 from upsert_platform_tests.local.tablestore.server import tablestore_server
 
@@ -31,4 +33,20 @@ def tablestore_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 def tablestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TablestoreServer]:
     """A local Tablestore server."""
     with tablestore_server(tmp_path_factory.mktemp("tablestore")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def maxcompute_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """The official MaxCompute SDK for Java."""
+    log = tmp_path_factory.mktemp("java") / "maxcompute.log"
+    arrow = "--add-opens=java.base/java.nio=ALL-UNNAMED"
+    with java(jars.maxcompute_java_jars(), log=log, options=[arrow, "-Duser.timezone=UTC"]) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def maxcompute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MaxComputeServer]:
+    """A local MaxCompute server that refuses rows in another bucket than their key's."""
+    with maxcompute_server(tmp_path_factory.mktemp("maxcompute"), arguments=["--strict-buckets"]) as server:
         yield server

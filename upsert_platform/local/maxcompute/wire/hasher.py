@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from upsert_platform.local.maxcompute.types import DataType
@@ -12,6 +12,7 @@ from upsert_platform.local.maxcompute.types import DataType
 _MASK32, _MASK64 = (1 << 32) - 1, (1 << 64) - 1
 _TRUE, _FALSE = 388737479, -978963218
 _NANOS = 1_000_000_000
+_ALL_DIGITS = Context(prec=100)  # the one in force rounds to 28
 
 
 def _signed(value: int, bits: int) -> int:
@@ -48,7 +49,7 @@ def _decimal(value: Decimal | bytes) -> Decimal:
 
 
 def _hash_decimal(value: Decimal, precision: int, scale: int) -> int:
-    whole = int(value.scaleb(scale).to_integral_value(ROUND_HALF_UP))
+    whole = int(value.scaleb(scale, _ALL_DIGITS).to_integral_value(ROUND_HALF_UP, _ALL_DIGITS))
     if precision <= 18:
         return hash_long(whole)
     return hash_long(_signed(whole, 64)) + hash_long(whole >> 64)
