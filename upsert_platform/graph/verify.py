@@ -141,10 +141,9 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
     judged = joined.withColumn(_STATUS, status).persist()
     try:
         counts = {row[_STATUS]: row["count"] for row in judged.groupBy(_STATUS).count().collect()}
-        sample = tuple(
-            _describe(row.asDict(), key, list(columns))
-            for row in judged.where(F.col(_STATUS) != "refused").limit(SHOWN_ROWS).collect()
-        )
+        differs = sum(count for status, count in counts.items() if status not in (None, "refused"))
+        shown = judged.where(F.col(_STATUS) != "refused").limit(SHOWN_ROWS).collect() if differs else ()
+        sample = tuple(_describe(row.asDict(), key, list(columns)) for row in shown)
     finally:
         judged.unpersist()
     return Comparison(
