@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from upsert_platform.maxcompute.destination import MaxComputeDestination
 
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.graph.changelog_hop import ChangelogHop
+from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 
