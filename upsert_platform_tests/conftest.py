@@ -86,6 +86,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark session with Delta Lake for the whole pytest session, as runs open it."""
     from upsert_platform.spark import open_session
 
-    session = open_session({"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
+    session = open_session(
+        {
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            # Many small and different queries: what the second compiler makes of them is never used often enough.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        }
+    )
     yield session
     session.stop()
