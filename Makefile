@@ -15,7 +15,7 @@ ui: setup ## the Dagster UI
 	.venv/bin/upsert-platform ui $(ARGS)
 
 test: setup ## all tests but the long ones; ARGS="-k name -n 2" are given to pytest
-	.venv/bin/pytest -m "not soak" $(ARGS)
+	.venv/bin/pytest -m "not soak" -n 2 --dist loadfile $(ARGS)
 
 soak: setup ## the long tests
 	.venv/bin/pytest -m soak $(ARGS)
