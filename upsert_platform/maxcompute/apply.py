@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from upsert_platform.destination import BatchSpan, KeepRefused, RefusedRow, WriteReport
@@ -20,7 +20,7 @@ from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.options import OnError
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
 from upsert_platform.maxcompute.partitions import distinct_specs, with_moves, with_partitions
-from upsert_platform.maxcompute.recovery import commit_recorded
+from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending
 from upsert_platform.maxcompute.settings import MaxComputeTable
 
@@ -92,33 +92,38 @@ def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started:
     table, span, sending = batch.table, batch.span, batch.sending
     sending.open(specs)
     try:
+        opened = Pending(
+            api=sending.api,
+            sessions=sending.sessions,
+            streams=(),
+            after=span.after,
+            upto=span.upto,
+            changelog_id=span.changelog_id,
+            run=span.run,
+            rows=0,
+            table_id=batch.actual.table_id,
+            partitions=_counted(specs, table),
+        )
+        # Without rows: should this process die, the next one drops the sessions instead of leaving them open for a day.
+        batch.lease.change(pending=opened.to_text())
         sent = _send(sending, frame, table)
         _check_refused(sent, table)
         batch.keep_refused(sent.refused)
     except BaseException:
         sending.abort()
+        forget_opened(batch.lease)
         raise
     sent_at = time.monotonic()
     if sent.rows:
-        pending = Pending(
-            api=sending.api,
-            sessions=sending.sessions,
-            streams=sent.streams,
-            after=span.after,
-            upto=span.upto,
-            changelog_id=span.changelog_id,
-            run=span.run,
-            rows=sent.rows,
-            table_id=batch.actual.table_id,
-            partitions=_counted(specs, table),
-        )
-        batch.lease.change(pending=pending.to_text())
+        batch.lease.change(pending=replace(opened, streams=sent.streams, rows=sent.rows).to_text())
         reason = commit_recorded(batch.lease, batch.committing, table)
         if reason is not None:
             raise DestinationError(f"commit of batch {span.upto} to {table.target} was refused: {reason}. Run again")
     else:
         sending.abort()
-        batch.lease.change(applied_batch=span.upto, changelog_id=span.changelog_id, table_id=batch.actual.table_id)
+        batch.lease.change(
+            applied_batch=span.upto, changelog_id=span.changelog_id, table_id=batch.actual.table_id, pending=""
+        )
     return WriteReport(
         upserts=sent.rows - sent.deletes,
         deletes=sent.deletes,

@@ -33,7 +33,8 @@ _MISSING = ("nosuchtable", "nosuchobject", "odps-0130131", "nosuchpartition", "t
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A commit that is about to happen: recorded before it, so that whoever comes next can finish it.
+    """Open sessions, and the commit that is about to happen: recorded before it, so that whoever comes next can finish
+    it. While rows are being sent nothing is to be committed; who finds that drops the sessions.
 
     Attributes:
         api: which interface the sessions belong to.
@@ -41,7 +42,7 @@ class Pending:
         streams: id and version of each stream to commit; empty where sessions have none.
         after: batch after which the rows come.
         upto: batch that is applied once they are committed.
-        rows: how many rows, for messages.
+        rows: how many rows are to be committed; 0 while they are being sent.
         table_id: identity of the table they are for.
         partitions: that the rows go to, where commits are counted for compaction.
     """

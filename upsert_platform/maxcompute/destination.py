@@ -33,7 +33,7 @@ from upsert_platform.maxcompute.ddl import compare, prepare_table
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.options import WriteApi
-from upsert_platform.maxcompute.recovery import commit_recorded
+from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
@@ -134,13 +134,19 @@ class MaxComputeDestination:
             yield lease
 
     def _settle(self, lease: ControlLease) -> None:
-        """Finishes a recorded commit, or drops it when the table that it was for is no longer there."""
+        """Finishes a recorded commit, or drops it when the table that it was for is no longer there.
+
+        Sessions of a run that died before it had something to commit are dropped.
+        """
         pending = lease.record.pending_commit
         if pending is None:
             return
         actual = self._client.table(self.table.target)
         if actual is None or (pending.table_id and actual.table_id and pending.table_id != actual.table_id):
             lease.change(pending="")
+            return
+        if not pending.rows:
+            drop_opened(lease, self.committing(WriteApi(pending.api)))
             return
         reason = commit_recorded(lease, self.committing(WriteApi(pending.api)), self.table)
         if reason is not None:

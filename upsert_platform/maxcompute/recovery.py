@@ -8,9 +8,10 @@ gives the same rows. For `insert` a person has to look, because both answers (no
 
 from __future__ import annotations
 
+import logging
 import time
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.errors import DestinationError, UpsertPlatformError
 from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.compaction import count_commits
 from upsert_platform.maxcompute.connection import ServiceError, explain, may_pass
@@ -18,6 +19,8 @@ from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import is_gone
 from upsert_platform.maxcompute.settings import MaxComputeTable
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def commit_recorded(lease: ControlLease, committing: Committing, table: MaxComputeTable) -> str | None:
@@ -48,6 +51,29 @@ def commit_recorded(lease: ControlLease, committing: Committing, table: MaxCompu
         committed_at=int(time.time() * 1000),
     )
     return None
+
+
+def drop_opened(lease: ControlLease, committing: Committing) -> None:
+    """Drops the recorded sessions of a run that died while it sent rows: nothing of them was to be committed.
+
+    Raises:
+        LeaseHeldError: the lease was lost.
+    """
+    pending = lease.record.pending_commit
+    if pending is not None:
+        try:
+            committing.drop(pending)
+        except ServiceError as error:
+            _LOGGER.warning("sessions of run '%s' were not dropped and end by themselves: %s", pending.run, error)
+    lease.change(pending="")
+
+
+def forget_opened(lease: ControlLease) -> None:
+    """Takes dropped sessions out of the record; if that fails, the next run drops them once more."""
+    try:
+        lease.change(pending="")
+    except (UpsertPlatformError, ServiceError) as error:
+        _LOGGER.warning("the record of dropped sessions stays until the next run: %s", error)
 
 
 def _without_commit(
