@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,12 +33,12 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> tup
     return names
 
 
-@click.group()
+@click.group(short_help="Servers on this machine to develop against.")
 def local() -> None:
     """Kafka, Tablestore, MaxCompute and schema registry servers on this machine."""
 
 
-@local.command()
+@local.command(short_help="Start the servers that do not run yet.")
 @_data_option
 @click.option("--env-file", type=click.Path(path_type=Path, dir_okay=False), help="[default: <data>/local.env]")
 @click.option("--only", callback=_names, default=",".join(DEFAULT_SERVICES), show_default=True, help=_ONLY)
@@ -46,7 +47,7 @@ def local() -> None:
 @click.option("--maxcompute-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--registry-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports: int | None) -> None:
-    """Start the servers that do not run yet; they run on until `local down`.
+    """Start the servers that do not run yet; they run on until `upsert-platform local down`.
 
     Addresses and access keys are written to the env file as NAME=value lines.
     """
@@ -68,26 +69,27 @@ def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports:
     click.echo(f"env file: {env_file or directory / 'local.env'}")
 
 
-@local.command()
+@local.command(short_help="Show how the servers are.")
 @_data_option
 @click.pass_context
 def status(context: click.Context, data: Path | None) -> None:
     """Show how the servers are; ends with 1 unless every server that was ever started answers."""
-    table = Table("server", "state", "pid", "port", box=None)
-    table.add_column("log", overflow="fold")
-    found = supervisor.status(data or supervisor.default_directory())
+    table = Table("server", "state", "pid", "port", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    directory = data or supervisor.default_directory()
+    found = supervisor.status(directory)
     for item in found:
         shown = f"[{_STYLES[item.state]}]{item.state}[/]"
-        table.add_row(item.name, shown, str(item.pid or "-"), str(item.port or "-"), str(item.log))
+        table.add_row(item.name, shown, str(item.pid or "-"), str(item.port or "-"))
     Console(highlight=False).print(table)
+    click.echo(f"logs: {directory}{os.sep}<server>{os.sep}server.log")  # no table: a path is never folded
     started = [item for item in found if item.port is not None]
     context.exit(0 if started and all(item.state == "running" for item in started) else 1)
 
 
-@local.command()
+@local.command(short_help="End the servers; data stay.")
 @_data_option
 def down(data: Path | None) -> None:
-    """End the servers that `local up` started; data stay."""
+    """End the servers that `upsert-platform local up` started; data stay."""
     directory = data or supervisor.default_directory()
     ended = supervisor.down(directory, report=lambda name, state: click.echo(f"{name} {state}"))
     if not ended:

@@ -44,7 +44,7 @@ class _SectionName(click.ParamType):
         ]
 
 
-@click.command()
+@click.command(short_help="Show the options of a connector or format.")
 @click.argument("connector", required=False, type=_SectionName())
 def options(connector: str | None) -> None:
     """Show the options of CONNECTOR, which may be a format too: default, origin and meaning.

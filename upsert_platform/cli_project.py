@@ -9,14 +9,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from upsert_platform.cli_text import counted
 
-@click.command()
+
+@click.command(short_help="Say everything that is wrong in a project.")
 @click.argument("project", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 def validate(project: Path | None) -> None:
     """Say everything that is wrong in PROJECT, with file and line; ends with 1 if there is an error.
 
-    PROJECT is a folder of SQL files; UPSERT_PLATFORM_PROJECT, or the demo that ships with the package, if left out.
-    Opens no connection.
+    PROJECT is a folder that declares tables and inserts: Flink SQL, YAML, ingestion pipelines, Kafka Connect
+    configurations. If left out, it is UPSERT_PLATFORM_PROJECT, or the demo that ships with the package. Opens no
+    connection.
     """
     from upsert_platform.errors import DeclarationError
     from upsert_platform.graph import lake
@@ -24,23 +27,25 @@ def validate(project: Path | None) -> None:
 
     folder = project or lake.project_path()
     declared, problems = load(folder)
-    failed = False
+    hint = None
     try:
         bind(declared, problems)
-    except DeclarationError:
-        failed = True
-    for problem in dict.fromkeys(problems):
+    except DeclarationError as error:
+        hint = error.hint
+    for problem in problems:
         click.echo(str(problem), err=problem.severity == "error")
     warnings = sum(problem.severity == "warning" for problem in problems)
-    errors = len(dict.fromkeys(problems)) - warnings
-    told = f"{len(declared.tables)} tables and {len(declared.inserts)} inserts in {folder}"
-    if failed:
-        click.echo(f"{told}: {errors} errors, {warnings} warnings", err=True)
+    found = f"{counted(len(declared.tables), 'table')} and {counted(len(declared.inserts), 'insert')} in {folder}"
+    if hint is not None:
+        errors = counted(len(problems) - warnings, "error")
+        click.echo(f"{found}: {errors}, {counted(warnings, 'warning')}", err=True)
+        if hint:
+            click.echo(hint, err=True)
         sys.exit(1)
-    click.echo(f"{told}: no error, {warnings} warnings")
+    click.echo(f"{found}: no error, {counted(warnings, 'warning')}")
 
 
-@click.command()
+@click.command(short_help="Try the platform on servers of this machine.")
 @click.option("--keep", is_flag=True, help="Leave the local servers running at the end.")
 def demo(keep: bool) -> None:
     """Keep two tables equal to an upsert topic, on servers of this machine."""
@@ -49,7 +54,7 @@ def demo(keep: bool) -> None:
     run_demo(Console(highlight=False), keep=keep)
 
 
-@click.command()
+@click.command(short_help="Open the Dagster UI on the project.")
 @click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="Port of the UI.")
 def ui(port: int) -> None:
     """Open the Dagster UI on the project, with the local servers up and the runs of the demo; ends with Ctrl-C."""

@@ -13,6 +13,7 @@ from rich.table import Table
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.cli_text import counted
 from upsert_platform.graph import lake
 from upsert_platform.graph.binding import Binding, Source, bind, load
 
@@ -29,12 +30,12 @@ def _source(binding: Binding, table: str) -> tuple[Source, ChangelogStore]:
     return source, source.store(lake.home())
 
 
-@click.group()
+@click.group(short_help="List, show and replay what was kept aside.")
 def quarantine() -> None:
     """Records that could not be decoded, and rows that a destination refused."""
 
 
-@quarantine.command(name="list")
+@quarantine.command(name="list", short_help="List what is in quarantine.")
 @click.argument("table", required=False)
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="Rows to show per table.")
 def show_all(table: str | None, limit: int) -> None:
@@ -51,7 +52,7 @@ def show_all(table: str | None, limit: int) -> None:
 
 def _list_records(console: Console, name: str, store: ChangelogStore, limit: int) -> None:
     found = store.quarantined()
-    console.print(f"[bold]{name}[/]: {found.num_rows} records could not be decoded")
+    console.print(f"[bold]{name}[/]: {counted(found.num_rows, 'record')} could not be decoded")
     if not found.num_rows:
         return
     shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
@@ -65,7 +66,7 @@ def _list_records(console: Console, name: str, store: ChangelogStore, limit: int
 
 def _list_refused(console: Console, name: str, limit: int) -> None:
     found = RefusedStore(lake.refused_uri(lake.home(), name)).read()
-    console.print(f"[bold]{name}[/]: {found.num_rows} rows were refused by the destination")
+    console.print(f"[bold]{name}[/]: {counted(found.num_rows, 'row')} refused by the destination")
     if not found.num_rows:
         return
     shown = Table("batch", "key", "reason", box=None)
@@ -76,7 +77,7 @@ def _list_refused(console: Console, name: str, limit: int) -> None:
         console.print(f"... and {found.num_rows - limit} more (--limit)")
 
 
-@quarantine.command()
+@quarantine.command(short_help="Show one record whole, as JSON.")
 @click.argument("table")
 @click.argument("place")
 def show(table: str, place: str) -> None:
@@ -89,7 +90,7 @@ def show(table: str, place: str) -> None:
     raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed")
 
 
-@quarantine.command()
+@quarantine.command(short_help="Decode records again, as declared now.")
 @click.argument("table")
 @click.argument("places", nargs=-1)
 def replay(table: str, places: tuple[str, ...]) -> None:
@@ -105,12 +106,15 @@ def replay(table: str, places: tuple[str, ...]) -> None:
     if not store.quarantined(limit=1).num_rows:
         click.echo(f"nothing of '{table}' is in quarantine")
         return
-    spark = open_session()
-    try:
-        wanted = [_place(place) for place in places] or None
-        done = run_replay(spark, source, store, run=f"replay-{uuid.uuid4().hex[:8]}", offsets=wanted)
-    finally:
-        spark.stop()
+    wanted = [_place(place) for place in places] or None
+    with Console().status("opening a Spark session") as spinner:
+        spark = open_session()
+        try:
+            spinner.update(f"replaying records of {table}")
+            done = run_replay(spark, source, store, run=f"replay-{uuid.uuid4().hex[:8]}", offsets=wanted)
+        finally:
+            spinner.update("closing the Spark session")
+            spark.stop()
     click.echo(
         f"{done.replayed} replayed, {done.superseded} superseded by later records, {len(done.refused)} still refused"
         + (f"; batch {done.batch}" if done.batch else "")

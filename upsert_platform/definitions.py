@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError
-
 
 def _load() -> dg.Definitions:
-    from upsert_platform.graph.binding import load
+    from upsert_platform.graph.binding import bind, load
     from upsert_platform.graph.build import build_definitions
 
     project, problems = load()
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise DeclarationError(errors)
+    bind(project, problems)  # what is wrong is told when the code location is loaded, not by the first run
     return build_definitions(project)
 
 

@@ -45,11 +45,16 @@ class UpsertPlatformError(Exception):
 
 
 class DeclarationError(UpsertPlatformError):
-    """The declared project cannot be used; carries every problem found, not only the first."""
+    """The declared project cannot be used; carries every problem found, not only the first.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    Args:
+        hint: what helps against several of them at once; a line of its own after the problems.
+    """
+
+    def __init__(self, problems: Iterable[Problem], *, hint: str = "") -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        self.hint = hint
+        super().__init__("\n".join([*(str(problem) for problem in self.problems), *([hint] if hint else [])]))
 
 
 class EndpointError(UpsertPlatformError):

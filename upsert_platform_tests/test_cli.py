@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from upsert_platform import cli
 from upsert_platform.errors import EndpointError
@@ -31,6 +31,50 @@ def test_every_command_loads_and_is_listed_with_help() -> None:
     for name in cli._COMMANDS:
         assert CliRunner().invoke(cli.main, [name, "--help"]).exit_code == 0
         assert f"\n  {name} " in listed.output
+
+
+@pytest.mark.parametrize("group", [[], ["local"], ["quarantine"]])
+def test_commands_are_listed_in_whole_sentences(group: list[str]) -> None:
+    listed = CliRunner().invoke(cli.main, [*group, "--help"], terminal_width=80)
+    assert listed.exit_code == 0
+    assert "..." not in listed.output.partition("Commands:")[2]
+
+
+USERS = """
+CREATE TABLE users (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = 'users', 'key.format' = 'json', 'value.format' = 'json',
+  'properties.bootstrap.servers' = '{servers}');
+"""
+
+
+def _validate(folder: Path, servers: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(home))
+    monkeypatch.delenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    (folder / "users.sql").write_text(USERS.format(servers=servers))
+    return CliRunner().invoke(cli.main, ["validate", str(folder)])
+
+
+def test_missing_variables_of_local_servers_close_with_one_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = _validate(tmp_path, "${UPSERT_KAFKA_BOOTSTRAP_SERVERS}", tmp_path / "home", monkeypatch)
+    assert result.exit_code == 1
+    *_, counts, hint = result.output.splitlines()
+    assert counts == f"1 table and 0 inserts in {tmp_path}: 1 error, 1 warning"
+    assert hint.startswith("hint: 'upsert-platform local up'")
+    assert result.output.count("upsert-platform local up") == 1
+
+
+def test_other_errors_have_no_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = _validate(tmp_path, "${BROKERS}", tmp_path / "home", monkeypatch)
+    assert result.exit_code == 1
+    assert "hint:" not in result.output
+
+
+def test_project_without_errors_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = _validate(tmp_path, "127.0.0.1:9", tmp_path / "home", monkeypatch)
+    assert result.exit_code == 0
+    assert result.output.endswith(f"\n1 table and 0 inserts in {tmp_path}: no error, 1 warning\n")
 
 
 @pytest.mark.parametrize("error", [EndpointError("broker.example:9092 refused"), ServerError("it ended")])
@@ -57,6 +101,6 @@ def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
 
     (tmp_path / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
     with DagsterInstance.from_config(str(tmp_path)) as instance:
-        assert instance.global_op_concurrency_default_limit == 1
+        assert instance.global_op_concurrency_default_limit is None  # a run that was killed keeps its slot for ever
         assert instance.run_monitoring_enabled
         assert not instance.telemetry_enabled

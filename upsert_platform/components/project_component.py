@@ -36,8 +36,7 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
         """The definitions of a folder; the point to override for other resources or assets."""
-        from upsert_platform.errors import DeclarationError
-        from upsert_platform.graph.binding import load
+        from upsert_platform.graph.binding import bind, load
         from upsert_platform.graph.build import build_definitions
         from upsert_platform.graph.resources import (
             KafkaResource,
@@ -48,9 +47,11 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         )
 
         project, problems = load(folder, root=self.home)
-        errors = [problem for problem in problems if problem.severity == "error"]
-        if errors:
-            raise DeclarationError(errors)
+        bind(
+            project,
+            problems,
+            defaults={"upsert-kafka": self.kafka, "tablestore": self.tablestore, "maxcompute": self.maxcompute},
+        )
         platform = PlatformResource(
             project=str(folder),
             home=self.home,

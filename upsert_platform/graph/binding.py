@@ -78,7 +78,7 @@ def bind(
         defaults: connector to options that its tables get where they declare none.
 
     Raises:
-        DeclarationError: with every error found.
+        DeclarationError: with every error found, those of `problems` included.
     """
     sources: dict[str, Source] = {}
     targets: dict[str, Target] = {}
@@ -102,8 +102,16 @@ def bind(
             targets[insert.target] = Target(declared[insert.target], insert, source)
     _drop_echoes(problems)
     if any(problem.severity == "error" for problem in problems):
-        raise DeclarationError(problem for problem in problems if problem.severity == "error")
+        errors = [problem for problem in problems if problem.severity == "error"]
+        raise DeclarationError(errors, hint=_hint(errors))
     return Binding(project, sources, targets, tuple(problems))
+
+
+def _hint(errors: list[Problem]) -> str:
+    """Where values of the local servers' variables come from, told once for all of them."""
+    if any("variable ${UPSERT_" in problem.message for problem in errors):
+        return "hint: 'upsert-platform local up' starts servers on this machine and sets the UPSERT_... variables"
+    return ""
 
 
 def _drop_echoes(problems: list[Problem]) -> None:

@@ -165,7 +165,9 @@ def _ensure(
         return
     known = noted.ports[name]
     if port is not None and port != known:
-        raise ServerError(f"{name} runs on port {known} already (pid {process.pid}); end it first: local down")
+        raise ServerError(
+            f"{name} runs on port {known} already (pid {process.pid}); end it first: upsert-platform local down"
+        )
     _await_answer(service, known, directory)
     report(name, "running already")
 
@@ -194,7 +196,9 @@ def _await_answer(service: Service, port: int, directory: Path) -> None:
     while not service.answers(port):
         if time.monotonic() > deadline or running(_pid_file(directory, service.name)) is None:
             tail = end_of_log(directory / service.name / "server.log")
-            raise ServerError(f"{service.name} runs but does not answer on port {port}; end it: local down {tail}")
+            raise ServerError(
+                f"{service.name} runs but does not answer on port {port}; end it: upsert-platform local down {tail}"
+            )
         time.sleep(0.1)
 
 

@@ -48,10 +48,17 @@ def make_code_location(folder: Path, *, sql: str | None = None) -> Path:
     if sql is None:
         shutil.copy(DEMO / "users.sql", instance / "users.sql")
         names = re.findall(r"\$\{(\w+)\}", (DEMO / "users.sql").read_text())
-        (instance / "variables.yaml").write_text("".join(f"{name}: http://127.0.0.1:1\n" for name in names))
+        (instance / "variables.yaml").write_text("".join(f"{name}: {_value(name)}\n" for name in names))
     else:
         (instance / "users.sql").write_text(sql)
     return instance
+
+
+def _value(name: str) -> str:
+    """What fits a variable of the demo; nobody listens there."""
+    if name.endswith("ENDPOINT"):
+        return "http://127.0.0.1:1"
+    return "127.0.0.1:1" if name.endswith("SERVERS") else "shop"
 
 
 def load(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -78,3 +85,12 @@ def test_errors_of_the_declarations_are_all_told_when_the_location_loads(tmp_pat
     assert done.returncode != 0
     assert "users.sql:1: error: column 'id'" in done.stderr
     assert "users.sql:2: error: DROP is not supported" in done.stderr
+
+
+def test_options_are_checked_and_completed_when_the_location_loads(tmp_path: Path) -> None:
+    read = "CREATE TABLE a (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 'a');"
+    make_code_location(tmp_path, sql=read)
+    done = load(tmp_path)
+    assert done.returncode != 0
+    assert "'key.format'" in done.stderr
+    assert "'properties.bootstrap.servers'" in done.stderr
