@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Insert, Project, Table
 
@@ -42,7 +43,8 @@ def _observable(topic: str, table: Table) -> Any:
         tags={"dagster/kind/kafka": ""},
     )
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
-        plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
+        with told_plainly():
+            plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
         return dg.ObserveResult(
             asset_key=keys.topic_key(topic),
@@ -69,7 +71,8 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
         },
     )
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
+        with told_plainly():
+            plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         for topic in plan.topics:
             context.log_event(
                 dg.AssetObservation(
@@ -111,12 +114,13 @@ def destination_asset(insert: Insert, source: Table, target: Table) -> dg.Assets
         },
     )
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        hop = platform.destination_hop(target.name, run=context.run.run_id)
-        try:
-            plan = hop.plan()
-        except BaseException:
-            hop.destination.close()
-            raise
+        with told_plainly():
+            hop = platform.destination_hop(target.name, run=context.run.run_id)
+            try:
+                plan = hop.plan()
+            except BaseException:
+                hop.destination.close()
+                raise
         shown = metadata.of_destination_plan(plan)
         version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
         if not plan.behind:

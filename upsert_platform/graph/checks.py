@@ -9,6 +9,7 @@ import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.verify import check_batch, check_everything
 from upsert_platform.model import Table
@@ -30,31 +31,38 @@ def accounted_check(table: Table) -> dg.AssetChecksDefinition:
         can_subset=True,
     )
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        store = platform.binding().sources[table.name].store(platform.root)
-        batches = store.batches_of_run(context.run.run_id)
-        if not batches:
-            return
-        accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
-        flat = [account for batch in sorted(accounts) for account in accounts[batch]]
-        wrong = [
-            f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
-            for account in flat
-            if (reason := account.imbalance())
-        ]
-        wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
-        wrong += _holes(flat)
-        summed = total(flat)
-        yield dg.AssetCheckResult(
-            check_name=keys.CHECK_ACCOUNTED,
-            asset_key=key,
-            passed=not wrong,
-            metadata={
-                **metadata.of_account(summed),
-                **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
-            },
-        )
+        with told_plainly():
+            yield from _accounted(context, platform, table)
 
     return check
+
+
+def _accounted(
+    context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table
+) -> Iterator[dg.AssetCheckResult]:
+    store = platform.binding().sources[table.name].store(platform.root)
+    batches = store.batches_of_run(context.run.run_id)
+    if not batches:
+        return
+    accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
+    flat = [account for batch in sorted(accounts) for account in accounts[batch]]
+    wrong = [
+        f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
+        for account in flat
+        if (reason := account.imbalance())
+    ]
+    wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
+    wrong += _holes(flat)
+    summed = total(flat)
+    yield dg.AssetCheckResult(
+        check_name=keys.CHECK_ACCOUNTED,
+        asset_key=keys.changelog_key(table.name),
+        passed=not wrong,
+        metadata={
+            **metadata.of_account(summed),
+            **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
+        },
+    )
 
 
 def _holes(accounts: list[RangeAccount]) -> list[str]:
@@ -93,41 +101,49 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
     def check(
         context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
-        hop = platform.destination_hop(target.name, run=context.run.run_id)
-        try:
-            state = hop.plan().state
-            if not hop.destination.primary_key:
-                context.log.info("rows are appended: there is no last value per key to look for")
+        with told_plainly():
+            yield from _compared(context, platform, spark, target)
+
+    return check
+
+
+def _compared(
+    context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource, target: Table
+) -> Iterator[dg.AssetCheckResult]:
+    key = keys.destination_key(target.name)
+    hop = platform.destination_hop(target.name, run=context.run.run_id)
+    try:
+        state = hop.plan().state
+        if not hop.destination.primary_key:
+            context.log.info("rows are appended: there is no last value per key to look for")
+            return
+        checked = state.verdict.batch if state.verdict else 0
+        if context.run.tags.get(keys.COMPLETE_TAG) == "true":
+            if state.applied_batch == 0:
+                context.log.info("nothing was written yet: there is nothing to compare")
                 return
-            checked = state.verdict.batch if state.verdict else 0
-            if context.run.tags.get(keys.COMPLETE_TAG) == "true":
-                if state.applied_batch == 0:
-                    context.log.info("nothing was written yet: there is nothing to compare")
-                    return
-                found = check_everything(spark.spark_session, hop, upto=state.applied_batch)
-            elif state.verdict is not None and not state.verdict.passed:
-                yield dg.AssetCheckResult(
-                    check_name=keys.CHECK_LAST_VALUE,
-                    asset_key=key,
-                    passed=False,
-                    metadata=dict(metadata.of_state(state)),
-                    description=f"the last check failed ({state.verdict.detail}); job 'verify' compares every row and"
-                    " clears this once they are equal",
-                )
-                return
-            elif checked >= state.applied_batch:
-                context.log.info("nothing was written since the last check")
-                return
-            else:
-                found = check_batch(spark.spark_session, hop, after=checked, upto=state.applied_batch)
-            hop.destination.record_verdict(found.verdict())
+            found = check_everything(spark.spark_session, hop, upto=state.applied_batch)
+        elif state.verdict is not None and not state.verdict.passed:
             yield dg.AssetCheckResult(
                 check_name=keys.CHECK_LAST_VALUE,
                 asset_key=key,
-                passed=found.passed,
-                metadata=dict(metadata.of_comparison(found)),
+                passed=False,
+                metadata=dict(metadata.of_state(state)),
+                description=f"the last check failed ({state.verdict.detail}); job 'verify' compares every row and"
+                " clears this once they are equal",
             )
-        finally:
-            hop.destination.close()
-
-    return check
+            return
+        elif checked >= state.applied_batch:
+            context.log.info("nothing was written since the last check")
+            return
+        else:
+            found = check_batch(spark.spark_session, hop, after=checked, upto=state.applied_batch)
+        hop.destination.record_verdict(found.verdict())
+        yield dg.AssetCheckResult(
+            check_name=keys.CHECK_LAST_VALUE,
+            asset_key=key,
+            passed=found.passed,
+            metadata=dict(metadata.of_comparison(found)),
+        )
+    finally:
+        hop.destination.close()

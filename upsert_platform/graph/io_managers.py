@@ -13,6 +13,7 @@ from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.graph import metadata
 from upsert_platform.graph.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.graph.destination_hop import DestinationHop
+from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import TABLE_METADATA
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 
@@ -28,19 +29,18 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: ChangelogPlan) -> None:
         """Reads and commits every batch of the plan."""
-        hop = self.platform.changelog_hop(_table_of(context), run=context.run_id)
+        with told_plainly():
+            hop = self.platform.changelog_hop(_table_of(context), run=context.run_id)
 
         def tell(done: CommittedBatch) -> None:
             records = sum(account.records for account in done.accounts)
-            left = obj.lag - sum(account.offsets for account in told)
             told.extend(done.accounts)
-            left -= sum(account.offsets for account in done.accounts)
-            context.log.info(
-                f"batch {done.batch}: {records} records in {done.seconds:.1f} s, {max(0, left)} offsets left"
-            )
+            left = max(0, obj.lag - sum(account.offsets for account in told))
+            context.log.info(f"batch {done.batch}: {records} records in {done.seconds:.1f} s, {left} offsets left")
 
         told: list[Any] = []
-        run = hop.execute(self.spark.spark_session, obj, progress=tell)
+        with told_plainly():
+            run = hop.execute(self.spark.spark_session, obj, progress=tell)
         context.add_output_metadata(metadata.of_changelog_run(run))
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
@@ -49,10 +49,11 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """The snapshot: the last value per key, without deleted keys, in declared columns."""
         assert context.upstream_output is not None
-        source = self.platform.binding().sources[_table_of(context.upstream_output)]
-        store = source.store(self.platform.root)
-        spark = self.spark.spark_session
-        head = store.create()
+        with told_plainly():
+            source = self.platform.binding().sources[_table_of(context.upstream_output)]
+            store = source.store(self.platform.root)
+            spark = self.spark.spark_session
+            head = store.create()
         names = [column.name for column in stored_columns(source.table)]
         latest = latest_per_key(
             store.read(spark, after=0, upto=head.batch), key=source.table.primary_key, columns=names
@@ -85,11 +86,12 @@ class DestinationIOManager(dg.ConfigurableIOManager):
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """All rows of the table, in declared types."""
         assert context.upstream_output is not None
-        destination = self.platform.destination(_table_of(context.upstream_output))
-        try:
-            return destination.read(self.spark.spark_session)
-        finally:
-            destination.close()
+        with told_plainly():
+            destination = self.platform.destination(_table_of(context.upstream_output))
+            try:
+                return destination.read(self.spark.spark_session)
+            finally:
+                destination.close()
 
 
 def _table_of(context: dg.OutputContext) -> str:

@@ -1,0 +1,26 @@
+"""Errors made for users, as Dagster shows them best: the text first, the trace after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from upsert_platform.errors import UpsertPlatformError
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turns an `UpsertPlatformError` into a failure of the step whose description is the error's text.
+
+    Anything else is a defect, or foreign, and passes as it is. The step is not retried: connectors try again by
+    themselves what may pass, and the next run goes on where this one stopped.
+
+    Raises:
+        dagster.Failure: caused by the error.
+    """
+    try:
+        yield
+    except UpsertPlatformError as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error

@@ -1,0 +1,64 @@
+"""Errors made for users end a step with their text first; everything else keeps its trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from upsert_platform.errors import ChangelogError, DestinationError
+from upsert_platform.graph.binding import load
+from upsert_platform.graph.build import build_definitions
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+
+USERS = """
+CREATE TABLE users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '127.0.0.1:9',
+  'key.format' = 'json', 'value.format' = 'json');
+CREATE TABLE copies (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = 'copies', 'properties.bootstrap.servers' = '127.0.0.1:9',
+  'key.format' = 'json', 'value.format' = 'json');
+INSERT INTO copies SELECT id FROM users;
+"""
+
+
+def test_error_for_users_becomes_the_description() -> None:
+    with pytest.raises(dg.Failure) as raised, told_plainly():
+        raise DestinationError("table 'a' is gone; create it")
+    assert raised.value.description == "table 'a' is gone; create it"
+    assert raised.value.allow_retries is False
+    assert isinstance(raised.value.__cause__, DestinationError)
+
+
+def test_defect_passes_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), told_plainly():
+        _ = 1 / 0
+
+
+def test_step_of_a_sync_fails_with_the_text_of_the_error(tmp_path: Path) -> None:
+    """The folder of the changelog holds another Delta table."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    (tmp_path / "users.sql").write_text(USERS)
+    write_deltalake(str(tmp_path / "lake" / "changelogs" / "users"), pa.table({"id": [1]}))
+    project, _ = load(tmp_path, root=str(tmp_path / "lake"))
+    platform = PlatformResource(
+        project=str(tmp_path),
+        home=str(tmp_path / "lake"),
+        kafka=KafkaResource(),
+        tablestore=TablestoreResource(),
+        maxcompute=MaxComputeResource(),
+    )
+    job = build_definitions(project, platform=platform).resolve_job_def("sync")
+    result = job.execute_in_process(raise_on_error=False)
+    failed = {event.step_key: event.step_failure_data for event in result.get_step_failure_events()}
+    data = failed["changelogs__users"]
+    assert data.user_failure_data is not None
+    assert "is a Delta table, but no changelog" in (data.user_failure_data.description or "")
+    assert data.error is not None
+    assert data.error.message.startswith("dagster._core.definitions.events.Failure: ")
+    assert data.error.cause is not None
+    assert ChangelogError.__name__ in data.error.cause.message
