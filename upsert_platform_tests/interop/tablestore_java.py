@@ -46,28 +46,28 @@ class TablestoreJava:
     def __init__(self, java: Java, server: ServerHandle, table: str) -> None:
         self._java = java
         self._sdk = java.classes.com.alicloud.openservices.tablestore
-        self._model = self._sdk.model
+        self.model = self._sdk.model
         self._server = server
-        self._table = table
+        self.name = table
         address = (server.endpoint, server.access_key_id, server.access_key_secret, server.instance)
         self.client = self._sdk.SyncClient(*address)
 
     def create(self) -> None:
-        types = self._model.PrimaryKeyType
-        meta = self._model.TableMeta(self._table)
+        types = self.model.PrimaryKeyType
+        meta = self.model.TableMeta(self.name)
         for name, kind in zip(KEY, (types.STRING, types.INTEGER, types.BINARY), strict=True):
             meta.addPrimaryKeyColumn(name, kind)
-        self.client.createTable(self._model.CreateTableRequest(meta, self._model.TableOptions(-1, 1)))
+        self.client.createTable(self.model.CreateTableRequest(meta, self.model.TableOptions(-1, 1)))
 
     def put(self, row: Row) -> Any:
-        change = self._model.RowPutChange(self._table, self._key(row))
+        change = self.model.RowPutChange(self.name, self.key(row))
         for name, value in self.cells(row).items():
             change.addColumn(name, value)
         return change
 
     def update(self, row: Row) -> Any:
         """Nulls that are named remove their column."""
-        change = self._model.RowUpdateChange(self._table, self._key(row))
+        change = self.model.RowUpdateChange(self.name, self.key(row))
         for name, value in self.cells(row).items():
             change.put(name, value)
         for name in row:
@@ -76,16 +76,16 @@ class TablestoreJava:
         return change
 
     def delete(self, row: Row) -> Any:
-        return self._model.RowDeleteChange(self._table, self._key(row))
+        return self.model.RowDeleteChange(self.name, self.key(row))
 
     def one_by_one(self, changes: Sequence[Any], operation: str) -> None:
         for change in changes:
-            request = getattr(self._model, f"{operation}Request")(change)
+            request = getattr(self.model, f"{operation}Request")(change)
             getattr(self.client, operation[0].lower() + operation[1:])(request)
 
     def in_batches(self, changes: Sequence[Any]) -> None:
         for start in range(0, len(changes), 100):
-            request = self._model.BatchWriteRowRequest()
+            request = self.model.BatchWriteRowRequest()
             for change in changes[start : start + 100]:
                 request.addRowChange(change)
             assert self.client.batchWriteRow(request).isAllSucceed()
@@ -96,7 +96,7 @@ class TablestoreJava:
         server = self._server
         credentials = self._sdk.core.auth.DefaultCredentials(server.access_key_id, server.access_key_secret)
         writer = self._sdk.DefaultTableStoreWriter(
-            server.endpoint, credentials, server.instance, self._table, settings, None
+            server.endpoint, credentials, server.instance, self.name, settings, None
         )
         try:
             results = [writer.addRowChangeWithFuture(change) for change in changes]
@@ -126,19 +126,8 @@ class TablestoreJava:
 
     def read(self) -> list[str]:
         """All rows as the Java SDK prints them, without the times of cells."""
-        model = self._model
-        first, last = (
-            model.PrimaryKeyBuilder.createPrimaryKeyBuilder(),
-            model.PrimaryKeyBuilder.createPrimaryKeyBuilder(),
-        )
-        for name in KEY:
-            first.addPrimaryKeyColumn(name, model.PrimaryKeyValue.INF_MIN)
-            last.addPrimaryKeyColumn(name, model.PrimaryKeyValue.INF_MAX)
-        criteria = model.RangeRowQueryCriteria(self._table)
-        criteria.setMaxVersions(1)
-        criteria.setInclusiveStartPrimaryKey(first.build())
-        criteria.setExclusiveEndPrimaryKey(last.build())
-        answer = self.client.getRange(model.GetRangeRequest(criteria))
+        criteria = self.range_of(self.model.RangeRowQueryCriteria)
+        answer = self.client.getRange(self.model.GetRangeRequest(criteria))
         assert answer.getNextStartPrimaryKey() is None
         found = []
         for row in answer.getRows():
@@ -146,12 +135,27 @@ class TablestoreJava:
             found.append(f"{row.getPrimaryKey().toString()}: {', '.join(cells)}")
         return found
 
+    def range_of(self, kind: Any) -> Any:
+        """Parameters of a read of all rows: an object of a class that has them."""
+        found = kind(self.name)
+        found.setMaxVersions(1)
+        for bound, place in (
+            ("INF_MIN", found.setInclusiveStartPrimaryKey),
+            ("INF_MAX", found.setExclusiveEndPrimaryKey),
+        ):
+            key = self.model.PrimaryKeyBuilder.createPrimaryKeyBuilder()
+            for name in KEY:
+                key.addPrimaryKeyColumn(name, getattr(self.model.PrimaryKeyValue, bound))
+            place(key.build())
+        return found
+
     def cells(self, row: Row) -> dict[str, Any]:
         return {name: cell_value(self._java, row[name]) for name in row if name not in KEY and row[name] is not None}
 
-    def _key(self, row: Row) -> Any:
-        values = self._model.PrimaryKeyValue
-        key = self._model.PrimaryKeyBuilder.createPrimaryKeyBuilder()
+    def key(self, row: Row) -> Any:
+        """The primary key of a row."""
+        values = self.model.PrimaryKeyValue
+        key = self.model.PrimaryKeyBuilder.createPrimaryKeyBuilder()
         key.addPrimaryKeyColumn("name", values.fromString(row["name"]))
         key.addPrimaryKeyColumn("number", values.fromLong(row["number"]))
         key.addPrimaryKeyColumn("raw", values.fromBinary(row["raw"]))

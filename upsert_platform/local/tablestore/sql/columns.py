@@ -38,10 +38,13 @@ def encode_columns(columns: Sequence[Column]) -> bytes:
     for column in columns:
         values = _encode_values(builder, column)
         name = builder.CreateString(column.name)
-        SQLResponseColumn.Start(builder)
+        builder.StartObject(2)  # no logic type beside the plain one; the Java SDK wants to be told
+        plain = builder.EndObject()
+        builder.StartObject(4)
         SQLResponseColumn.AddColumnName(builder, name)
         SQLResponseColumn.AddColumnType(builder, column.kind)
         SQLResponseColumn.AddColumnValue(builder, values)
+        builder.PrependUOffsetTRelativeSlot(3, plain, 0)
         encoded.append(SQLResponseColumn.End(builder))
     vector = _offsets(builder, encoded)
     SQLResponseColumns.Start(builder)
