@@ -49,10 +49,9 @@ class LeaseGuard:
         self._read_tenure = read_tenure
         self._now = now
         self._lock = threading.Lock()
-        remaining = max(0.0, expires - now())
-        self._margin = min(request_timeout, remaining / 4)
-        self._read_again = remaining / 2
-        self._next_read = 0.0
+        self._request_timeout = request_timeout
+        self._margin = self._read_again = self._next_read = 0.0
+        self._measure()
 
     def time_for_request(self) -> float:
         """Seconds that the next request may take.
@@ -60,7 +59,8 @@ class LeaseGuard:
         Raises:
             LeaseHeldError: the lease ends too soon, was lost or given away.
         """
-        if self._expires - self._now() < self._read_again:
+        # A task may begin long after its write was planned: the end that it was told may have passed, and been renewed.
+        if self._expires - self._now() < self._read_again or self._margin == 0.0:
             self._refresh()
         if self._expires - self._now() <= self._margin or self._margin == 0.0:
             ends = datetime.fromtimestamp(self._expires).astimezone().isoformat(timespec="seconds")
@@ -84,3 +84,10 @@ class LeaseGuard:
                     " recorded as applied, run the write again"
                 )
             self._expires = max(self._expires, tenure.expires)
+            self._measure()
+
+    def _measure(self) -> None:
+        """How long requests may take, and when to look again, by the longest time that was seen to be left."""
+        remaining = max(0.0, self._expires - self._now())
+        self._margin = max(self._margin, min(self._request_timeout, remaining / 4))
+        self._read_again = max(self._read_again, remaining / 2)

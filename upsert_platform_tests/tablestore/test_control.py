@@ -186,3 +186,15 @@ def test_a_task_stops_when_its_lease_was_lost(tenure: Tenure | None) -> None:
     clock.now, clock.tenure = 1060.0, tenure
     with pytest.raises(LeaseHeldError, match="'other'" if tenure else "nobody"):
         guard.time_for_request()
+
+
+def test_a_task_that_begins_after_the_end_it_was_told_asks_for_the_renewed_one() -> None:
+    clock = _Clock()
+    clock.now, clock.tenure = 1130.0, Tenure(7, 1190.0, "me")
+    guard = clock.guard()
+    assert guard.time_for_request() == 10
+    clock.now = 1150.0
+    assert guard.time_for_request() == 10
+    clock.now = 1185.0
+    with pytest.raises(LeaseHeldError, match="was not renewed"):
+        guard.time_for_request()
