@@ -8,12 +8,16 @@ import time
 
 _FIRST_INTERVAL = 0.02
 _LONGEST_INTERVAL = 1.0
+_BUSY_SHARE = 0.5
+"""From this share of throttled rows on a request counts as one for which the service was busy."""
+_CLEAN_SHARE = 0.25
+"""Up to this share the pace is right: what is left is sent again, later, and costs little."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
 
 class Pace:
-    """The interval between requests of a task: doubled when the service is busy, shrunk with every clean answer."""
+    """The interval between requests of a task: doubled when the service is busy, shrunk when most rows get through."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,8 +49,18 @@ class Pace:
                 self._interval = min(max(self._interval * 2, _FIRST_INTERVAL), _LONGEST_INTERVAL)
                 self._slowed = time.monotonic()
 
+    def adapt(self, sent: float, share: float) -> None:
+        """This share of the rows of a request sent then was throttled.
+
+        A few throttled rows in each request must not stretch the interval without end: most rows got through.
+        """
+        if share >= _BUSY_SHARE:
+            self.slow_down(sent)
+        elif share <= _CLEAN_SHARE:
+            self.speed_up()
+
     def speed_up(self) -> None:
-        """A request went through whole."""
+        """A request went through, whole or but for some rows."""
         if self._interval == 0.0:
             return
         with self._lock:

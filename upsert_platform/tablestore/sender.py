@@ -185,7 +185,7 @@ class Sender:
             return (), ""
         again: list[int] = []
         reason = ""
-        throttled = False
+        throttled = 0
         for position in failed:
             row, error = pending[position], results[position].error
             failure = ServiceError(api=_API, status=200, code=error.code, message=error.message)
@@ -197,12 +197,12 @@ class Sender:
                 case Remedy.STOP:
                     raise self._hopeless(failure)
                 case remedy:
-                    throttled = throttled or remedy is Remedy.SLOW_DOWN
+                    throttled += remedy is Remedy.SLOW_DOWN
                     again.append(row)
                     reason = str(failure)
         if throttled:
             delivery.throttled += 1
-            self._pace.slow_down(sent)
+            self._pace.adapt(sent, throttled / len(pending))
         return again, reason
 
     def _hopeless(self, error: ServiceError) -> DestinationError:

@@ -241,6 +241,19 @@ def test_89_an_answer_that_is_lost_is_asked_for_again(disturbed: ServerHandle, s
     assert stored(disturbed, table) == _cells(rows[:400])
 
 
+def test_some_throttled_rows_in_every_request_do_not_stop_the_rest(disturbed: ServerHandle, stored: Stored) -> None:
+    """A tenth of all rows: if each such request doubled the interval, nothing would move any more."""
+    table = _prepare(table_on(disturbed, COLUMNS, ["id"]))
+    disturbed.faults("row-error:code=OTSNotEnoughCapacityUnit,probability=0.1")
+    rows = _rows(8000)
+    stats, refused = _run(table, change_batch(table, rows))
+    assert (stats.puts, refused) == (8000, [])
+    assert stats.throttled >= 40
+    assert stats.seconds < 30
+    disturbed.faults()
+    assert stored(disturbed, table) == _cells(rows)
+
+
 def test_throttling_slows_down_and_loses_nothing(disturbed: ServerHandle, stored: Stored) -> None:
     table = _prepare(table_on(disturbed, COLUMNS, ["id"], {"max.concurrency": "4"}))
     disturbed.faults("error:code=OTSServerBusy,operation=BatchWriteRow,times=6")
