@@ -1,0 +1,70 @@
+"""Servers that can be watched and disturbed, and a project on them; the servers live as long as the session."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.local.kafka import Broker
+from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
+from upsert_platform_tests.local.maxcompute.server import maxcompute_server
+from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
+from upsert_platform_tests.local.tablestore.server import tablestore_server
+
+
+@pytest.fixture
+def seed(record_property: Callable[[str, object], None]) -> int:
+    """Of everything random in a test; `SOAK_SEED` repeats a run that went wrong."""
+    chosen = int(os.environ.get("SOAK_SEED", uuid.uuid4().int % 1_000_000))
+    record_property("seed", chosen)
+    print(f"SOAK_SEED={chosen}")  # noqa: T201 - pytest shows it with a failure
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def tablestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TablestoreServer]:
+    """A Tablestore server."""
+    with tablestore_server(tmp_path_factory.mktemp("tablestore")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def maxcompute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MaxComputeServer]:
+    """A MaxCompute server."""
+    with maxcompute_server(tmp_path_factory.mktemp("maxcompute")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def variables(kafka_broker: Broker, tablestore: TablestoreServer, maxcompute: MaxComputeServer) -> Mapping[str, str]:
+    """Endpoints of the servers, as `local up` names them."""
+    return {
+        "UPSERT_KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
+        "UPSERT_TABLESTORE_ENDPOINT": tablestore.endpoint,
+        "UPSERT_TABLESTORE_INSTANCE": tablestore.instance,
+        "UPSERT_TABLESTORE_ACCESS_KEY_ID": tablestore.access_key_id,
+        "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": tablestore.access_key_secret,
+        "UPSERT_MAXCOMPUTE_ENDPOINT": maxcompute.endpoint,
+        "UPSERT_MAXCOMPUTE_PROJECT": maxcompute.project,
+        "UPSERT_MAXCOMPUTE_ACCESS_ID": maxcompute.access_id,
+        "UPSERT_MAXCOMPUTE_ACCESS_KEY": maxcompute.access_key,
+    }
+
+
+@pytest.fixture
+def stack(
+    variables: Mapping[str, str],
+    make_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stack:
+    """A project on a topic and tables of its own; the test declares what it needs."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
+    return Stack(tmp_path, variables, topic)

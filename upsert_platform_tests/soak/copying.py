@@ -1,0 +1,43 @@
+"""A process that copies a topic through the changelog to another topic, again and again.
+
+Run as a process, with the environment of a stack. Argument: `once` to end when everything is copied, or `forever`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+
+from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+
+
+def main(*, once: bool) -> None:
+    """Runs both hops in turn, as a sync does, and says before each what comes."""
+    from upsert_platform.spark import open_session
+
+    platform = PlatformResource(kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource())
+    spark = open_session()
+    run = f"soak-{uuid.uuid4().hex[:8]}"
+    while True:
+        changelog = platform.changelog_hop("users", run=run)
+        plan = changelog.plan()
+        if plan.backlog:
+            print("changelog", plan.lag, flush=True)  # noqa: T201
+            changelog.execute(spark, plan)
+        copy = platform.destination_hop("users_copy", run=run)
+        try:
+            behind = copy.plan().behind
+            if behind:
+                print("copy", behind, flush=True)  # noqa: T201
+                copy.execute(spark)
+            elif once:
+                break
+        finally:
+            copy.destination.close()
+        time.sleep(0.05)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(once=sys.argv[1] == "once")

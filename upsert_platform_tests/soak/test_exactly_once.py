@@ -1,0 +1,120 @@
+"""A topic copied exactly once under kill -9: what a committed reader finds has no record twice and no key missing."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from upsert_platform.demo.users import decode_value
+from upsert_platform.kafka.control import LEASE
+from upsert_platform.kafka.destination import KafkaDestination
+from upsert_platform.kafka.lease import lease_id
+from upsert_platform.kafka.transactions import in_transaction, open_transactional
+from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
+from upsert_platform_tests.soak.load import Load
+from upsert_platform_tests.soak.writers import Writer
+
+MODULE = "upsert_platform_tests.soak.copying"
+FEW_KILLS = 3
+MANY_KILLS = 25
+KEYS = 1_000
+FIRST = 2_000
+BIT = 300
+"""Records that are produced whenever a hop begins."""
+BATCH = 1_500
+KILL_LINES = 4
+KILL_SECONDS = 1.0
+COPY = """
+CREATE TABLE users_copy ({columns}, {key}) WITH (
+  'connector' = 'upsert-kafka', 'topic' = '{topic}-copy', 'auto.create' = 'true', 'auto.create.partitions' = '3',
+  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
+  'key.format' = 'json', 'value.format' = 'json',
+  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'soak-{topic}', 'sink.parallelism' = '3'
+);
+INSERT INTO users_copy SELECT * FROM users;
+"""
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(FEW_KILLS, marks=pytest.mark.timeout(600)),
+        pytest.param(MANY_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
+    ],
+)
+def test_copy_under_kills_has_every_record_once(stack: Stack, seed: int, kills: int) -> None:
+    stack.declare(serving=None, warehouse=None, source=f", 'batch.max-records' = '{BATCH}'")
+    (stack.project / "zz_copy.sql").write_text(COPY.format(columns=COLUMNS, key=KEY, topic=stack.topic), "utf-8")
+    chance = random.Random(seed)
+    load = Load(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], stack.topic, stack.users, chance, KEYS)
+    load.produce(FIRST)
+    moments: Counter[str] = Counter()
+    for number in range(kills):
+        writer = Writer(MODULE, "forever", log=stack.path / f"{number}.log", environment=stack.environment())
+        last = writer.kill_after(chance, lines=KILL_LINES, seconds=KILL_SECONDS, at_line=lambda: load.produce(BIT))
+        moments[last.split()[0]] += 1
+        _let_lease_end(stack)
+    Writer(MODULE, "once", log=stack.path / "last.log", environment=stack.environment()).finish()
+    records = committed(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], f"{stack.topic}-copy")
+    last_values: dict[int, dict[str, Any]] = {}
+    deletes: Counter[int] = Counter()
+    for key, value in records:
+        user_id = json.loads(key)["user_id"]
+        if value is None:
+            last_values.pop(user_id, None)
+            deletes[user_id] += 1
+        else:
+            last_values[user_id] = decode_value(value)
+    assert last_values == stack.users.rows
+    # No two produced values of a user are alike, so one that is there twice was written twice.
+    twice = [record for record, times in Counter(item for item in records if item[1] is not None).items() if times > 1]
+    assert twice == []
+    assert {user_id: times for user_id, times in deletes.items() if times > load.deleted[user_id]} == {}
+    print(f"killed in {dict(moments)}; {load.records} records in, {len(records)} committed records out")  # noqa: T201
+
+
+def _let_lease_end(stack: Stack) -> None:
+    """Makes the lease of the killed process one that has ended, as time would."""
+    destination = stack.platform().destination("users_copy")
+    assert isinstance(destination, KafkaDestination)
+    control = destination._control
+    control.create()
+    tenure = control.read().tenure
+    if tenure.expires > time.time():
+        producer = open_transactional(control.endpoint, lease_id(control))
+        in_transaction(producer, lambda: control.produce(producer, LEASE, asdict(replace(tenure, expires=0.0))))
+
+
+def committed(bootstrap: str, topic: str) -> list[tuple[bytes, bytes | None]]:
+    """Records of a topic that are committed, in order per partition, by a plain consumer."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "soak",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    found: list[tuple[bytes, bytes | None]] = []
+    try:
+        for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+            place = TopicPartition(topic, partition, 0)
+            end = consumer.get_watermark_offsets(place, timeout=30)[1]
+            consumer.assign([place])
+            deadline = time.monotonic() + 60
+            while end and consumer.position([place])[0].offset < end:
+                assert time.monotonic() < deadline, f"{topic}-{partition}: a transaction stays open"
+                for message in consumer.consume(5000, timeout=0.2):
+                    assert message.error() is None
+                    found.append((message.key(), message.value()))
+    finally:
+        consumer.close()
+    return found
