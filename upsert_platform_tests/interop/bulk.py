@@ -27,9 +27,9 @@ class Bulk:
         """A static method; types are full class names, or ``int`` and ``long``."""
         return self._lookup.findStatic(self.type(owner), name, self._signature(returns, parameters))
 
-    def virtual(self, owner: str, name: str, returns: str) -> Any:
-        """A method without parameters, of the value itself."""
-        return self._lookup.findVirtual(self.type(owner), name, self._signature(returns, ()))
+    def virtual(self, owner: str, name: str, returns: str, *parameters: str) -> Any:
+        """A method; its object is the first parameter."""
+        return self._lookup.findVirtual(self.type(owner), name, self._signature(returns, parameters))
 
     def constructor(self, owner: str, *parameters: str) -> Any:
         """Makes an object."""

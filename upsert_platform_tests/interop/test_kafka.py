@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from upsert_platform.kafka.destination import KafkaDestination
 from upsert_platform.kafka.offsets import discover, plan_backlog
 from upsert_platform.kafka.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform_tests.interop.bulk import Bulk
 from upsert_platform_tests.interop.java import Java
 from upsert_platform_tests.kafka.tables import declare, read
 from upsert_platform_tests.kafka.test_offsets import Positions
@@ -51,6 +53,24 @@ def send(java: Java, opened: Any, topic: str, pairs: Sequence[tuple[bytes | None
         last = opened.send(record(topic, key, value))
     opened.flush()
     assert last.get().topic() == topic
+
+
+def send_keys(java: Java, opened: Any, topic: str, keys: Sequence[bytes]) -> None:
+    """Sends thousands of records with empty values."""
+    bulk = Bulk(java)
+    clients, anything = "org.apache.kafka.clients.producer", "java.lang.Object"
+    decode = bulk.virtual("java.util.Base64$Decoder", "decode", "[B", "java.lang.String")
+    record = bulk.constructor(f"{clients}.ProducerRecord", "java.lang.String", anything, anything)
+    sending = bulk.virtual(
+        f"{clients}.KafkaProducer", "send", "java.util.concurrent.Future", f"{clients}.ProducerRecord"
+    )
+    bulk.map(
+        [base64.b64encode(key).decode() for key in keys],
+        bulk.bind(decode, 0, java.classes.java.util.Base64.getDecoder()),
+        bulk.bind(bulk.bind(record, 2, b""), 0, topic),
+        bulk.bind(sending, 0, opened),
+    )
+    opened.flush()
 
 
 def received(java: Java, bootstrap: str, topic: str) -> list[Received]:
@@ -132,7 +152,7 @@ def test_10_000_keys_go_to_the_partition_that_the_java_producer_picks(
     assert len(keys) == 10_000
     by_java, by_us = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
     with producer(kafka_java, kafka_bootstrap, linger_ms="20") as opened:
-        send(kafka_java, opened, by_java, [(key, b"") for key in keys])
+        send_keys(kafka_java, opened, by_java, keys)
     options = {"key.format": "raw", "value.fields-include": "EXCEPT_KEY", "sink.parallelism": "2"}
     table = table_of(kafka_bootstrap, by_us, {"id": "BYTES", "name": "STRING"}, writes=True, **options)
     rows = [(bytearray(key), "x", "U", 1) for key in keys]

@@ -49,6 +49,15 @@ def client(maxcompute_java: Java, maxcompute: ServerHandle) -> MaxComputeJava:
     return MaxComputeJava(maxcompute_java, maxcompute)
 
 
+@pytest.fixture(autouse=True)
+def _pyodps_reads_old_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses days before 1928 unless it is told not to; moments are of UTC here."""
+    from odps import options
+
+    monkeypatch.setattr(options, "allow_antique_date", True)
+    monkeypatch.setattr(options, "local_timezone", False)
+
+
 @pytest.fixture
 def name() -> str:
     return f"t_{uuid.uuid4().hex[:12]}"
