@@ -6,11 +6,11 @@ where Spark does the work; everything else works without a JVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from upsert_platform.errors import RecordError
 from upsert_platform.model import Column
@@ -195,3 +195,20 @@ class Destination(Protocol):
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
+
+
+@runtime_checkable
+class ComparesRecords(Protocol):
+    """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
+
+    def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+        """Compares the rows that changes touched with what is in the table.
+
+        Args:
+            changes: as `Destination.write` takes them.
+            refused: keys of `RefusedRow` whose changes count as no difference.
+
+        Returns:
+            One row per row of the table: `key` and `difference`, texts, and `status`: null when the row is right,
+            else ``missing``, ``extra``, ``stale`` or ``refused``.
+        """

@@ -18,6 +18,7 @@ from upsert_platform.maxcompute.replaced import REPLACED
 from upsert_platform.reference import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
 from upsert_platform.sql.validate import TRUNCATE_TIMESTAMPS
+from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.settings import ConnectSettings
 from upsert_platform.tablestore.options import TablestoreSettings
 
@@ -91,14 +92,15 @@ def client_properties() -> Section:
 
 def kafka_connect() -> Section:
     """Options of a Kafka Connect configuration of the Tablestore sink connector."""
-    known = {row.name: row for model in (TablestoreSettings, ConnectSettings) for row in settings_rows(model)}
+    models = (KafkaSettings, TablestoreSettings, ConnectSettings, FailureSettings)
+    known = {row.name: row for model in models for row in settings_rows(model)}
     rows = []
-    for name in (*connect_options.READ, *connect_options.PASSED_ON):
+    for name in (*connect_options.READ, *connect_options.PASSED_ON, *connect_options.SOURCE_OPTIONS):
         if name in texts.CONNECT:
             default, meaning = texts.CONNECT[name]
             rows.append(Row(name, default, "tablestore", meaning))
         elif name in known:
-            rows.append(replace(known[name], third="tablestore"))
+            rows.append(known[name])
         else:
             raise LookupError(f"the reference has no sentence for Kafka Connect option '{name}'; add it to CONNECT")
     rows += [Row(name, "", "tablestore", meaning) for name, meaning in texts.CONNECT_PER_TABLE.items()]

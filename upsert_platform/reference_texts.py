@@ -95,30 +95,40 @@ TRANSLATED: Final = {
 }
 KAFKA_CONNECT: Final = (
     "A `.properties` or `.json` file of a project folder whose `connector.class` is `TableStoreSinkConnector`: per"
-    " topic it declares a source table, a Tablestore table and the insert between them."
+    " Tablestore table it declares a source table that keeps every record of its topics, a table that is written by the"
+    " connector's rules, and the insert between them. Defaults are the connector's own."
 )
 CONNECT: Final = {
     "name": ("(required)", "Name of the connector; the declared tables are named after it."),
     "connector.class": ("(required)", "A class name that ends with `TableStoreSinkConnector`."),
     "tasks.max": ("", "Writing tasks; becomes `sink.parallelism` of the table."),
-    "key.converter": ("", "`JsonConverter` or `StringConverter`, with or without the package."),
-    "value.converter": ("", "`JsonConverter` or `StringConverter`, with or without the package."),
-    "key.converter.schemas.enable": ("false", "`false`: JSON with an envelope of schema and payload is not read."),
-    "value.converter.schemas.enable": ("false", "`false`: JSON with an envelope of schema and payload is not read."),
-    "errors.tolerance": ("none", "`none` fails on a record that cannot be decoded, `all` keeps it in quarantine."),
-    "runtime.error.tolerance": ("none", "`none` fails on a row that Tablestore will not take, `all` keeps it aside."),
-    "tablestore.mode": ("normal", "`normal`: wide-column tables."),
-    "tablestore.auth.mode": ("", "`aksk`, or `sts`; after the access keys that are given, unless set."),
+    "tablestore.mode": ("normal", "`normal` writes wide-column tables, `timeseries` time-series tables."),
+    "tablestore.auth.mode": ("", "`aksk`, or `sts` with `tablestore.sts.token`; `aksk` where access keys are given and"
+    " the option is not. Without keys the connector's default, `sts`, is refused: no role is assumed."),
     "delete.mode": ("none", "What an empty value deletes: `none`, `row`, `column` or `row_and_column`; needs"
     " `primarykey.mode` = `record_key`."),
-    "primarykey.mode": ("kafka", "`kafka` (topic_partition and offset), `record_key` or `record_value`."),
+    "primarykey.mode": ("kafka", "`kafka` (topic_partition and offset), `record_key`, `record_value`, or `search` (md5,"
+    " topic, partition and offset, with the time as a column)."),
 }  # fmt: skip
 CONNECT_PER_TABLE: Final = {
     "tablestore.<table>.primarykey.name": "Primary key columns, joined by commas.",
-    "tablestore.<table>.primarykey.type": "Their types, in the same order: `string`, `integer` or `binary`.",
-    "tablestore.<table>.columns.whitelist.name": "Columns to keep, joined by commas; needed where values are JSON.",
+    "tablestore.<table>.primarykey.type": "Their types, in the same order: `string`, `integer`, `binary` or"
+    " `auto_increment`.",
+    "tablestore.<table>.columns.whitelist.name": "Fields to keep, joined by commas; all fields without it.",
     "tablestore.<table>.columns.whitelist.type": "Their types: `string`, `integer`, `double`, `boolean` or `binary`.",
+    "tablestore.<table>.search.timestamp.type": "Of mode `search`: `kafka`, the record's time, or `local`.",
+    "tablestore.timeseries.<table>.measurement": "Field with the metric's name, or `<topic>`.",
+    "tablestore.timeseries.<table>.dataSource": "Field with the data source.",
+    "tablestore.timeseries.<table>.tags": "Fields that are tags, joined by commas.",
+    "tablestore.timeseries.<table>.time": "Field with the time, a whole number.",
+    "tablestore.timeseries.<table>.time.unit": "`SECONDS`, `MILLISECONDS`, `MICROSECONDS` or `NANOSECONDS`.",
+    "tablestore.timeseries.<table>.field.name": "Data fields with a type of their own, joined by commas.",
+    "tablestore.timeseries.<table>.field.type": "Their types: `double`, `integer`, `string`, `binary` or `boolean`.",
+    "tablestore.timeseries.mapAll": "`true` (default) takes all other fields as data fields, numbers as doubles.",
+    "tablestore.timeseries.toLowerCase": "`true` (default) writes names of data fields in lower case.",
+    "tablestore.timeseries.rowsPerBatch": "Rows per request, 1 to 200 (default).",
     "consumer.override.*": "Client property of the source table; `bootstrap.servers` and `auto.offset.reset` included.",
+    "producer.override.*": "Client property for the topics of failed records; without any, the consumer's login.",
 }
 TRUNCATE_TIMESTAMPS: Final = (
     "Option of any source table: `true` allows TIMESTAMP(7) to TIMESTAMP(9), whose last digits are cut, because changes"

@@ -27,7 +27,7 @@ ROOMS: Mapping[str, set[str]] = {
     "kafka": VOCABULARY | {"changelog.rows", "changelog.accounting", "changelog.records", "changelog.reduce"},
     "tablestore": VOCABULARY,
     "maxcompute": VOCABULARY,
-    "components": VOCABULARY | {"sql", "graph"},
+    "components": VOCABULARY | {"sql", "graph", "tablestore.connect"},
     "project": VOCABULARY | {"sql", "components"},
     "graph": VOCABULARY | {"sql", "kafka", "changelog", "tablestore", "maxcompute", "project", "spark"},
     "definitions": VOCABULARY | {"graph"},
@@ -43,13 +43,15 @@ LIGHT = (
     "components.connect", "components.declared_yaml", "components.pipeline", "changelog.store", "changelog.refused",
     "graph.binding", "graph.lake", "graph.changelog_hop", "graph.destination_hop", "graph.replay", "graph.verify",
     "kafka.table", "kafka.offsets", "kafka.destination", "kafka.formats", "maxcompute.destination",
-    "maxcompute.settings", "tablestore.destination", "tablestore.settings", "sql.statements", "sql.transform",
+    "maxcompute.settings", "tablestore.destination", "tablestore.settings", "tablestore.connect.destination",
+    "graph.mail", "sql.statements", "sql.transform",
     "local.supervisor", "demo.run", "jars", "spark",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
 IN_WORKERS = (
     "kafka.read_range", "kafka.sink", "kafka.source", "maxcompute.reader", "maxcompute.writer", "tablestore.reader",
-    "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
+    "tablestore.task", "tablestore.writer", "tablestore.connect.writer", "tablestore.connect.points",
+    "tablestore.connect.frame", "tablestore.connect.compare", "tablestore.connect.reading",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

@@ -18,7 +18,7 @@ from upsert_platform.model import Insert, Options, Project, Table
 from upsert_platform.project import load_project
 
 SOURCE_CONNECTORS = ("upsert-kafka", "kafka")
-DESTINATION_CONNECTORS = ("tablestore", "maxcompute", "upsert-kafka")
+DESTINATION_CONNECTORS = ("tablestore", "tablestore-connect", "maxcompute", "upsert-kafka")
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,11 @@ def destination_problems(table: Table) -> list[Problem]:
             from upsert_platform.tablestore.settings import read_tablestore_table
 
             return list(read_tablestore_table(table)[1])
+        case "tablestore-connect":
+            from upsert_platform.graph.mail import mail_problems
+            from upsert_platform.tablestore.connect.sink import read_connect_sink
+
+            return [*read_connect_sink(table)[1], *mail_problems(table)]
         case "maxcompute":
             from upsert_platform.maxcompute.settings import read_maxcompute_table
 
@@ -184,6 +189,15 @@ def open_destination(table: Table) -> Destination:
             if tablestore is None:
                 raise DeclarationError(problems)
             destination = TablestoreDestination(tablestore)
+        case "tablestore-connect":
+            from upsert_platform.graph.mail import mail_of
+            from upsert_platform.tablestore.connect.destination import ConnectDestination
+            from upsert_platform.tablestore.connect.sink import read_connect_sink
+
+            sink, problems = read_connect_sink(table)
+            if sink is None:
+                raise DeclarationError(problems)
+            destination = ConnectDestination(sink, mail=mail_of(table))
         case "maxcompute":
             from upsert_platform.maxcompute.destination import MaxComputeDestination
             from upsert_platform.maxcompute.settings import read_maxcompute_table

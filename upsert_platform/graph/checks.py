@@ -11,7 +11,7 @@ from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.graph.verify import check_batch, check_everything
+from upsert_platform.graph.verify import check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
 
 
@@ -20,7 +20,7 @@ def accounted_check(table: Table) -> dg.AssetChecksDefinition:
     key = keys.changelog_key(table.name)
 
     @dg.multi_asset_check(
-        name=f"accounted_{table.name}",
+        name=keys.op_name("accounted", table.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_ACCOUNTED,
@@ -86,7 +86,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
     key = keys.destination_key(target.name)
 
     @dg.multi_asset_check(
-        name=f"check_{target.name}",
+        name=keys.op_name("check", target.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_LAST_VALUE,
@@ -114,7 +114,7 @@ def _compared(
     hop = platform.destination_hop(target.name, run=context.run.run_id)
     try:
         state = hop.plan().state
-        if not hop.destination.primary_key:
+        if not is_comparable(hop):
             context.log.info("rows are appended: there is no last value per key to look for")
             return
         checked = state.verdict.batch if state.verdict else 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import zlib
+
 import dagster as dg
 
 from upsert_platform.model import Column, Table
@@ -14,7 +17,7 @@ CHECK_LAST_VALUE = "last_value_per_key"
 CHECK_ACCOUNTED = "offsets_accounted"
 COMPLETE_TAG = "upsert/complete"
 """Run tag; ``true`` makes checks compare every row."""
-_KINDS = {"upsert-kafka": "kafka", "kafka": "kafka", "tablestore": "tablestore", "maxcompute": "maxcompute"}
+_KINDS = {"upsert-kafka": "kafka", "tablestore-connect": "tablestore"}
 
 
 def topic_names(table: Table) -> tuple[str, ...]:
@@ -28,6 +31,12 @@ def topic_names(table: Table) -> tuple[str, ...]:
 def _part(name: str) -> str:
     """A text that Dagster takes as a part of an asset key."""
     return "".join(char if char.isalnum() or char in "_-." else "_" for char in name)
+
+
+def op_name(kind: str, table: str) -> str:
+    """A name that Dagster takes for an op, one per table: other characters become ``_``, with a checksum at the end."""
+    name = re.sub(r"\W", "_", table, flags=re.ASCII)
+    return f"{kind}_{name}" if name == table else f"{kind}_{name}_{zlib.crc32(table.encode()):08x}"
 
 
 def topic_key(topic: str) -> dg.AssetKey:

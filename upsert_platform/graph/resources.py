@@ -138,6 +138,7 @@ class PlatformResource(dg.ConfigurableResource):
             defaults = {
                 "upsert-kafka": self.kafka.defaults(),
                 "tablestore": self.tablestore.defaults(),
+                "tablestore-connect": self.tablestore.defaults(),
                 "maxcompute": self.maxcompute.defaults(),
             }
             self._binding = bind(project, problems, defaults=defaults)

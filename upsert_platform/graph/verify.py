@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Verdict
+from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, ComparesRecords, Verdict
 from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.model import Column
 from upsert_platform.types import LogicalType, TypeName, spark_type
@@ -61,6 +61,8 @@ class Comparison:
 
 def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
     """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones."""
+    if isinstance(hop.destination, ComparesRecords):
+        return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
     changes = hop.changes(spark, after=after, upto=upto)
     sample = _earlier_sample(spark, hop, before=after, upto=upto)
     if sample is not None:
@@ -76,6 +78,8 @@ def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: i
 
 def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
     """Compares every row of the destination with the changelog up to the applied batch."""
+    if isinstance(hop.destination, ComparesRecords):
+        return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
     return _compare(hop, hop.changes(spark, after=0, upto=upto), hop.destination.read(spark), batch=upto, complete=True)
 
 
@@ -210,3 +214,38 @@ def _column(name: str) -> SparkColumn:
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.col(f"`{name.replace('`', '``')}`")
+
+
+def is_comparable(hop: DestinationHop) -> bool:
+    """Whether the changelog tells what rows of the destination must be."""
+    return bool(hop.destination.primary_key) or isinstance(hop.destination, ComparesRecords)
+
+
+def _compare_records(
+    spark: SparkSession,
+    hop: DestinationHop,
+    destination: ComparesRecords,
+    *,
+    after: int,
+    upto: int,
+    complete: bool = False,
+) -> Comparison:
+    """Of a destination that compares itself: the rows that records of a span touched, without a sample of others."""
+    refused = hop.refused.read()["key"].to_pylist()
+    judged = destination.differences(hop.changes(spark, after=after, upto=upto), refused=refused).persist()
+    try:
+        counts = {row["status"]: row["count"] for row in judged.groupBy("status").count().collect()}
+        differing = any(counts.get(status) for status in ("missing", "extra", "stale"))
+        wrong = judged.where("status <> 'refused'").limit(SHOWN_ROWS).collect() if differing else []
+    finally:
+        judged.unpersist()
+    return Comparison(
+        batch=upto,
+        complete=complete,
+        compared=sum(counts.values()),
+        missing=counts.get("missing", 0),
+        extra=counts.get("extra", 0),
+        stale=counts.get("stale", 0),
+        refused=counts.get("refused", 0),
+        sample=tuple({"status": row["status"], "key": row["key"], "difference": row["difference"]} for row in wrong),
+    )

@@ -77,6 +77,8 @@ class RecordDecoder:
         self._key_index = {name: index for index, name in enumerate(key.names)} if key is not None else {}
         carried = [*value.names, *(name for name, _, _ in value.metadata)]
         self._value_index = {name: index for index, name in enumerate(carried)}
+        # As in Flink, null is a value like any other to the raw format; other formats have no row for it.
+        self._skips_null = not self._keyed and value.format != "raw"
         self._upsert_kind = rows.KIND_UPDATE_AFTER if self._keyed else rows.KIND_INSERT
 
     @property
@@ -163,7 +165,7 @@ class RecordDecoder:
         for index in np.flatnonzero(keys_per_record == 0).tolist():
             if index not in verdicts.refused:
                 verdicts.skipped[index] = RULE_NO_KEY_ROW
-        if not self._keyed:
+        if self._skips_null:
             for index in np.flatnonzero(tombstone).tolist():
                 if index not in verdicts.refused:
                     verdicts.skipped[index] = RULE_NULL_VALUE
@@ -241,7 +243,7 @@ class RecordDecoder:
         tombstone = np.zeros(count, bool) if joined.value_row is None else joined.value_row < 0
         if kinds is None:
             kinds = pa.repeat(pa.scalar(self._upsert_kind), count)
-        if tombstone.any():
+        if self._keyed and tombstone.any():
             kinds = pc.if_else(pa.array(tombstone), rows.KIND_DELETE, self._upsert_kind)
         within = np.zeros(count, np.int32)
         if not joined.is_identity and count:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client, repeat_until
 from upsert_platform.tablestore.encoder import Cells, EncodedRows, batch_get_body, encode_keys
 from upsert_platform.tablestore.failures import ServiceError
+from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.sdk import silence_sdk
 from upsert_platform.tablestore.settings import StoredColumn, TablestoreTable
 from upsert_platform.tablestore.transport import Endpoint, Transport
@@ -28,6 +29,18 @@ Row = tuple[list[tuple[str, Any]], list[tuple[str, Any, int]]]
 """Primary key and attribute cells (name, value, version)."""
 _GET = "BatchGetRow"
 _GETS_IN_FLIGHT = 4
+
+
+class StoredTable(Protocol):
+    """A table of an instance."""
+
+    @property
+    def table_name(self) -> str: ...
+
+    @property
+    def settings(self) -> TablestoreSettings: ...
+
+
 RANGES_DDL = "bounds STRING"
 """What `scanning_task` takes: JSON of the first key column's bounds, null at an open end."""
 
@@ -63,7 +76,7 @@ def fetching_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
                 groups = [range(start, min(start + step, len(keys))) for start in range(0, len(keys), step)]
                 for wave in range(0, len(groups), 2 * _GETS_IN_FLIGHT):
                     asked = groups[wave : wave + 2 * _GETS_IN_FLIGHT]
-                    found = threads.map(lambda group, keys=keys: _get(transport, table, keys, group), asked)
+                    found = threads.map(lambda group, keys=keys: get_rows(transport, table, keys, group), asked)
                     if rows := list(chain.from_iterable(found)):
                         yield decode_rows(rows, table)
         finally:
@@ -134,7 +147,7 @@ def _keys(batch: pa.RecordBatch, primary_key: Sequence[StoredColumn]) -> Encoded
     return encode_keys([Cells(cell.name, cell.stored, cell.values.filter(possible)) for cell in cells])
 
 
-def _get(transport: Transport, table: TablestoreTable, keys: EncodedRows, asked: range) -> list[Row]:
+def get_rows(transport: Transport, table: StoredTable, keys: EncodedRows, asked: range) -> list[Row]:
     """Rows of encoded keys; those that fail for a passing reason are asked for again, until the retry deadline."""
     from tablestore.protobuf.table_store_pb2 import BatchGetRowResponse
 

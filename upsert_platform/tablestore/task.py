@@ -125,7 +125,7 @@ class WritingTask:
         yield from self._drain()
         self._stats.seconds = time.monotonic() - started
         self._check(rows)
-        yield _outcome([self._stats.to_json()], [])
+        yield outcome([self._stats.to_json()], [])
 
     def _drain(self) -> Iterator[pa.RecordBatch]:
         for tag, delivery in self._sender.drain():
@@ -175,7 +175,7 @@ class WritingTask:
         self._refused_bytes += sum(len(row.row) for row in rows)
         if self._stats.refused > settings.max_refused_rows or self._refused_bytes > _REFUSED_BYTES:
             raise too_many_refused(self._name, settings, self._stats.refused, rows[0])
-        return _outcome([], rows)
+        return outcome([], rows)
 
     def _check(self, rows: int) -> None:
         stats = self._stats
@@ -196,7 +196,8 @@ def too_many_refused(name: str, settings: TablestoreSettings, count: int, exampl
     )
 
 
-def _outcome(stats: list[str], refused: list[RefusedRow]) -> pa.RecordBatch:
+def outcome(stats: list[str], refused: list[RefusedRow]) -> pa.RecordBatch:
+    """What a task yields, in `OUTCOME_SCHEMA`: counts as JSON, or refused rows."""
     empty = [None] * len(stats)
     return pa.RecordBatch.from_arrays(
         [

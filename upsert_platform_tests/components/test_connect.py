@@ -1,3 +1,5 @@
+"""Kafka Connect configurations of a project folder: what is declared for them, and what is wrong with them."""
+
 from __future__ import annotations
 
 import json
@@ -6,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.components.located import read_properties
-from upsert_platform.errors import Problem
+from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.graph.binding import Binding, bind
 from upsert_platform.model import Project
 from upsert_platform.project import load_project
+from upsert_platform.tablestore.connect.record import Envelope, MessageFormat
+from upsert_platform.tablestore.connect.settings import KeyMode
+from upsert_platform.tablestore.connect.sink import ConnectSink, read_connect_sink
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 BASE = {
     "connector.class": "com.aliyun.tablestore.kafka.connect.TableStoreSinkConnector",
     "topics": "t",
-    "key.converter": JSON_CONVERTER,
-    "key.converter.schemas.enable": "false",
-    "value.converter": JSON_CONVERTER,
-    "value.converter.schemas.enable": "false",
     "tablestore.endpoint": "https://i.cn-hangzhou.ots.aliyuncs.com",
     "tablestore.instance.name": "i",
     "tablestore.auth.mode": "aksk",
@@ -36,6 +38,13 @@ KEYED = {
     "tablestore.kafka_t.columns.whitelist.type": "string,double",
     "delete.mode": "row",
 }
+SERIES = {
+    **BASE,
+    "tablestore.mode": "timeseries",
+    "tablestore.timeseries.kafka_t.measurement": "<topic>",
+    "tablestore.timeseries.kafka_t.time": "ts",
+    "tablestore.timeseries.kafka_t.time.unit": "SECONDS",
+}
 VARIABLES = {"SECRET": "hunter2", "UPSERT_KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 
 
@@ -45,46 +54,85 @@ def load(folder: Path, config: dict[str, str], name: str = "sink") -> tuple[Proj
     return load_project(folder, VARIABLES)
 
 
-def errors(problems: list[Problem]) -> list[str]:
-    return [problem.message for problem in problems if problem.severity == "error"]
+def bound(folder: Path, config: dict[str, str]) -> Binding:
+    return bind(*load(folder, config))
+
+
+def sink_of(binding: Binding, name: str) -> ConnectSink:
+    sink, problems = read_connect_sink(binding.targets[name].table)
+    assert sink is not None, problems
+    return sink
+
+
+def problems_of(folder: Path, config: dict[str, str]) -> list[Problem]:
+    try:
+        return list(bound(folder, config).warnings)
+    except DeclarationError as error:
+        return list(error.problems)
 
 
 def columns(project: Project, name: str) -> list[tuple[str, str]]:
     return [(column.name, str(column.type)) for column in project.tables[name].columns]
 
 
-def test_record_key_with_put_keeps_the_last_record_per_key(tmp_path: Path) -> None:
+RECORD = [
+    ("topic", "STRING"), ("partition", "INT"), ("offset", "BIGINT"), ("timestamp", "TIMESTAMP_LTZ(3)"),
+    ("key", "BYTES"), ("value", "BYTES"),
+]  # fmt: skip
+
+
+def test_a_table_of_records_a_table_of_rows_and_the_insert_between_them(tmp_path: Path) -> None:
     project, problems = load(tmp_path, KEYED)
     assert problems == []
-    source, target = project.tables["sink.t"], project.tables["sink.kafka_t"]
-    expected = [("id", "BIGINT NOT NULL"), ("part", "STRING NOT NULL"), ("name", "STRING"), ("score", "DOUBLE")]
-    assert columns(project, "sink.t") == columns(project, "sink.kafka_t") == expected
-    assert source.primary_key == target.primary_key == ("id", "part")
-    assert dict(source.options) == {
-        "connector": "upsert-kafka",
+    assert columns(project, "sink.kafka_t.records") == columns(project, "sink.kafka_t") == RECORD
+    assert dict(project.tables["sink.kafka_t.records"].options) == {
+        "connector": "kafka",
         "topic": "t",
         "properties.bootstrap.servers": "localhost:9092",
-        "key.format": "json",
-        "value.format": "json",
+        "scan.startup.mode": "earliest-offset",
+        "key.format": "raw",
+        "key.fields": "key",
+        "value.format": "raw",
         "value.fields-include": "EXCEPT_KEY",
-        "on-error": "fail",
     }
-    assert dict(target.options) == {
-        "connector": "tablestore",
-        "table.name": "kafka_t",
-        "tablestore.endpoint": "https://i.cn-hangzhou.ots.aliyuncs.com",
-        "tablestore.instance.name": "i",
-        "tablestore.auth.mode": "aksk",
-        "tablestore.access.key.id": "id",
-        "tablestore.access.key.secret": "hunter2",
-        "auto.create": "true",
-        "insert.mode": "put",
-        "delete.mode": "row",
-        "on-error": "fail",
-    }
+    target = project.tables["sink.kafka_t"]
+    assert target.options["connector"] == "tablestore-connect"
+    assert target.options["tablestore.access.key.secret"] == "hunter2"
     (insert,) = project.inserts
-    assert insert.projections == ("`id`", "`part`", "`name`", "`score`")
+    assert insert.projections == ("`topic`", "`partition`", "`offset`", "`timestamp`", "`key`", "`value`")
     assert "hunter2" not in repr(project)
+
+
+def test_rules_and_connection_of_the_sink(tmp_path: Path) -> None:
+    binding = bound(tmp_path, KEYED)
+    assert binding.warnings == ()
+    assert binding.sources["sink.kafka_t.records"].mode == "append"
+    sink = sink_of(binding, "sink.kafka_t")
+    assert (sink.table_name, sink.connector, sink.points) == ("kafka_t", "sink", None)
+    assert sink.settings.auto_create
+    assert sink.wide.primary_key == (("id", "integer"), ("part", "string"))
+    assert sink.wide.whitelist == (("name", "string"), ("score", "double"))
+    assert "hunter2" not in repr(sink)
+
+
+def test_the_connectors_own_defaults(tmp_path: Path) -> None:
+    sink = sink_of(bound(tmp_path, {**BASE, "auto.create": "false"}), "sink.kafka_t")
+    table = sink.wide
+    assert table.key_mode is KeyMode.KAFKA
+    assert table.primary_key == (("topic_partition", "string"), ("offset", "integer"))
+    assert (table.insert_mode, table.delete_mode, table.identify_types) == ("put", "none", False)
+    assert (sink.failures.undecodable, sink.failures.dirty, sink.failures.mode) == ("none", "none", "ignore")
+    assert table.value_side.format is MessageFormat.JSON
+    assert table.value_side.envelope is Envelope.DETECTED
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("true", Envelope.REQUIRED), ("FALSE", Envelope.NEVER), (None, Envelope.DETECTED)]
+)
+def test_schemas_enable(tmp_path: Path, given: str | None, expected: Envelope) -> None:
+    more = {} if given is None else {"value.converter.schemas.enable": given}
+    table = sink_of(bound(tmp_path, {**BASE, "value.converter": JSON_CONVERTER, **more}), "sink.kafka_t").wide
+    assert table.value_side.envelope is expected
 
 
 def test_the_json_that_is_posted_to_connect_gives_the_same(tmp_path: Path) -> None:
@@ -98,139 +146,167 @@ def test_the_json_that_is_posted_to_connect_gives_the_same(tmp_path: Path) -> No
     }
     place = posted.tables["sink.kafka_t"].options.location("tablestore.endpoint")
     assert place is not None
-    assert place.line == 10
+    assert place.line == 6
 
 
-def test_update_needs_every_record(tmp_path: Path) -> None:
-    project, problems = load(tmp_path, {**KEYED, "insert.mode": "UPDATE", "delete.mode": "row_and_column"})
-    assert problems == []
-    source = project.tables["sink.t"]
-    assert (source.connector, source.primary_key) == ("kafka", ())
-    assert source.options["key.fields"] == "id;part"
-    assert source.options["scan.startup.mode"] == "earliest-offset"
-    assert project.tables["sink.kafka_t"].options["insert.mode"] == "update"
+def test_45_46_topics_and_their_tables(tmp_path: Path) -> None:
+    config = {**BASE, "topics": "test, other,third", "table.name.format": "<topic>_kafka",
+              "topics.assign.tables": "test:dest,third:dest"}  # fmt: skip
+    binding = bound(tmp_path, config)
+    assert {name: sorted(sink_of(binding, name).tables) for name in binding.targets} == {
+        "sink.dest": ["test", "third"],
+        "sink.other_kafka": ["other"],
+    }
+    assert binding.project.tables["sink.dest.records"].options["topic"] == "test;third"
 
 
-def test_kafka_mode_keys_rows_by_their_coordinates(tmp_path: Path) -> None:
-    config = {**BASE, "key.converter": STRING_CONVERTER, "value.converter": STRING_CONVERTER}
-    project, problems = load(tmp_path, config)
-    assert problems == []
-    assert project.tables["sink.t"].options["value.format"] == "raw"
-    assert project.tables["sink.t"].options["key.fields"] == "key"
-    assert columns(project, "sink.kafka_t") == [
-        ("topic_partition", "STRING NOT NULL"),
-        ("offset", "BIGINT NOT NULL"),
-        ("value", "STRING"),
-        ("key", "STRING"),
-    ]
-    (insert,) = project.inserts
-    assert insert.projections == (
-        "(`connect_topic` || '_') || CAST(`connect_partition` AS STRING)",
-        "`connect_offset`",
-        "`value`",
-        "`key`",
-    )
-
-
-def test_record_value_takes_the_key_from_the_value(tmp_path: Path) -> None:
-    project, problems = load(tmp_path, {**KEYED, "primarykey.mode": "record_value", "delete.mode": "none"})
-    assert problems == []
-    source = project.tables["sink.t"]
-    assert (source.connector, source.options["value.fields-include"]) == ("kafka", "ALL")
-    assert "key.format" not in source.options
-    assert project.tables["sink.kafka_t"].primary_key == ("id", "part")
-
-
-def test_topics_tables_tolerance_tasks_and_consumer_overrides(tmp_path: Path) -> None:
+def test_tasks_overrides_and_options_of_the_platform(tmp_path: Path) -> None:
     config = {
-        key.replace("kafka_t.", "users."): value for key, value in KEYED.items()
-    } | {
-        "topics": "a,b",
-        "topics.assign.tables": "b:users",
-        "tablestore.kafka_a.primarykey.name": "k",
-        "tablestore.kafka_a.primarykey.type": "binary",
-        "tablestore.kafka_a.columns.whitelist.name": "x",
-        "tablestore.kafka_a.columns.whitelist.type": "boolean",
-        "errors.tolerance": "all",
-        "runtime.error.tolerance": "all",
+        **KEYED,
         "tasks.max": "3",
         "consumer.override.bootstrap.servers": "other:9092",
         "consumer.override.security.protocol": "SASL_SSL",
-    }  # fmt: skip
-    project, problems = load(tmp_path, config)
-    assert problems == []
-    assert [(insert.source, insert.target) for insert in project.inserts] == [
-        ("sink.a", "sink.kafka_a"),
-        ("sink.b", "sink.users"),
-    ]
-    assert columns(project, "sink.kafka_a") == [("k", "BYTES NOT NULL"), ("x", "BOOLEAN")]
-    source, target = project.tables["sink.b"], project.tables["sink.users"]
-    assert source.options["properties.bootstrap.servers"] == "other:9092"
-    assert source.options["properties.security.protocol"] == "SASL_SSL"
-    assert (source.options["on-error"], target.options["on-error"]) == ("quarantine", "quarantine")
-    assert target.options["sink.parallelism"] == "3"
-    assert target.options["table.name"] == "users"
+        "consumer.override.auto.offset.reset": "latest",
+        "batch.max-records": "1000",
+        "retry.deadline": "1 min",
+    }
+    binding = bound(tmp_path, config)
+    options = binding.project.tables["sink.kafka_t.records"].options
+    assert options["properties.bootstrap.servers"] == "other:9092"
+    assert options["properties.security.protocol"] == "SASL_SSL"
+    assert options["scan.startup.mode"] == "latest-offset"
+    assert options["batch.max-records"] == "1000"
+    sink = sink_of(binding, "sink.kafka_t")
+    assert sink.settings.parallelism == 3
+    assert sink.settings.retry_deadline.total_seconds() == 60
 
 
-def test_a_table_named_as_its_topic_gets_a_name_of_its_own(tmp_path: Path) -> None:
-    config = {key.replace("kafka_t.", "t."): value for key, value in KEYED.items() if key != "table.name.format"}
-    project, problems = load(tmp_path, config)
-    assert problems == []
-    assert list(project.tables) == ["sink.t", "sink.t.table"]
-    assert project.tables["sink.t.table"].options["table.name"] == "t"
+def test_reports_in_topics_bring_headers_and_a_client(tmp_path: Path) -> None:
+    config = {
+        **BASE,
+        "runtime.error.tolerance": "all",
+        "runtime.error.mode": "kafka",
+        "runtime.error.bootstrap.servers": "errors:9092",
+        "runtime.error.topic.name": "failed",
+        "consumer.override.sasl.mechanism": "PLAIN",
+        "consumer.override.max.poll.records": "5",
+    }
+    project, _ = load(tmp_path, config)
+    headers = ("headers", "ARRAY<ROW<`key` STRING, `value` BYTES>>")
+    assert columns(project, "sink.kafka_t.records") == columns(project, "sink.kafka_t") == [*RECORD, headers]
+    options = project.tables["sink.kafka_t"].options
+    client = {name: value for name, value in options.items() if name.startswith("properties.")}
+    assert client == {"properties.bootstrap.servers": "localhost:9092", "properties.sasl.mechanism": "PLAIN"}
+    own, _ = load(tmp_path, {**config, "producer.override.acks": "1"})
+    client = {name: value for name, value in own.tables["sink.kafka_t"].options.items() if "properties." in name}
+    assert client == {"properties.bootstrap.servers": "localhost:9092", "properties.acks": "1"}
 
 
-CASES = [
-    ({"primarykey.mode": "search"}, "option 'primarykey.mode' takes one of kafka, record_key, record_value"),
-    ({"primarykey.mode": "record_value"}, "option 'delete.mode' needs 'primarykey.mode' = 'record_key'"),
-    ({"tablestore.kafka_t.primarykey.name": ""}, "'tablestore.kafka_t.primarykey.name' has 0 items"),
-    ({"tablestore.kafka_t.primarykey.type": "integer,auto_increment"}, "takes string, integer, binary, not"),
-    ({"tablestore.kafka_t.primarykey.name": "id,id"}, "has an empty item, or one twice"),
-    ({"tablestore.kafka_t.primarykey.name": "a,b,c,d,e",
-      "tablestore.kafka_t.primarykey.type": "string,string,string,string,string"}, "a Tablestore key has 4 at most"),
-    ({"tablestore.kafka_t.columns.whitelist.name": "id,score"}, "id is both primary key and whitelist column"),
-    ({"tablestore.kafka_t.columns.whitelist.name": "", "tablestore.kafka_t.columns.whitelist.type": ""},
-     "the fields of JSON values become columns when they are named"),
-    ({"key.converter": STRING_CONVERTER}, "a key read by StringConverter is one column of type string"),
-    ({"key.converter": "io.confluent.connect.avro.AvroConverter"}, "takes JsonConverter or StringConverter"),
-    ({"value.converter.schemas.enable": "true"}, "JSON with an envelope of schema and payload is not read"),
-    ({"topics": ""}, "option 'topics' is missing"),
-    ({"topics.assign.tables": "t"}, "takes <topic>:<table>,..."),
-    ({"topics.regex": "a.*"}, "option 'topics.regex' is not supported: name the topics"),
-    ({"transforms": "a", "transforms.a.type": "X"}, "write the transformation as SQL"),
-    ({"tablestore.mode": "timeseries"}, "only 'normal' is read"),
-    ({"insert.mod": "put"}, "unknown option 'insert.mod'; did you mean 'insert.mode'?"),
-    ({"role.name": "r"}, "no role is assumed"),
-    ({"tablestore.timeseries.mapAll": "true"}, "belongs to 'tablestore.mode' = 'timeseries'"),
-    ({"auto.create": "${NOWHERE}"}, "variable ${NOWHERE} is not set"),
+def test_time_series(tmp_path: Path) -> None:
+    sink = sink_of(bound(tmp_path, SERIES), "sink.kafka_t")
+    assert sink.points is not None
+    assert (sink.points.name, sink.points.measurement, sink.points.unit) == ("kafka_t", "<topic>", "SECONDS")
+    assert sink.tables == {}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"tablestore.auth.mode": "sts"}, {"tablestore.auth.mode": "STS", "account.id": "1"}]
+)
+def test_1_2_a_role_is_refused_with_the_ways_out(tmp_path: Path, more: dict[str, str]) -> None:
+    config = {name: value for name, value in BASE.items() if "auth" not in name and "access" not in name} | more
+    (problem,) = [problem for problem in problems_of(tmp_path, config) if problem.severity == "error"]
+    assert "assumes a role of an account, which the platform does not do" in problem.message
+    assert "'tablestore.auth.mode' = 'aksk'" in problem.message
+    assert "'tablestore.sts.token'" in problem.message
+    keys = {"tablestore.access.key.id": "id", "tablestore.access.key.secret": "${SECRET}"}
+    sink = sink_of(
+        bound(tmp_path, {**config, **keys, "tablestore.auth.mode": "sts", "tablestore.sts.token": "t"}), "sink.kafka_t"
+    )
+    assert sink.settings.auth_mode == "sts"
+    without_mode = {name: value for name, value in config.items() if "auth" not in name}
+    assert sink_of(bound(tmp_path, {**without_mode, **keys}), "sink.kafka_t").settings.auth_mode == "aksk"
+
+
+ERRORS = {"runtime.error.tolerance": "all"}
+FAULTS = [
+    ("1.2", {"primarykey.mode": "records"}, "option 'primarykey.mode'"),
+    ("1.2", {"tablestore.mode": "wide"}, "option 'tablestore.mode' takes one of normal, timeseries, not 'wide'"),
+    ("1.2", {"tablestore.auth.mode": "ram"}, "option 'tablestore.auth.mode'"),
+    ("55", {"primarykey.mode": "record_value"}, "'delete.mode' = 'row' needs 'primarykey.mode' = 'record_key'"),
+    ("1.2", {"tablestore.kafka_t.primarykey.name": ""}, "has 0 items and"),
+    ("2.6-8", {"tablestore.kafka_t.primarykey.type": "integer,auto_increment"}, "'auto.increment.repeated-rows'"),
+    ("73", {"tablestore.kafka_t.primarykey.type": "integer,double"}, "auto_increment, not 'double'"),
+    ("73", {"buffer.size": "1000"}, "option 'buffer.size' takes a power of two"),
+    ("73", {"bucket.count": "0"}, "option 'bucket.count' takes a number of at least 1"),
+    ("73", {"runtime.error.tolerance": "some"}, "option 'runtime.error.tolerance'"),
+    ("73", {"tablestore.kafka_t.columns.whitelist.name": "a,a"}, "names a column twice"),
+    ("1.2", {"errors.tolerance": "some"}, "option 'errors.tolerance'"),
+    ("1.2", {**ERRORS, "runtime.error.mode": "kafka"}, "needs 'runtime.error.bootstrap.servers'"),
+    ("1.2", {**ERRORS, "runtime.error.mode": "tablestore"}, "needs 'runtime.error.table.name'"),
+    ("3.3", {"runtime.error.table.name": "a-b"}, "option 'runtime.error.table.name' takes a letter or '_'"),
+    ("2.6-9", {"tablestore.kafka_t.primarykey.name": "a,b,c,d,e",
+               "tablestore.kafka_t.primarykey.type": "string,string,string,string,string"}, "Tablestore takes 4"),
+    ("2.6", {"tablestore.kafka_t.columns.whitelist.name": "id,score"}, "'id' is both primary key and whitelist"),
+    ("60", {"key.converter": STRING_CONVERTER}, "a key read as a string is one column, not 2"),
+    ("1.1", {"key.converter": "io.confluent.connect.avro.AvroConverter"}, "takes JsonConverter or StringConverter"),
+    ("1.2", {"topics": ""}, "option 'topics' is missing"),
+    ("1.2", {"topics.assign.tables": "t"}, "takes <topic>:<table>,..."),
+    ("", {"topics.regex": "a.*"}, "option 'topics.regex' is not supported: name the topics"),
+    ("", {"transforms": "a", "transforms.a.type": "X"}, "write the transformation as SQL"),
+    ("", {"event.parse.class": "my.Parser"}, "Java classes are not loaded"),
+    ("", {"insert.mod": "put"}, "unknown option 'insert.mod'; did you mean 'insert.mode'?"),
+    ("", {"tablestore.kafka_u.primarykey.name": "a"}, "unknown option 'tablestore.kafka_u.primarykey.name'"),
+    ("", {"tablestore.kafka_t.primarykey.nam": "a"}, "unknown option 'tablestore.kafka_t.primarykey.nam'"),
+    ("", {"tablestore.timeseries.mapAll": "true"}, "belongs to 'tablestore.mode' = 'timeseries'"),
+    ("", {"consumer.override.auto.offset.reset": "none"}, "takes earliest or latest, not 'none'"),
+    ("", {"consumer.override.bootstrap.server": "x"}, "unknown client property 'bootstrap.server'"),
+    ("", {"auto.create": "${NOWHERE}"}, "variable ${NOWHERE} is not set"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "message"), CASES, ids=[message[:60] for _, message in CASES])
+@pytest.mark.parametrize(
+    ("changes", "message"), [fault[1:] for fault in FAULTS], ids=[f"{rule} {text[:50]}" for rule, _, text in FAULTS]
+)
 def test_faults(tmp_path: Path, changes: dict[str, str], message: str) -> None:
-    _, problems = load(tmp_path, {**KEYED, **changes})
-    assert any(message in text for text in errors(problems)), problems
-    place = next(problem.location for problem in problems if message in problem.message)
+    found = problems_of(tmp_path, {**KEYED, **changes})
+    assert any(message in problem.message for problem in found if problem.severity == "error"), found
+    place = next(problem.location for problem in found if message in problem.message)
     assert place is not None
     assert place.file.endswith("sink.properties")
 
 
+@pytest.mark.parametrize("config", [BASE, {**BASE, "tablestore.mode": "timeseries"}])
+def test_3_3_a_topic_whose_name_no_table_can_have(tmp_path: Path, config: dict[str, str]) -> None:
+    found = problems_of(tmp_path, {**config, "topics": "my.topic", "table.name.format": "<topic>"})
+    told = "Tablestore takes no table name 'my.topic'; use 'topics.assign.tables'"
+    assert any(told in problem.message for problem in found), found
+
+
+def test_80_time_series_without_fields(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, {**SERIES, "tablestore.timeseries.mapAll": "false"})
+    assert any("'tablestore.timeseries.mapAll' = 'false' needs" in problem.message for problem in found)
+
+
+IDLE = [
+    ("buffer.size", "2048"), ("account.id", "1"), ("errors.log.enable", "true"), ("errors.retry.timeout", "1"),
+    ("runtime.error.mode", "ignore"), ("flush.Interval", "5"), ("header.converter", "x"),
+]  # fmt: skip
+
+
 def test_options_without_effect_are_warned_of_with_what_takes_their_place(tmp_path: Path) -> None:
-    config = {**KEYED, "buffer.size": "1024", "errors.deadletterqueue.topic.name": "dlq", "runtime.error.mode": "kafka"}
-    _, problems = load(tmp_path, config)
-    assert errors(problems) == []
-    assert [problem.message.split("'")[3] for problem in problems] == [
-        "buffer.size",
-        "errors.deadletterqueue.topic.name",
-        "runtime.error.mode",
-    ]
+    found = problems_of(tmp_path, {**KEYED, **dict(IDLE), "event.parse.class": "a.b.DefaultEventParser"})
+    assert [problem.severity for problem in found] == ["warning"] * 6
+    assert {problem.message.split("'")[3] for problem in found} == {name for name, _ in IDLE} - {"runtime.error.mode"}
+    reporter = {"runtime.error.mode": "tablestore", "runtime.error.table.name": "e"}
+    (warning,) = problems_of(tmp_path, {**KEYED, **reporter, "errors.tolerance": "all"})
+    assert "'runtime.error.tolerance' = 'none' fails the run, and nothing is reported" in warning.message
 
 
 def test_without_brokers_the_variable_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", raising=False)
     load(tmp_path, KEYED)
     _, problems = load_project(tmp_path, {"SECRET": "x"})
-    assert ["${UPSERT_KAFKA_BOOTSTRAP_SERVERS} is not set" in text for text in errors(problems)] == [True]
+    assert ["${UPSERT_KAFKA_BOOTSTRAP_SERVERS} is not set" in problem.message for problem in problems] == [True]
 
 
 def test_other_properties_are_passed_over_with_a_warning(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from upsert_platform.tablestore import limits
@@ -52,8 +54,8 @@ def row_change(record: ConnectRecord, table: ConnectTable) -> RowChange:
     Raises:
         DirtyRecordError: the record cannot become one; the message is the reason.
     """
-    key_side = read_side(record.key, table.key_format, "key")
-    value_side = read_side(record.value, table.value_format, "value")
+    key_side = read_side(record.key, table.key_side, "key")
+    value_side = read_side(record.value, table.value_side, "value")
     key = _primary_key(record, table, key_side, value_side)
     fields = _fields(table, key_side, value_side)
     columns = _columns(table, fields)
@@ -64,6 +66,23 @@ def row_change(record: ConnectRecord, table: ConnectTable) -> RowChange:
     if not fields and not (table.key_mode is KeyMode.RECORD_KEY and isinstance(value_side, Fields)):
         raise DirtyRecordError("the record has no column to write beside its primary key")
     return _written(table, key, columns)
+
+
+def row_key(record: ConnectRecord, tables: Mapping[str, ConnectTable]) -> bytes | None:
+    """The same bytes for records that change one row; None where every record has a row of its own.
+
+    Args:
+        tables: topic to table.
+
+    Raises:
+        DirtyRecordError: the record cannot become a row change.
+    """
+    table = tables[record.topic]
+    change = row_change(record, table)
+    if table.key_mode.is_place or any(value is AUTO_INCREMENT for _, value in change.key):
+        return None
+    parts = [value.hex() if isinstance(value, bytes) else value for _, value in change.key]
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _tombstone(table: ConnectTable, key: tuple[tuple[str, KeyValue], ...], extra: dict[str, Value | None]) -> RowChange:
@@ -166,7 +185,7 @@ def _columns(table: ConnectTable, fields: dict[str, tuple[Any, bool]]) -> dict[s
 
 
 def _column(name: str, value: Any, wanted: str | None, table: ConnectTable, *, has_schema: bool) -> Value | None:
-    if not limits.is_valid_name(name):
+    if not _is_column_name(name):
         raise DirtyRecordError(f"field '{name[:80]}': Tablestore takes a letter or '_', then letters, digits and '_'")
     if value is None:
         return None
@@ -183,6 +202,9 @@ def _column(name: str, value: Any, wanted: str | None, table: ConnectTable, *, h
     if size > limits.MAX_VALUE_BYTES:
         raise DirtyRecordError(f"field '{name}' has {size} bytes; Tablestore takes 2 MB")
     return cell
+
+
+_is_column_name = lru_cache(maxsize=4096)(limits.is_valid_name)
 
 
 def _search_time(record: ConnectRecord, table: ConnectTable) -> int:

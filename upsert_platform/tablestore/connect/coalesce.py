@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.change import RowChange
 from upsert_platform.tablestore.connect.values import AUTO_INCREMENT
 from upsert_platform.tablestore.encoder import RowOperation
@@ -29,14 +30,23 @@ def coalesce(changes: Iterable[RowChange]) -> list[RowChange]:
     return [change for waiting in merged.values() for change in waiting]
 
 
+def same_row(earlier: RowChange, later: RowChange) -> bool:
+    """Whether two changes are of one row. A generated key is a new row each time."""
+    values = [value for _, value in later.key]
+    if any(value is AUTO_INCREMENT for value in values):
+        return False
+    found = [value for _, value in earlier.key]
+    return found == values and [type(value) for value in found] == [type(value) for value in values]
+
+
 def merge(earlier: RowChange, later: RowChange) -> RowChange | None:
-    """The change with the effect of both in turn; None where no single change has it."""
+    """The change with the effect of both in turn; None where no single change has it, or it has too many columns."""
     if later.operation is not RowOperation.UPDATE:
         return later
     match earlier.operation:
         case RowOperation.PUT:
             kept = {name: value for name, value in earlier.cells.items() if name not in later.removed}
-            return RowChange(RowOperation.PUT, later.key, {**kept, **later.cells})
+            return _within_limits(RowChange(RowOperation.PUT, later.key, {**kept, **later.cells}))
         case RowOperation.DELETE:
             if later.cells:
                 return RowChange(RowOperation.PUT, later.key, later.cells)
@@ -46,4 +56,8 @@ def merge(earlier: RowChange, later: RowChange) -> RowChange | None:
     removed = [*(name for name in earlier.removed if name not in later.cells), *later.removed]
     if not cells and earlier.cells:
         return None
-    return RowChange(RowOperation.UPDATE, later.key, cells, tuple(dict.fromkeys(removed)))
+    return _within_limits(RowChange(RowOperation.UPDATE, later.key, cells, tuple(dict.fromkeys(removed))))
+
+
+def _within_limits(change: RowChange) -> RowChange | None:
+    return change if len(change.cells) + len(change.removed) <= limits.MAX_COLUMNS_PER_ROW else None

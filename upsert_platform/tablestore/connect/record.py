@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from upsert_platform.tablestore.connect.values import DirtyRecordError, Struct
+from upsert_platform.tablestore.connect.values import DirtyRecordError, Struct, UndecodableError
 
 
 class MessageFormat(StrEnum):
@@ -19,12 +19,37 @@ class MessageFormat(StrEnum):
     JSON = "json"
 
 
+class Envelope(StrEnum):
+    """Whether JSON comes with its schema, as ``{"schema": ..., "payload": ...}`` (``schemas.enable``)."""
+
+    REQUIRED = "required"
+    NEVER = "never"
+    DETECTED = "detected"
+    """An object with just these two fields is one: for configurations that leave the question to Connect's worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideFormat:
+    """How one side of a message is read.
+
+    Attributes:
+        envelope: of JSON.
+    """
+
+    format: MessageFormat = MessageFormat.JSON
+    envelope: Envelope = Envelope.DETECTED
+
+
+JSON_SIDE: Final = SideFormat()
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectRecord:
     """A Kafka record.
 
     Attributes:
         timestamp: milliseconds since 1970; None when the record has none.
+        headers: in order, repeated names included; empty where nobody needs them.
     """
 
     topic: str
@@ -33,6 +58,12 @@ class ConnectRecord:
     key: bytes | None
     value: bytes | None
     timestamp: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def place(self) -> str:
+        """``topic-partition@offset``, for messages."""
+        return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +93,57 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _NESTED: Final = ("struct", "array", "map")
 
 
-def read_side(data: bytes | None, side_format: MessageFormat, side: str) -> Side:
+def read_side(data: bytes | None, side_format: SideFormat, side: str) -> Side:
     """Reads a key or a value.
 
     Args:
         side: ``key`` or ``value``, for messages.
 
     Raises:
-        DirtyRecordError: broken UTF-8 or JSON, or JSON that is no object.
+        UndecodableError: broken UTF-8 or JSON, or no envelope where one is required; Connect's converter would fail.
+        DirtyRecordError: JSON that is no object, or a payload that does not fit its schema.
     """
     if data is None:
         return None
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DirtyRecordError(f"the {side} is not UTF-8: {error}") from None
-    if side_format is MessageFormat.STRING:
+        raise UndecodableError(f"the {side} is not UTF-8: {error}") from None
+    if side_format.format is MessageFormat.STRING:
         return Text(text)
     try:
-        found = json.loads(text, parse_constant=_no_constant)
-    except ValueError as error:
-        raise DirtyRecordError(f"the {side} is not JSON: {error}") from None
-    if isinstance(found, dict) and found.keys() == _ENVELOPE:
+        found = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise UndecodableError(f"the {side} is not JSON: {error}") from None
+    _check_surrogates(text, found, side)
+    enveloped = isinstance(found, dict) and found.keys() == _ENVELOPE
+    match side_format.envelope:
+        case Envelope.NEVER:
+            return _fields(found, side)
+        case Envelope.REQUIRED if not enveloped and found is not None:
+            raise UndecodableError(
+                f"the {side} is no JSON object of 'schema' and 'payload', as '{side}.converter.schemas.enable' ="
+                " 'true' says; set it to 'false' for plain JSON"
+            )
+    if enveloped:
         return _read_envelope(found["schema"], found["payload"], side)
     return _fields(found, side)
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _check_surrogates(text: str, found: Any, side: str) -> None:
+    """Refuses escapes such as ``\\ud800`` alone: they are JSON, and no text that could be stored."""
+    if "\\ud" in text or "\\uD" in text:
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise DirtyRecordError(f"the {side} holds half of a surrogate pair, which is no text") from None
 
 
 def _fields(found: Any, side: str) -> Fields | None:
@@ -107,7 +161,7 @@ def _read_envelope(schema: Any, payload: Any, side: str) -> Side:
     if schema is None:
         return _fields(payload, side)
     if not isinstance(schema, dict) or not isinstance(schema.get("type"), str):
-        raise DirtyRecordError(f"the {side} has an envelope, and its schema names no type")
+        raise UndecodableError(f"the {side} has an envelope, and its schema names no type")
     if schema["type"] == "string" and isinstance(payload, str):
         return Text(payload)
     if schema["type"] == "map" and isinstance(payload, dict):
@@ -121,8 +175,11 @@ def _read_envelope(schema: Any, payload: Any, side: str) -> Side:
         raise DirtyRecordError(f"the {side} is of Connect type {schema['type']}; a struct with fields is needed")
     values: dict[str, Any] = {}
     kinds: dict[str, str] = {}
-    for field in schema.get("fields") or ():
-        name = str(field.get("field"))
+    described = schema.get("fields")
+    for field in described if isinstance(described, list) else ():
+        if not isinstance(field, dict) or not isinstance(field.get("field"), str):
+            raise UndecodableError(f"the {side} has a schema with a field that has no name")
+        name = field["field"]
         values[name] = _typed(payload.get(name, field.get("default")), field, f"{side} field '{name}'")
         kinds[name] = str(field.get("type"))
     return Fields(values, kinds)
@@ -135,7 +192,7 @@ def _typed(value: Any, field: Any, where: str) -> Any:
         return None
     if kind in _NESTED:
         return Struct(value)
-    wrong = DirtyRecordError(f"{where} is not of Connect type {kind}")
+    wrong = UndecodableError(f"{where} is not of Connect type {kind}")
     match kind:
         case "int8" | "int16" | "int32" | "int64":
             if isinstance(value, bool) or not isinstance(value, int):
@@ -161,7 +218,15 @@ def _typed(value: Any, field: Any, where: str) -> Any:
             except ValueError:
                 raise wrong from None
             if field.get("name") == _DECIMAL:
-                scale = int((field.get("parameters") or {}).get("scale", 0))
-                return format(Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale), "f").encode()
+                sign, digits, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
+                return format(Decimal((sign, digits, -_scale(field, wrong))), "f").encode()
             return data
-    raise DirtyRecordError(f"{where} has the unknown Connect type {kind}")
+    raise UndecodableError(f"{where} has the unknown Connect type {kind}")
+
+
+def _scale(field: dict[str, Any], wrong: UndecodableError) -> int:
+    parameters = field.get("parameters")
+    text = str(parameters.get("scale", "")) if isinstance(parameters, dict) else ""
+    if not text.isdecimal() or len(text) > 4:
+        raise wrong
+    return int(text)

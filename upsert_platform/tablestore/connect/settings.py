@@ -13,7 +13,7 @@ from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Options
 from upsert_platform.options import Boolean, CommaList, Settings, nearest, option, read_settings
 from upsert_platform.tablestore import limits
-from upsert_platform.tablestore.connect.record import MessageFormat
+from upsert_platform.tablestore.connect.record import Envelope, MessageFormat, SideFormat
 from upsert_platform.tablestore.options import DeleteMode, InsertMode
 
 
@@ -24,6 +24,11 @@ class KeyMode(StrEnum):
     RECORD_KEY = "record_key"
     RECORD_VALUE = "record_value"
     SEARCH = "search"
+
+    @property
+    def is_place(self) -> bool:
+        """Whether a record's place in its topic is the key, so that every record is a row."""
+        return self in (KeyMode.KAFKA, KeyMode.SEARCH)
 
 
 _COORDINATES: Mapping[KeyMode, tuple[tuple[str, str], ...]] = {
@@ -39,6 +44,12 @@ _TABLE_OPTIONS = (
 
 def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
+
+
+def _envelope(schemas_enable: bool | None) -> Envelope:
+    if schemas_enable is None:
+        return Envelope.DETECTED
+    return Envelope.REQUIRED if schemas_enable else Envelope.NEVER
 
 
 def _message_format(value: object) -> object:
@@ -80,6 +91,18 @@ class ConnectSettings(Settings):
     value_format: Annotated[MessageFormat, BeforeValidator(_message_format)] = option(
         "value.converter", MessageFormat.JSON, origin="tablestore", description="`string` or `json`, or the class."
     )
+    key_schemas: Boolean | None = option(
+        "key.converter.schemas.enable",
+        None,
+        origin="kafka-connect",
+        description="Whether JSON keys are envelopes of schema and payload; if not given, either form is read.",
+    )
+    value_schemas: Boolean | None = option(
+        "value.converter.schemas.enable",
+        None,
+        origin="kafka-connect",
+        description="Whether JSON values are envelopes of schema and payload; if not given, either form is read.",
+    )
     conversion: Annotated[Literal["string", "auto"], BeforeValidator(_lowered)] = option(
         "json.field.conversion",
         "string",
@@ -108,6 +131,16 @@ class ConnectSettings(Settings):
             raise ValueError(f"'delete.mode' = '{self.delete_mode}' needs 'primarykey.mode' = 'record_key'")
         return self
 
+    @property
+    def key_side(self) -> SideFormat:
+        """How keys are read."""
+        return SideFormat(self.key_format, _envelope(self.key_schemas))
+
+    @property
+    def value_side(self) -> SideFormat:
+        """How values are read."""
+        return SideFormat(self.value_format, _envelope(self.value_schemas))
+
     def table_of(self, topic: str) -> str:
         """Name of the table of a topic."""
         for pair in self.topics_assign_tables:
@@ -134,8 +167,8 @@ class ConnectTable:
     primary_key: tuple[tuple[str, str], ...]
     insert_mode: InsertMode
     delete_mode: DeleteMode
-    key_format: MessageFormat
-    value_format: MessageFormat
+    key_side: SideFormat
+    value_side: SideFormat
     whitelist: tuple[tuple[str, str], ...] = ()
     identify_types: bool = False
     search_timestamp: str = "kafka"
@@ -199,8 +232,8 @@ class _Reader:
             primary_key=primary_key,
             insert_mode=settings.insert_mode,
             delete_mode=settings.delete_mode,
-            key_format=settings.key_format,
-            value_format=settings.value_format,
+            key_side=settings.key_side,
+            value_side=settings.value_side,
             whitelist=whitelist,
             identify_types=settings.conversion == "auto",
             search_timestamp=self._search_timestamp(name),
@@ -270,8 +303,8 @@ def _collisions(table: ConnectTable) -> Iterator[str]:
     for name in sorted(set(table.key_names) & {name for name, _ in table.whitelist}):
         yield f"'{name}' is both primary key and whitelist column; keep it as key"
     sides = (
-        ("value", table.value_format, table.key_mode is KeyMode.RECORD_VALUE),
-        ("key", table.key_format, table.key_mode is KeyMode.RECORD_KEY),
+        ("value", table.value_side.format, table.key_mode is KeyMode.RECORD_VALUE),
+        ("key", table.key_side.format, table.key_mode is KeyMode.RECORD_KEY),
     )
     for side, side_format, is_primary_key in sides:
         if side in table.key_names and side_format is MessageFormat.STRING and not is_primary_key:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from upsert_platform.tablestore import limits
-from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, MessageFormat, read_side
+from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, read_side
 from upsert_platform.tablestore.connect.timeseries_settings import TOPIC, TimeseriesTable
 from upsert_platform.tablestore.connect.values import DirtyRecordError, Value, automatic, converted, text_of
 
@@ -47,7 +47,7 @@ def timeseries_point(record: ConnectRecord, table: TimeseriesTable) -> Timeserie
     Raises:
         DirtyRecordError: the record cannot become one; the message is the reason.
     """
-    side = read_side(record.value, MessageFormat.JSON, "value")
+    side = read_side(record.value, table.value_side, "value")
     if not isinstance(side, Fields) or side.schema is not None:
         raise DirtyRecordError("the value is null, or has a schema; a time-series row is made of a plain JSON object")
     values = side.values

@@ -8,6 +8,7 @@ from typing import Final
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Options
 from upsert_platform.options import nearest, parse_boolean
+from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 
 TOPIC: Final = "<topic>"
 """Value of ``measurement`` that takes the topic's name instead of a field."""
@@ -42,12 +43,21 @@ class TimeseriesTable:
     map_all: bool = True
     lower_case: bool = True
     rows_per_batch: int = _MAX_ROWS
+    value_side: SideFormat = JSON_SIDE
 
 
 def read_timeseries_table(
-    options: Options, table: str, *, subject: str, location: SourceLocation
+    options: Options,
+    table: str,
+    *,
+    subject: str,
+    location: SourceLocation,
+    value_side: SideFormat = JSON_SIDE,
 ) -> tuple[TimeseriesTable | None, list[Problem]]:
     """Reads the options ``tablestore.timeseries.*`` of one table.
+
+    Args:
+        value_side: how values are read; they are JSON.
 
     Returns:
         The table, or None when something is wrong, and every problem.
@@ -107,5 +117,6 @@ def read_timeseries_table(
         map_all=map_all,
         lower_case=lower_case,
         rows_per_batch=int(rows),
+        value_side=value_side,
     )
     return made, problems

@@ -6,7 +6,7 @@ read here. A row is put by its timeline and time, so sending it twice changes no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -55,15 +55,21 @@ class TimeseriesWriter:
         transport: Transport,
         table: str,
         *,
-        request_timeout: timedelta,
+        time_for_request: Callable[[], float],
         retry_deadline: timedelta,
         rows_per_request: int = limits.MAX_ROWS_PER_WRITE,
     ) -> None:
+        """Writes through a transport.
+
+        Args:
+            time_for_request: seconds that the next request may take; raises LeaseHeldError when there are none left.
+        """
         from tablestore.encoder import OTSProtoBufferEncoder
 
         self._transport = transport
         self._table = table
-        self._timeout = request_timeout.total_seconds()
+        self._time_for_request = time_for_request
+        self.requests = 0
         self._retry_seconds = retry_deadline.total_seconds()
         self._rows = rows_per_request
         self._encoder = OTSProtoBufferEncoder("utf8")
@@ -98,7 +104,8 @@ class TimeseriesWriter:
         def send() -> None:
             nonlocal waiting
             body = self._encode([points[index] for index in waiting])
-            failures = self._failed_rows(self._transport.call(_API, body, timeout=self._timeout))
+            self.requests += 1
+            failures = self._failed_rows(self._transport.call(_API, body, timeout=self._time_for_request()))
             again: list[int] = []
             last: ServiceError | None = None
             for position, failure in failures.items():

@@ -20,6 +20,10 @@ class DirtyRecordError(ValueError):
     """A record that cannot become a row change; the message is the reason."""
 
 
+class UndecodableError(DirtyRecordError):
+    """A record that Connect's converter could not read; ``errors.tolerance`` is for these."""
+
+
 @dataclass(frozen=True, slots=True)
 class Struct:
     """A nested value of a record with a schema; no column can hold it."""

@@ -101,4 +101,4 @@ def test_values_in_any_case_and_with_blanks() -> None:
         InsertMode.UPDATE,
         DeleteMode.ROW_AND_COLUMN,
     )
-    assert (table.key_format, table.primary_key) == ("string", (("a", "string"),))
+    assert (table.key_side.format, table.primary_key) == ("string", (("a", "string"),))

@@ -164,7 +164,7 @@ def writer_on() -> Iterator[Callable[..., TimeseriesWriter]]:
         create_timeseries_table(client, table, auto_create=True)
         create_timeseries_table(client, table, auto_create=True)
         return TimeseriesWriter(
-            transport, table, request_timeout=timedelta(seconds=5), retry_deadline=timedelta(seconds=deadline)
+            transport, table, time_for_request=lambda: 5.0, retry_deadline=timedelta(seconds=deadline)
         )
 
     yield make

@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,14 +17,10 @@ from hypothesis import strategies as st
 
 from upsert_platform.errors import RecordError
 from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.connect.change import row_key
+from upsert_platform.tablestore.connect.frame import ERROR, KEY, REASON, RECORD_COLUMNS, judging_task
 from upsert_platform.tablestore.connect.settings import ConnectTable
-from upsert_platform.tablestore.connect.writer import (
-    KEY_COLUMN,
-    RECORD_COLUMNS,
-    blocks_of_records,
-    key_task,
-    records_task,
-)
+from upsert_platform.tablestore.connect.writer import blocks_of_records, records_task
 from upsert_platform.tablestore.schema import create_table, wait_until_ready
 from upsert_platform.tablestore.task import TaskStats
 from upsert_platform_tests.local.tablestore.server import ServerHandle
@@ -73,7 +70,7 @@ def write(sdk_client: Callable[[ServerHandle], Any]) -> Callable[..., tuple[Task
             wait_until_ready(client, name, probe=probe, seconds=5)
             client.close()
             names[server.endpoint, name] = name
-        task = records_task({"t": made}, used, table_name=name, epoch=1, expires=time.time() + 600)
+        task = records_task({"t": made}, used, name=name, table_name=name, epoch=1, expires=time.time() + 600)
         outcomes = [row for batch in task(iter([frame(records)])) for row in batch.to_pylist()]
         stats = [TaskStats.from_json(row["stats"]) for row in outcomes if row["stats"]]
         return stats[0], [row for row in outcomes if row["stats"] is None], _read(sdk_client(server), name, made)
@@ -183,14 +180,38 @@ def test_85_90_lost_answers_and_replays_converge(disturbed: ServerHandle, write:
     assert first == expected
 
 
-def test_key_task_brings_the_records_of_a_row_together() -> None:
+def _judged(made: ConnectTable, records: Sequence[tuple[Any, Any]]) -> list[dict[str, Any]]:
+    task = judging_task(partial(row_key, tables={"t": made}))
+    return [row for batch in task(iter([frame(records)])) for row in batch.to_pylist()]
+
+
+def test_records_of_a_row_have_one_key() -> None:
     made = table(primarykey_mode="record_key", key="a:string,b:integer")
     keys = [{"a": "x", "b": 1}, {"b": "1", "a": "x"}, {"a": "x", "b": 2}, {"a": "x"}, {"a": "1", "b": 1}]
-    batches = list(key_task({"t": made})(iter([frame([(key, {"A": 1}) for key in keys])])))
-    found = batches[0].column(KEY_COLUMN).to_pylist()
+    found = [row[KEY] for row in _judged(made, [(key, {"A": 1}) for key in keys])]
     assert found[0] == found[1]
     assert found[3] is None
     assert len({found[0], found[2], found[4]}) == 3
+
+
+def test_1_4_what_the_converters_cannot_read_is_told_from_what_is_dirty() -> None:
+    made = table(primarykey_mode="record_key", key_format="string", **{"value_converter_schemas_enable": "true"})
+    good = {"schema": {"type": "struct", "fields": []}, "payload": {}}
+    values = [good, {"A": 1}, '{"A":', b"\xff", {"schema": {"type": "int32"}, "payload": 1}, None]
+    found = _judged(made, [("k", value) for value in values])
+    expected = [None, "UndecodableError", "UndecodableError", "UndecodableError", "DirtyRecordError", None]
+    assert [row[ERROR] for row in found] == expected
+    assert "'value.converter.schemas.enable' = 'true'" in found[1][REASON]
+
+
+@pytest.mark.parametrize("side", ["key", "value"])
+def test_3_3_half_a_surrogate_pair_is_no_text(side: str) -> None:
+    made = table(primarykey_mode="record_key")
+    bad = '{"pk0": "k\\ud800", "A": 1}'
+    whole = '{"pk0": "k\\ud83d\\ude00", "A": 1}'
+    for text, error in ((bad, "DirtyRecordError"), (whole, None)):
+        (row,) = _judged(made, [(text, {"A": 1}) if side == "key" else ({"pk0": "k"}, text)])
+        assert row[ERROR] == error
 
 
 _VALUES = st.none() | st.dictionaries(st.sampled_from("ABC"), st.none() | st.integers(0, 3), max_size=3)

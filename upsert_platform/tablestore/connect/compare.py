@@ -1,0 +1,196 @@
+"""Compares a connector's table with the records that were written to it. Runs in Spark workers, through ``mapInArrow``.
+
+The records of a row tell what must be in it: all of its cells after one that puts or deletes the row; only the cells
+that they name where all of them merge into what was there before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.connect.change import RowChange, row_change
+from upsert_platform.tablestore.connect.coalesce import same_row
+from upsert_platform.tablestore.connect.frame import Batches, records_of
+from upsert_platform.tablestore.connect.reading import Key, cells_text, fetch_points, fetch_rows, open_transport
+from upsert_platform.tablestore.connect.record import ConnectRecord
+from upsert_platform.tablestore.connect.refusals import place_text
+from upsert_platform.tablestore.connect.settings import KeyMode
+from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.timeseries import timeseries_point
+from upsert_platform.tablestore.connect.values import AutoIncrement, DirtyRecordError, Value
+from upsert_platform.tablestore.encoder import RowOperation
+from upsert_platform.tablestore.sdk import silence_sdk
+
+COMPARED_DDL: Final = "key STRING, status STRING, difference STRING"
+_SCHEMA: Final = pa.schema([("key", pa.string()), ("status", pa.string()), ("difference", pa.string())])
+_ROWS: Final = 100
+MISSING, EXTRA, STALE, REFUSED = "missing", "extra", "stale", "refused"
+
+
+@dataclass(slots=True)
+class Expected:
+    """What must be in a row.
+
+    Attributes:
+        key: primary key values; of time series name, source, tags as text and time.
+        exists: None when the records do not tell.
+        cells: that it must have.
+        absent: cells that it must not have.
+        whole: whether it must have no other cells.
+        refused: whether Tablestore refused one of its records.
+    """
+
+    key: Key
+    exists: bool | None = None
+    cells: dict[str, Value] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+    whole: bool = False
+    refused: bool = False
+
+    def apply(self, change: RowChange) -> None:
+        """What the service makes of a change (specification section 5.3)."""
+        if change.operation is not RowOperation.UPDATE:
+            self.cells = dict(change.cells)
+            self.absent, self.whole = set(), True
+            self.exists = change.operation is RowOperation.PUT
+            return
+        for name in change.removed:
+            self.cells.pop(name, None)
+            self.absent.add(name)
+        self.cells.update(change.cells)
+        self.absent -= set(change.cells)
+        self.exists = True if change.cells else self.exists
+
+    def judge(self, found: Mapping[str, Value] | None) -> tuple[str | None, str]:
+        """Status, None when the row is as it must be, and the cells that differ."""
+        if self.refused:
+            return REFUSED, ""
+        if found is None:
+            return (MISSING, "") if self.exists else (None, "")
+        if self.exists is False:
+            return EXTRA, ""
+        differing = [
+            f"{name}: expected {self.cells.get(name)!r}, found {found.get(name)!r}"
+            for name in sorted({*self.cells, *(self.absent & set(found)), *(found if self.whole else ())})
+            if not _equal(self.cells.get(name), found.get(name))
+        ]
+        return (STALE, "; ".join(differing)) if differing else (None, "")
+
+
+def _equal(expected: Value | None, found: Value | None) -> bool:
+    return type(expected) is type(found) and expected == found
+
+
+def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that compares the rows of records, in the order in which they were written.
+
+    It yields one row per row of the table: its key as JSON, the status (null when it is right) and what differs.
+
+    Args:
+        refused: places, as `upsert_platform.tablestore.connect.refusals.place_text` gives them.
+    """
+    known = frozenset(refused)
+
+    def compare(batches: Batches) -> Batches:
+        silence_sdk()
+        expected = (
+            _expected_points(batches, sink, known) if sink.points is not None else _expected(batches, sink, known)
+        )
+        with closing(Client.of(sink.settings)) as client, closing(open_transport(sink)) as transport:
+            for block in _blocks(expected):
+                if sink.points is not None:
+                    yield _judged(block, _found_points(client, sink, block))
+                else:
+                    yield _judged(block, fetch_rows(transport, sink, [item.key for item in block]))
+
+    return compare
+
+
+def _expected(batches: Batches, sink: ConnectSink, refused: frozenset[str]) -> Iterator[Expected]:
+    waiting: Expected | None = None
+    last: RowChange | None = None
+    for record, change in _changes(batches, sink):
+        if any(isinstance(value, AutoIncrement) for _, value in change.key):
+            continue  # nobody knows which row it became
+        if waiting is None or last is None or not same_row(last, change):
+            if waiting is not None:
+                yield waiting
+            waiting = Expected(tuple(value for _, value in change.key))
+        waiting.apply(change)
+        waiting.refused = waiting.refused or place_text(record) in refused
+        last = change
+    if waiting is not None:
+        yield waiting
+
+
+def _changes(batches: Batches, sink: ConnectSink) -> Iterator[tuple[ConnectRecord, RowChange]]:
+    for batch in batches:
+        for record in records_of(batch):
+            table = sink.tables[record.topic]
+            try:
+                change = row_change(record, table)
+            except DirtyRecordError:
+                continue
+            if table.key_mode is KeyMode.SEARCH and table.search_timestamp == "local":
+                cells = {name: value for name, value in change.cells.items() if name != "timestamp"}
+                change = RowChange(RowOperation.UPDATE, change.key, cells)
+            yield record, change
+
+
+def _expected_points(batches: Batches, sink: ConnectSink, refused: frozenset[str]) -> Iterator[Expected]:
+    assert sink.points is not None
+    waiting: Expected | None = None
+    for batch in batches:
+        for record in records_of(batch):
+            try:
+                point = timeseries_point(record, sink.points)
+            except DirtyRecordError:
+                continue
+            tags = json.dumps(dict(point.tags), ensure_ascii=False, sort_keys=True)
+            key = (point.measurement, point.source, tags, point.time)
+            if waiting is not None and waiting.key != key:
+                yield waiting
+            waiting = Expected(key, exists=True, cells=dict(point.fields))
+            waiting.refused = place_text(record) in refused
+    if waiting is not None:
+        yield waiting
+
+
+def _found_points(client: Client, sink: ConnectSink, block: list[Expected]) -> dict[Key, dict[str, Value]]:
+    times: dict[tuple[str, str, str], list[int]] = {}
+    for item in block:
+        measurement, source, tags, time = item.key
+        times.setdefault((str(measurement), str(source), str(tags)), []).append(int(str(time)))
+    found: dict[Key, dict[str, Value]] = {}
+    for (measurement, source, tags), wanted in times.items():
+        timeline = (measurement, source, json.loads(tags))
+        for time, fields in fetch_points(client, sink.table_name, timeline, first=min(wanted), last=max(wanted)):
+            found[(measurement, source, tags, time)] = fields
+    return found
+
+
+def _blocks(expected: Iterable[Expected]) -> Iterator[list[Expected]]:
+    block: list[Expected] = []
+    for item in expected:
+        block.append(item)
+        if len(block) == _ROWS:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _judged(block: list[Expected], found: Mapping[Key, Mapping[str, Value]]) -> pa.RecordBatch:
+    rows = []
+    for item in block:
+        status, difference = item.judge(found.get(item.key))
+        key = cells_text({str(index): value for index, value in enumerate(item.key)})
+        rows.append({"key": key, "status": status, "difference": difference})
+    return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)

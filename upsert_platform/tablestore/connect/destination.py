@@ -1,0 +1,175 @@
+"""A Tablestore table that is written by the connector's rules, as a destination of the platform."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
+from upsert_platform.errors import RecordError
+from upsert_platform.tablestore.connect.failure_settings import FailureSettings
+from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
+from upsert_platform.tablestore.connect.reporter import Reporter
+from upsert_platform.tablestore.connect.reports import Mail
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_exists
+from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.controlled import ControlledDestination, report_of
+from upsert_platform.tablestore.outcomes import errors_of_tasks, run_writing_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SHOWN_BYTES: Final = 80
+
+
+class ConnectDestination(ControlledDestination):
+    """Implements `upsert_platform.destination.Destination`; change frames hold every record, of which rows are made.
+
+    Args:
+        mail: sends failed records to topics, where the configuration wants that.
+    """
+
+    def __init__(self, sink: ConnectSink, *, mail: Mail | None = None) -> None:
+        super().__init__(sink.name, sink.table_name, sink.settings)
+        self.sink = sink
+        self.columns = sink.columns
+        self.primary_key: tuple[str, ...] = ()
+        self._reporter = Reporter(sink, mail, read_tenure=self._control.tenure)
+
+    def prepare(self) -> None:
+        """Creates missing tables and topics where ``auto.create`` is on, compares existing tables.
+
+        Raises:
+            DestinationError: one is missing, or different; every difference is named.
+            EndpointError: not reachable, or credentials refused.
+        """
+        if self.sink.settings.auto_create and not self._exists():
+            self._control.forget_position()
+        prepare_sink(self._client, self.sink)
+        self._reporter.prepare()
+
+    def _exists(self) -> bool:
+        return sink_exists(self._client, self.sink)
+
+    def write(
+        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+    ) -> WriteReport:
+        """Turns records into row changes and applies them, then records the span under the lease's epoch.
+
+        Records that cannot be written are kept and reported where the configuration tolerates them. Otherwise the
+        records before the first such one are written, in every partition, and the run fails; the next run writes them
+        again, which changes nothing (but where Tablestore generates a key column it adds their rows again).
+
+        Raises:
+            RecordError: a record cannot be written, and its kind of error is not tolerated; names the first.
+            DestinationError: the write failed for good; nothing is recorded as applied.
+            LeaseHeldError: the lease was lost, or ends before the write can.
+        """
+        from upsert_platform.tablestore.connect.frame import before_stops, first_errors, record_frame
+
+        lease.check()
+        started = time.monotonic()
+        fatal = self.sink.failures.fatal
+        records = record_frame(changes)
+        if fatal or self.sink.rows_meet:
+            records = self._judged(records)
+        if fatal:
+            records = records.persist()
+        try:
+            with errors_of_tasks():
+                stops = first_errors(records, fatal) if fatal else []
+            wanted = before_stops(records, [stop.record for stop in stops])
+            task = self._task(lease)
+            total, refused = run_writing_task(self._ordered(wanted), task, name=self.name, settings=self.sink.settings)
+        finally:
+            if fatal:
+                records.unpersist()
+        found = [from_row(row) for row in refused]
+        self._fail_on([*stops, *sorted((item for item in found if item.error in fatal), key=_place)])
+        keep_refused(refused)
+        self._reporter.report(found, lease)
+        self._record_applied(span, lease)
+        return report_of(total, refused, started=started)
+
+    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
+        """Rows of the table: primary key columns, and `cells`, JSON text of all other cells of the row.
+
+        Of a time-series table `m_name`, `data_source`, `tags` (JSON), `time` (microseconds), and `cells`, its fields.
+
+        Args:
+            keys: only rows with these primary keys.
+        """
+        from upsert_platform.tablestore.connect.reading import scanning_task, schema_of
+
+        kinds = {"string": "STRING", "int64": "BIGINT", "binary": "BINARY"}
+        ddl = ", ".join(f"`{item.name}` {kinds[str(item.type)]}" for item in schema_of(self.sink))
+        found = spark.range(0, 1, 1, 1).mapInArrow(scanning_task(self.sink), ddl)
+        if keys is None:
+            return found
+        names = [item.name for item in schema_of(self.sink) if item.name != "cells"]
+        return found.join(keys.select(*names).distinct(), names, "left_semi")
+
+    def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+        """Compares the rows that records changed with what is in the table; see `RecordsCompared`."""
+        from upsert_platform.tablestore.connect.compare import COMPARED_DDL, comparing_task
+        from upsert_platform.tablestore.connect.frame import record_frame
+
+        records = record_frame(changes)
+        if self.sink.rows_meet:
+            records = self._judged(records)
+        return self._ordered(records).mapInArrow(comparing_task(self.sink, refused), COMPARED_DDL)
+
+    def _judged(self, records: DataFrame) -> DataFrame:
+        from upsert_platform.tablestore.connect.change import row_key
+        from upsert_platform.tablestore.connect.frame import judged_frame
+        from upsert_platform.tablestore.connect.points import point_key
+
+        if self.sink.points is not None:
+            return judged_frame(records, partial(point_key, table=self.sink.points))
+        return judged_frame(records, partial(row_key, tables=self.sink.tables))
+
+    def _ordered(self, records: DataFrame) -> DataFrame:
+        from upsert_platform.tablestore.connect.frame import in_order
+
+        tasks = self.sink.settings.parallelism
+        if self.sink.rows_meet:
+            return in_order(records, tasks=tasks)
+        return records if tasks is None else records.repartition(tasks)
+
+    def _task(self, lease: Lease) -> Callable[[Any], Any]:
+        from upsert_platform.tablestore.connect.points import points_task
+        from upsert_platform.tablestore.connect.writer import records_task
+
+        sink, expires = self.sink, lease.deadline.timestamp()
+        if sink.points is not None:
+            return points_task(sink.points, sink.settings, name=sink.name, epoch=lease.epoch, expires=expires)
+        return records_task(
+            sink.tables,
+            sink.settings,
+            name=sink.name,
+            table_name=sink.table_name,
+            epoch=lease.epoch,
+            expires=expires,
+        )
+
+    def _fail_on(self, fatal: list[RefusedRecord]) -> None:
+        if fatal:
+            raise RecordError(f"table '{self.name}': {_shown(fatal[0], self.sink.failures, others=len(fatal) - 1)}")
+
+
+def _place(item: RefusedRecord) -> tuple[int, str, int, int]:
+    record = item.record
+    return record.timestamp or 0, record.topic, record.partition, record.offset
+
+
+def _shown(first: RefusedRecord, failures: FailureSettings, *, others: int) -> str:
+    key = first.record.key
+    shown = "no key" if key is None else f"key {key[:_SHOWN_BYTES].decode('utf-8', 'backslashreplace')!r}"
+    more = f" (so do {others} others)" if others else ""
+    return (
+        f"record {first.record.place} with {shown} cannot be written{more}: {first.reason}. The records before it in"
+        " its partition are written, and no batch is recorded as applied: mend the cause, or set"
+        f" '{failures.option_of(first.error)}' = 'all' to keep such records aside"
+    )

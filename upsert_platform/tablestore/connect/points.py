@@ -1,0 +1,137 @@
+"""The task that writes Kafka records as time-series rows. Runs in Spark workers, through ``mapInArrow``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+from upsert_platform.destination import RefusedRow
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.connect.frame import Batches, records_of
+from upsert_platform.tablestore.connect.record import ConnectRecord
+from upsert_platform.tablestore.connect.refusals import REFUSED, RefusedRecord, to_row
+from upsert_platform.tablestore.connect.timeseries import TimeseriesPoint, timeseries_point
+from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTable
+from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWriter
+from upsert_platform.tablestore.connect.values import DirtyRecordError
+from upsert_platform.tablestore.control import ControlTable
+from upsert_platform.tablestore.guard import LeaseGuard
+from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.task import TaskStats, outcome, too_many_refused
+from upsert_platform.tablestore.transport import Endpoint, Transport
+
+_BLOCK_RECORDS = 2_000
+
+
+def point_key(record: ConnectRecord, table: TimeseriesTable) -> bytes:
+    """The same bytes for records of one timeline and time, which are one row.
+
+    Raises:
+        DirtyRecordError: the record cannot become a row.
+    """
+    point = timeseries_point(record, table)
+    parts = [point.measurement, point.source, sorted(point.tags.items()), point.time]
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def points_task(
+    table: TimeseriesTable, settings: TablestoreSettings, *, name: str, epoch: int, expires: float
+) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that writes records to one time-series table under a lease.
+
+    Records of one row must be in one partition and in order (`frame.in_order`); they are sent in requests of their own,
+    one after the other, so that the last one counts.
+
+    Args:
+        name: of the declared table, for messages.
+        epoch: of the lease.
+        expires: of the lease as known now, seconds since 1970.
+    """
+
+    def write(batches: Batches) -> Batches:
+        started = time.monotonic()
+        client, transport = Client.of(settings), Transport(Endpoint.of(settings), connections=1)
+        guard = LeaseGuard(
+            table=name,
+            epoch=epoch,
+            expires=expires,
+            request_timeout=settings.request_timeout.total_seconds(),
+            read_tenure=ControlTable(client, settings, table.name).tenure,
+        )
+        writer = TimeseriesWriter(
+            transport,
+            table.name,
+            time_for_request=guard.time_for_request,
+            retry_deadline=settings.retry_deadline,
+            rows_per_request=table.rows_per_batch,
+        )
+        stats = TaskStats()
+        try:
+            for block in _blocks(batches, table):
+                refused = _write(block, writer)
+                stats.puts += len(block.records) - len(refused)
+                stats.refused += len(refused)
+                if stats.refused > settings.max_refused_rows:
+                    raise too_many_refused(name, settings, stats.refused, refused[0])
+                if refused:
+                    yield outcome([], refused)
+            stats.requests = writer.requests
+            stats.seconds = time.monotonic() - started
+            yield outcome([stats.to_json()], [])
+        finally:
+            transport.close()
+            client.close()
+
+    return write
+
+
+class _Block:
+    """Records that become different rows, or none."""
+
+    def __init__(self) -> None:
+        self.records: list[ConnectRecord] = []
+        self.points: dict[int, TimeseriesPoint] = {}
+        self.dirty: dict[int, DirtyRecordError] = {}
+        self._rows: set[tuple[object, ...]] = set()
+
+    def add(self, record: ConnectRecord, table: TimeseriesTable) -> bool:
+        """Adds a record; False when the block is full or has its row already."""
+        if len(self.records) >= _BLOCK_RECORDS:
+            return False
+        position = len(self.records)
+        try:
+            point = timeseries_point(record, table)
+        except DirtyRecordError as error:
+            self.dirty[position] = error
+        else:
+            row = (point.measurement, point.source, tuple(sorted(point.tags.items())), point.time)
+            if row in self._rows:
+                return False
+            self._rows.add(row)
+            self.points[position] = point
+        self.records.append(record)
+        return True
+
+
+def _blocks(batches: Batches, table: TimeseriesTable) -> Iterator[_Block]:
+    block = _Block()
+    for batch in batches:
+        for record in records_of(batch):
+            if not block.add(record, table):
+                yield block
+                block = _Block()
+                block.add(record, table)
+    if block.records:
+        yield block
+
+
+def _write(block: _Block, writer: TimeseriesWriter) -> list[RefusedRow]:
+    places = list(block.points)
+    refused = {
+        places[index]: RefusedRecord(block.records[places[index]], REFUSED, reason)
+        for index, reason in writer.put(list(block.points.values())).items()
+    }
+    for place, error in block.dirty.items():
+        refused[place] = RefusedRecord(block.records[place], type(error).__name__, str(error))
+    return [to_row(refused[place]) for place in sorted(refused)]

@@ -1,0 +1,159 @@
+"""Reads back what a connector's table holds. Runs in Spark workers, through ``mapInArrow``.
+
+Cells of a row may be of any name and type, so a row is read as its primary key and one JSON text of its cells, in which
+binary values are base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.connect.frame import Batches
+from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.values import KeyValue, Value
+from upsert_platform.tablestore.encoder import Cells, encode_keys
+from upsert_platform.tablestore.reader import get_rows
+from upsert_platform.tablestore.sdk import silence_sdk
+from upsert_platform.tablestore.transport import Endpoint, Transport
+from upsert_platform.tablestore.types import StoredType, stored_arrow_type
+
+Key = tuple[KeyValue, ...]
+_STORED: Final = {
+    "string": StoredType.STRING,
+    "integer": StoredType.INTEGER,
+    "auto_increment": StoredType.INTEGER,
+    "binary": StoredType.BINARY,
+}
+_POINT_COLUMNS: Final = ("m_name", "data_source", "tags", "time")
+_PAGE: Final = 5000
+
+
+def schema_of(sink: ConnectSink) -> pa.Schema:
+    """Columns of rows that are read: the primary key (of time series name, source, JSON tags, time), then `cells`."""
+    if sink.points is not None:
+        kinds = [pa.string(), pa.string(), pa.string(), pa.int64()]
+        return pa.schema([*zip(_POINT_COLUMNS, kinds, strict=True), ("cells", pa.string())])
+    key = [(name, stored_arrow_type(_STORED[kind])) for name, kind in sink.wide.primary_key]
+    return pa.schema([*key, ("cells", pa.string())])
+
+
+def scanning_task(sink: ConnectSink) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that reads all rows, page by page; it takes a frame of one row."""
+
+    def scan(batches: Batches) -> Batches:
+        silence_sdk()
+        client, schema = Client.of(sink.settings), schema_of(sink)
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    pages = _points(client, sink) if sink.points is not None else _rows(client, sink)
+                    for page in pages:
+                        rows = [dict(zip(schema.names, (*key, cells_text(cells)), strict=True)) for key, cells in page]
+                        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+        finally:
+            client.close()
+
+    return scan
+
+
+def fetch_rows(transport: Transport, sink: ConnectSink, keys: Sequence[Key]) -> dict[Key, dict[str, Value]]:
+    """Rows of primary keys, those that are there."""
+    columns = [
+        Cells(name, _STORED[kind], pa.array([key[index] for key in keys], stored_arrow_type(_STORED[kind])))
+        for index, (name, kind) in enumerate(sink.wide.primary_key)
+    ]
+    encoded = encode_keys(columns)
+    found: dict[Key, dict[str, Value]] = {}
+    for start in range(0, len(keys), limits.MAX_ROWS_PER_GET):
+        asked = range(start, min(start + limits.MAX_ROWS_PER_GET, len(keys)))
+        for primary_key, attributes in get_rows(transport, sink, encoded, asked):
+            found[tuple(_plain(value) for _, value in primary_key)] = {cell[0]: _plain(cell[1]) for cell in attributes}
+    return found
+
+
+def fetch_points(
+    client: Client, table: str, timeline: tuple[str, str, Mapping[str, str]], *, first: int, last: int
+) -> Iterator[tuple[int, dict[str, Value]]]:
+    """Rows of a timeline from a time to another, both included: time and fields."""
+    from tablestore.metadata import GetTimeseriesDataRequest, TimeseriesKey
+
+    measurement, source, tags = timeline
+    token: Any = None
+    while True:
+        request = GetTimeseriesDataRequest(
+            table, TimeseriesKey(measurement, source, dict(tags)), first, last + 1, _PAGE, token
+        )
+        answer = client.repeat("get_timeseries_data", request)
+        for row in answer.rows or ():
+            yield row.time_in_us, {name: _plain(value) for name, value in row.fields.items()}
+        token = answer.nextToken
+        if not token:
+            return
+
+
+def open_transport(sink: ConnectSink) -> Transport:
+    """A transport to the sink's instance; its owner closes it."""
+    return Transport(Endpoint.of(sink.settings), connections=1)
+
+
+def cells_text(cells: Mapping[str, Any]) -> str:
+    """Cells as JSON, ordered by name."""
+    shown = {
+        name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in sorted(cells.items())
+    }
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
+
+def _rows(client: Client, sink: ConnectSink) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Value]]]]:
+    from tablestore.metadata import INF_MAX, INF_MIN
+
+    names = sink.wide.key_names
+    position: Any = [(name, INF_MIN) for name in names]
+    end = [(name, INF_MAX) for name in names]
+    while position is not None:
+        _, position, rows, _ = client.repeat(
+            "get_range", sink.table_name, "FORWARD", position, end, limit=_PAGE, max_version=1
+        )
+        yield [
+            (
+                tuple(_plain(value) for _, value, *_ in row.primary_key),
+                {name: _plain(value) for name, value, *_ in row.attribute_columns},
+            )
+            for row in rows
+        ]
+
+
+def _points(client: Client, sink: ConnectSink) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Value]]]]:
+    from tablestore.metadata import QueryTimeseriesMetaRequest
+
+    token: Any = None
+    while True:
+        answer = client.repeat(
+            "query_timeseries_meta", QueryTimeseriesMetaRequest(sink.table_name, limit=100, nextToken=token)
+        )
+        for meta in answer.timeseriesMetas or ():
+            key = meta.timeseries_key
+            tags = dict(key.tags or {})
+            timeline = (key.measurement_name, key.data_source or "", tags)
+            text = json.dumps(tags, ensure_ascii=False, sort_keys=True)
+            yield [
+                ((timeline[0], timeline[1], text, time), fields)
+                for time, fields in fetch_points(
+                    client, sink.table_name, timeline, first=0, last=limits.MAX_INTEGER - 1
+                )
+            ]
+        token = answer.nextToken
+        if not token:
+            return
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value

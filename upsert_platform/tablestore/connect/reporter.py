@@ -1,0 +1,114 @@
+"""Reports records that were kept aside where the configuration wants them, besides the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from upsert_platform.destination import Lease
+from upsert_platform.errors import DestinationError
+from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
+from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
+from upsert_platform.tablestore.connect.reports import Letter, Mail, dead_letter, error_letter
+from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.guard import LeaseGuard, Tenure
+
+if TYPE_CHECKING:
+    from upsert_platform.tablestore.connect.change import RowChange
+
+
+class Reporter:
+    """Sends reports of one sink. A report that is repeated is a second message in a topic, and the same row in a table.
+
+    Args:
+        mail: sends messages to topics; needed where the sink reports there.
+        read_tenure: the lease of the sink's table as it is now.
+    """
+
+    def __init__(self, sink: ConnectSink, mail: Mail | None, *, read_tenure: Callable[[], Tenure | None]) -> None:
+        self._sink = sink
+        self._failures = sink.failures
+        self._mail = mail
+        self._read_tenure = read_tenure
+
+    def prepare(self) -> None:
+        """Sees to it that the topics are there; tables are prepared with the sink's own.
+
+        Raises:
+            DestinationError: a topic is missing and may not be created.
+        """
+        failures = self._failures
+        if failures.reports_to_topic and failures.topic:
+            create = self._sink.settings.auto_create
+            self._post.prepare(failures.topic, servers=failures.bootstrap_servers, create=create, replication=None)
+        if failures.copies_undecodable and failures.dead_letters:
+            replication = failures.dead_letter_replication
+            self._post.prepare(failures.dead_letters, servers=None, create=True, replication=replication)
+
+    @property
+    def _post(self) -> Mail:
+        if self._mail is None:
+            raise DestinationError(
+                f"connector '{self._sink.connector}': records are to be reported in a topic, and this destination was"
+                " opened without a Kafka client; open it with one"
+            )
+        return self._mail
+
+    def report(self, refused: Sequence[RefusedRecord], lease: Lease) -> None:
+        """Reports records; returns when all reports are safe.
+
+        Raises:
+            DestinationError: a report could not be delivered, so the write must not be recorded.
+        """
+        failures = self._failures
+        undecodable = [item for item in refused if item.error == UNDECODABLE]
+        others = [item for item in refused if item.error != UNDECODABLE]
+        if undecodable and failures.copies_undecodable and failures.dead_letters:
+            context = failures.dead_letter_context
+            copies = [dead_letter(item, connector=self._sink.connector, context=context) for item in undecodable]
+            self._post.send(failures.dead_letters, copies, servers=None)
+        if others and failures.reports_to_topic and failures.topic:
+            letters: list[Letter] = [error_letter(item, *self._sides(item)) for item in others]
+            self._post.send(failures.topic, letters, servers=failures.bootstrap_servers)
+        if others and failures.reports_to_table and failures.table:
+            from upsert_platform.tablestore.connect.error_rows import error_row
+
+            self._write(failures.table, [error_row(item, *self._sides(item)) for item in others], lease)
+
+    def _sides(self, refused: RefusedRecord) -> tuple[SideFormat, SideFormat]:
+        if self._sink.points is not None:
+            return JSON_SIDE, self._sink.points.value_side
+        table = self._sink.tables[refused.record.topic]
+        return table.key_side, table.value_side
+
+    def _write(self, table: str, rows: Sequence[RowChange], lease: Lease) -> None:
+        import numpy as np
+
+        from upsert_platform.tablestore.connect.encode import encode_changes
+        from upsert_platform.tablestore.rows import Block, requests_of
+        from upsert_platform.tablestore.sender import Sender
+        from upsert_platform.tablestore.transport import Endpoint, Transport
+
+        settings = self._sink.settings
+        transport = Transport(Endpoint.of(settings), connections=1)
+        guard = LeaseGuard(
+            table=self._sink.name,
+            epoch=lease.epoch,
+            expires=lease.deadline.timestamp(),
+            request_timeout=settings.request_timeout.total_seconds(),
+            read_tenure=self._read_tenure,
+        )
+        sender = Sender(transport, table=table, guard=guard, retry_deadline=settings.retry_deadline, concurrency=1)
+        operations = np.fromiter((row.operation for row in rows), np.uint8, len(rows))
+        block = Block(len(rows), encode_changes(rows), np.arange(len(rows)), operations, {}, lambda row, reason: [])
+        try:
+            for chosen in requests_of(block, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
+                for position, reason in sender.deliver(block.encoded, chosen).refused.items():
+                    place = "@".join(str(value) for _, value in rows[position].key)
+                    raise DestinationError(
+                        f"connector '{self._sink.connector}': the error row of {place} was not taken by table"
+                        f" '{table}': {reason}; nothing was recorded as applied"
+                    )
+        finally:
+            sender.close()
+            transport.close()

@@ -1,0 +1,149 @@
+"""A table is compared with its records: what is wrong is told, what no record tells is left alone."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from upsert_platform.errors import SourceLocation
+from upsert_platform.model import Column, Options, Table
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.connect.compare import comparing_task
+from upsert_platform.tablestore.connect.points import points_task
+from upsert_platform.tablestore.connect.reading import scanning_task
+from upsert_platform.tablestore.connect.schema import prepare_sink
+from upsert_platform.tablestore.connect.sink import COLUMNS, ConnectSink, read_connect_sink
+from upsert_platform.tablestore.connect.writer import records_task
+from upsert_platform.types import parse_type
+from upsert_platform_tests.local.tablestore.server import ServerHandle
+from upsert_platform_tests.tablestore.connect.test_writer import frame
+
+pytestmark = pytest.mark.filterwarnings("ignore:numElems is deprecated:DeprecationWarning")  # in the SDK's encoder
+
+KEYED = {
+    "primarykey.mode": "record_key",
+    "tablestore.{table}.primarykey.name": "pk0",
+    "tablestore.{table}.primarykey.type": "string",
+}
+SERIES = {
+    "tablestore.mode": "timeseries",
+    "tablestore.timeseries.{table}.measurement": "m",
+    "tablestore.timeseries.{table}.tags": "tag",
+    "tablestore.timeseries.{table}.time": "ts",
+    "tablestore.timeseries.{table}.time.unit": "SECONDS",
+}
+
+
+def sink_on(server: ServerHandle, options: Mapping[str, str]) -> ConnectSink:
+    """A sink of topic ``t`` and a table of its own, which is created."""
+    name = f"c_{uuid.uuid4().hex[:12]}"
+    values = {
+        "connector": "tablestore-connect",
+        "topics": "t",
+        "topics.assign.tables": f"t:{name}",
+        "tablestore.endpoint": server.endpoint,
+        "tablestore.instance.name": server.instance,
+        "tablestore.access.key.id": server.access_key_id,
+        "tablestore.access.key.secret": server.access_key_secret,
+        "auto.create": "true",
+        "errors.tolerance": "all",
+        "runtime.error.tolerance": "all",
+        **{option.replace("{table}", name): value.replace("{table}", name) for option, value in options.items()},
+    }
+    columns = tuple(Column(column, parse_type(kind)) for column, kind in COLUMNS.items())
+    sink, problems = read_connect_sink(Table("c", columns, (), Options(values), SourceLocation("c.properties")))
+    assert sink is not None, problems
+    client = Client.of(sink.settings)
+    prepare_sink(client, sink)
+    prepare_sink(client, sink)
+    client.close()
+    return sink
+
+
+def written(sink: ConnectSink, records: Sequence[tuple[Any, Any]]) -> pa.RecordBatch:
+    """Writes records, which must be in order, and returns them."""
+    batch = frame(records)
+    lease = {"name": "c", "epoch": 1, "expires": time.time() + 600}
+    if sink.points is not None:
+        task = points_task(sink.points, sink.settings, **lease)
+    else:
+        task = records_task(sink.tables, sink.settings, table_name=sink.table_name, **lease)
+    assert list(task(iter([batch])))
+    return batch
+
+
+def compared(sink: ConnectSink, batch: pa.RecordBatch, refused: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+    """Status and difference of every row, by key."""
+    rows = [row for found in comparing_task(sink, refused)(iter([batch])) for row in found.to_pylist()]
+    return sorted((row["key"], row["status"], row["difference"]) for row in rows)
+
+
+def test_rows_as_their_records_say_and_rows_that_differ(
+    server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]
+) -> None:
+    from tablestore import Row
+
+    sink = sink_on(server, {**KEYED, "delete.mode": "row"})
+    records = [({"pk0": "a"}, {"A": 1}), ({"pk0": "b"}, {"A": 1}), ({"pk0": "b"}, None), ({"pk0": "c"}, {"A": 2})]
+    records += [({"pk0": "c"}, {"A": 3}), ({"pk0": "d"}, {"A": 4}), ({"pk0": "d"}, [1])]
+    batch = written(sink, records)
+    keys = ['{"0":"a"}', '{"0":"b"}', '{"0":"c"}', '{"0":"d"}']
+    assert compared(sink, batch) == [(key, None, "") for key in keys]
+    client = sdk_client(server)
+    client.delete_row(sink.table_name, [("pk0", "a")])
+    client.put_row(sink.table_name, Row([("pk0", "b")], [("x", 1)]))
+    client.update_row(sink.table_name, Row([("pk0", "c")], {"PUT": [("A", 3), ("B", "more")]}), None)
+    assert compared(sink, batch) == [
+        (keys[0], "missing", ""),
+        (keys[1], "extra", ""),
+        (keys[2], "stale", "A: expected '3', found 3; B: expected None, found 'more'"),
+        (keys[3], None, ""),
+    ]
+    refused = '{"topic":"t","partition":3,"offset":0}'
+    assert compared(sink, batch, [refused])[0] == (keys[0], "refused", "")
+
+
+def test_updates_say_nothing_of_cells_that_they_do_not_name(
+    server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]
+) -> None:
+    from tablestore import Row
+
+    sink = sink_on(server, {**KEYED, "insert.mode": "update", "delete.mode": "column"})
+    client = sdk_client(server)
+    client.put_row(sink.table_name, Row([("pk0", "a")], [("old", 1), ("gone", 1)]))
+    batch = written(sink, [({"pk0": "a"}, {"A": 1, "gone": None}), ({"pk0": "a"}, {"B": 2})])
+    assert compared(sink, batch) == [('{"0":"a"}', None, "")]
+    client.update_row(sink.table_name, Row([("pk0", "a")], {"PUT": [("gone", "back")]}), None)
+    assert compared(sink, batch) == [('{"0":"a"}', "stale", "gone: expected None, found 'back'")]
+
+
+def test_points(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]) -> None:
+    from tablestore import TimeseriesKey, TimeseriesRow
+
+    sink = sink_on(server, SERIES)
+    values = [{"m": "cpu", "tag": f"t{n % 2}", "ts": 1000 + n, "f": n} for n in range(6)]
+    batch = written(sink, [(None, value) for value in values] + [(None, {"m": "cpu", "tag": "t1", "ts": 1005, "f": 9})])
+    assert {status for _, status, _ in compared(sink, batch)} == {None}
+    wrong = TimeseriesRow(TimeseriesKey("cpu", "", {"tag": "t0"}), {"f": 7.0}, 1_002_000_000)
+    sdk_client(server).put_timeseries_data(sink.table_name, [wrong])
+    found = [row for row in compared(sink, batch) if row[1]]
+    assert [(status, difference) for _, status, difference in found] == [("stale", "f: expected 2.0, found 7.0")]
+
+
+def test_rows_are_read_as_keys_and_text(server: ServerHandle) -> None:
+    sink = sink_on(server, {**KEYED, "json.field.conversion": "auto"})
+    written(sink, [({"pk0": "a"}, {"B": True, "A": 1.5}), ({"pk0": "b"}, {"A": "x"})])
+    one = pa.RecordBatch.from_pylist([{"id": 0}])
+    rows = [row for batch in scanning_task(sink)(iter([one])) for row in batch.to_pylist()]
+    assert rows == [{"pk0": "a", "cells": '{"A":1.5,"B":true}'}, {"pk0": "b", "cells": '{"A":"x"}'}]
+    points = sink_on(server, SERIES)
+    written(points, [(None, {"m": "cpu", "tag": "a", "ts": 1, "f": 2})])
+    rows = [row for batch in scanning_task(points)(iter([one])) for row in batch.to_pylist()]
+    assert rows == [
+        {"m_name": "cpu", "data_source": "", "tags": '{"tag": "a"}', "time": 1_000_000, "cells": '{"f":2.0}'}
+    ]
