@@ -198,6 +198,17 @@ class Destination(Protocol):
 
 
 @runtime_checkable
+class ReadsRecent(Protocol):
+    """A destination that finds a row only by reading on from a position: a topic has no index."""
+
+    def recent_batches(self) -> Collection[int]:
+        """Applied batches behind which it can start to read."""
+
+    def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
+        """What `Destination.read` gives for keys that batches after `since` wrote, at the cost of those batches."""
+
+
+@runtime_checkable
 class ComparesRecords(Protocol):
     """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from upsert_platform import reference_texts as texts
@@ -23,7 +22,6 @@ from upsert_platform.tablestore.connect.settings import ConnectSettings
 from upsert_platform.tablestore.options import TablestoreSettings
 
 _KAFKA_WITHOUT_EFFECT: Final = {"scan.topic-partition-discovery.interval": ""}
-_APSARA: Final = "aliyun.kafka."
 
 
 def all_sections() -> Iterator[Section]:
@@ -56,11 +54,7 @@ def _about(connector: str) -> str:
 
 
 def _upsert_kafka() -> Iterator[Row]:
-    for row in settings_rows(UpsertKafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT):
-        if row.name.startswith(_APSARA):
-            yield replace(row, meaning=f"{row.meaning} {texts.APSARA}", status="no effect")
-        else:
-            yield row
+    yield from settings_rows(UpsertKafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)
     yield Row("sink.partitioner", "", "flink", f"{PARTITIONER_REASON[0].upper()}{PARTITIONER_REASON[1:]}.", "refused")
 
 

@@ -37,9 +37,6 @@ CHANGE_FORMAT: Final = (
     "Used as `'value.format' = '{name}'` on `kafka` tables: its messages carry the kind of change, so no upsert topic"
     " can have it. Write each option as `value.{name}.…`, or alone beside `'format' = '{name}'`."
 )
-APSARA: Final = (
-    "The control plane is not called: create the topic there, or let `auto.create` do it over the Kafka protocol."
-)
 CLIENT_PROPERTIES: Final = (
     "Options `properties.<name>` of Kafka tables. Names are those of Java clients, or librdkafka's own, which is the"
     " client that is used. Where nothing is said, the value is passed on as it is, and the default is librdkafka's."
@@ -57,11 +54,11 @@ PROPERTIES: Final = {
     "ssl.keystore.key": "A key in PEM form. Secret: never shown.",
     "sasl.password": "Secret: never shown.",
     "ssl.key.password": "Secret: never shown.",
-    "ssl.keystore.password": "Secret: never shown.",
     "ssl.key.pem": "Secret: never shown.",
     "sasl.oauthbearer.client.secret": "Secret: never shown.",
     "sasl.oauthbearer.config": "Secret: never shown.",
 }
+KERBEROS: Final = "A job's Kerberos login, also without `properties.`; needs a client that was built with Kerberos."
 TRANSLATED: Final = {
     "sasl.jaas.config": (
         "sasl.username, sasl.password, sasl.kerberos.*, sasl.oauthbearer.*",
@@ -75,21 +72,32 @@ TRANSLATED: Final = {
     ),
     "buffer.memory": ("queue.buffering.max.kbytes", "writing", "Bytes become kilobytes."),
     "ssl.truststore.location": (
-        "ssl.ca.location",
+        "ssl.ca.location, or ssl.ca.pem",
         "both",
-        "With `ssl.truststore.type` = `PEM`. A JKS or PKCS#12 store is refused, with the commands that convert it.",
+        "A PEM file, or a JKS or PKCS#12 store, which the JDK's keytool opens when a client is created.",
     ),
-    "ssl.truststore.type": ("", "both", "`PEM`; Java's default, JKS, cannot be read by the client."),
+    "ssl.truststore.type": ("", "both", "`PEM`, `JKS` (default) or `PKCS12`."),
+    "ssl.truststore.password": ("", "both", "Of a JKS or PKCS#12 store. Secret: never shown."),
     "ssl.keystore.location": (
         "ssl.certificate.location and ssl.key.location, or ssl.keystore.location",
         "both",
-        "With `ssl.keystore.type` = `PEM` or `PKCS12`. A JKS store is refused, with the commands that convert it.",
+        "A PEM file with key and certificates, or a PKCS#12 or JKS store; the JDK's keytool opens the latter.",
     ),
-    "ssl.keystore.type": ("", "both", "`PEM` or `PKCS12`; Java's default, JKS, cannot be read by the client."),
+    "ssl.keystore.type": ("", "both", "`PEM`, `JKS` (default) or `PKCS12`."),
+    "ssl.keystore.password": ("ssl.keystore.password", "both", "Of a JKS or PKCS#12 store. Secret: never shown."),
     "commit.offsets.on.checkpoint": (
         "",
         "reading",
         "`true`, or `false` to publish no positions to the group. `true` needs `properties.group.id`.",
+    ),
+    "security.kerberos.login.principal": ("sasl.kerberos.principal", "both", KERBEROS),
+    "security.kerberos.login.keytab": ("sasl.kerberos.keytab", "both", KERBEROS),
+    "security.kerberos.login.use-ticket-cache": ("sasl.kerberos.min.time.before.relogin", "both", KERBEROS),
+    "security.kerberos.login.contexts": ("", "both", f"{KERBEROS} Has to name `KafkaClient`."),
+    "security.kerberos.login.conf": (
+        "",
+        "both",
+        "Warned of: Kerberos reads the file that the environment variable `KRB5_CONFIG` names.",
     ),
     "client.id.prefix": ("", "both", "Start of the client ids; the group, or `upsert-platform`, unless given."),
 }

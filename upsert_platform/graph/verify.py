@@ -6,12 +6,19 @@ keys of the batches just before. `check_everything` compares all rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, ComparesRecords, Verdict
+from upsert_platform.destination import (
+    OPERATION,
+    OPERATION_UPSERT,
+    SEQUENCE,
+    ComparesRecords,
+    ReadsRecent,
+    Verdict,
+)
 from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.model import Column
 from upsert_platform.types import LogicalType, TypeName, spark_type
@@ -63,14 +70,19 @@ def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: i
     """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones."""
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
+    destination = hop.destination
+    recent = destination if isinstance(destination, ReadsRecent) else None
     changes = hop.changes(spark, after=after, upto=upto)
-    sample = _earlier_sample(spark, hop, before=after, upto=upto)
-    if sample is not None:
-        changes = changes.unionByName(sample)
+    since = _sampled_since(hop, after, None if recent is None else recent.recent_batches()) if after > 0 else None
+    if since is not None:
+        changes = changes.unionByName(_earlier_sample(spark, hop, batch=since + 1, upto=upto))
     changes = changes.persist()
     try:
-        keys = changes.select(*[_column(name) for name in hop.destination.primary_key])
-        actual = hop.destination.read(spark, keys=keys)
+        keys = changes.select(*[_column(name) for name in destination.primary_key])
+        if recent is None:
+            actual = destination.read(spark, keys=keys)
+        else:
+            actual = recent.read_recent(spark, keys=keys, since=after if since is None else since)
         return _compare(hop, changes, actual, batch=upto, complete=False)
     finally:
         changes.unpersist()
@@ -83,26 +95,40 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     return _compare(hop, hop.changes(spark, after=0, upto=upto), hop.destination.read(spark), batch=upto, complete=True)
 
 
-def _earlier_sample(spark: SparkSession, hop: DestinationHop, *, before: int, upto: int) -> DataFrame | None:
-    """Change rows of keys that batches just before wrote last, a bounded number; None when there are none."""
-    from pyspark.sql import functions as F  # noqa: N812
+def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | None) -> int | None:
+    """The batch after which a sample of the keys of earlier batches is taken: some batches back, few rows back.
 
-    if before <= 0:
-        return None
+    Args:
+        before: the last batch to sample from.
+        starts: of a destination that is read on from a position, the batches that it can start behind.
+
+    Returns:
+        None where even the nearest start has more rows behind it than a sample may cost.
+    """
     first = max(0, before - SAMPLE_BATCHES)
     accounts = hop.store.accounts(after=first, upto=before)
-    oldest, budget = before, SAMPLE_ROWS * SAMPLE_BATCHES
+    budget, since = SAMPLE_ROWS * SAMPLE_BATCHES, None
     for batch in range(before, first, -1):
-        oldest = batch
         budget -= sum(account.rows for account in accounts.get(batch, ()))
+        if starts is None:
+            since = batch - 1
         if budget <= 0:
             break
+        if starts is not None and batch - 1 in starts:
+            since = batch - 1
+    return since
+
+
+def _earlier_sample(spark: SparkSession, hop: DestinationHop, *, batch: int, upto: int) -> DataFrame:
+    """Change rows of keys that a batch wrote last, a bounded number."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     key = [_column(name) for name in hop.target.source.table.primary_key]
-    candidates = hop.store.read(spark, after=oldest - 1, upto=oldest).limit(SAMPLE_ROWS).select(*key).distinct()
-    later = hop.store.read(spark, after=oldest, upto=upto).select(*key)
+    candidates = hop.store.read(spark, after=batch - 1, upto=batch).limit(SAMPLE_ROWS).select(*key).distinct()
+    later = hop.store.read(spark, after=batch, upto=upto).select(*key)
     names = list(hop.target.source.table.primary_key)
-    untouched = candidates.join(F.broadcast(later.distinct()), names, "left_anti") if upto > oldest else candidates
-    return hop.changes(spark, after=oldest - 1, upto=oldest, keys=untouched)
+    untouched = candidates.join(F.broadcast(later.distinct()), names, "left_anti") if upto > batch else candidates
+    return hop.changes(spark, after=batch - 1, upto=batch, keys=untouched)
 
 
 def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.destination import Verdict
 from upsert_platform.errors import EndpointError
+from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ STATE: Final = "state"
 VERDICT: Final = "verdict"
 LEASE: Final = "lease"
 _SHARE: Final = "share/"
+MAX_MARKS: Final = 24
+"""More than the batches from which a check draws its sample of earlier keys."""
+MIN_MARKS: Final = 2
+MAX_MARKED_OFFSETS: Final = 40_000
+"""A control record stays below half of the megabyte that a broker takes by default."""
 _TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 
 
@@ -36,6 +42,8 @@ class Applied:
         topic_id: of the topic that holds the batch; another one means that it was recreated.
         shares: how many writing tasks the topic has had at most; each has a transactional id to fence.
         partitions: of the topic when it was written.
+        marks: batches that were applied, oldest first, each with the end of every partition then: what later batches
+            wrote lies behind.
     """
 
     batch: int = 0
@@ -43,6 +51,12 @@ class Applied:
     topic_id: str = ""
     shares: int = 0
     partitions: int = 0
+    marks: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    def marked(self, batch: int, ends: Sequence[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """The marks with one more, and without the oldest ones beyond what a control record should hold."""
+        kept = max(MIN_MARKS, min(MAX_MARKS, MAX_MARKED_OFFSETS // max(1, len(ends))))
+        return (*(mark for mark in self.marks if mark[0] < batch), (batch, tuple(ends)))[-kept:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +110,17 @@ class Control:
 
 
 class ControlTopic:
-    """Reads and writes the control records of one written topic."""
+    """Reads and writes the control records of one written topic.
 
-    def __init__(self, endpoint: KafkaEndpoint, name: str, *, topic: str) -> None:
+    Args:
+        name: of the control topic.
+        topic: the one that is written.
+        apsara: the instance that creates topics, where the Kafka protocol does not.
+    """
+
+    def __init__(self, endpoint: KafkaEndpoint, name: str, *, topic: str, apsara: ApsaraInstance | None = None) -> None:
         self.endpoint = endpoint
+        self._apsara = apsara
         self.name = name
         self.topic = topic
 
@@ -110,14 +131,16 @@ class ControlTopic:
             EndpointError: the brokers cannot be reached.
         """
         with self.endpoint.admin() as admin:
-            return admin.topics(self.name).topics[self.name].error is None
+            return admin.has_topic(self.name)
 
     def create(self) -> None:
         """Creates the control topic if it is missing."""
         from upsert_platform.kafka.topics import create_topic
 
         if not self.exists():
-            create_topic(self.endpoint, self.name, partitions=1, replication=None, config=_TOPIC_CONFIG)
+            create_topic(
+                self.endpoint, self.name, partitions=1, replication=None, config=_TOPIC_CONFIG, apsara=self._apsara
+            )
 
     def read(self) -> Control:
         """The last record of each kind; initial values where there is none, or no control topic.
@@ -133,7 +156,7 @@ class ControlTopic:
             if name["topic"] == self.topic:
                 found[name["record"]] = None if value is None else json.loads(value)
         return Control(
-            Applied(**(found.get(STATE) or {})),
+            _applied(found.get(STATE) or {}),
             Tenure(**(found.get(LEASE) or {})),
             _verdict(found.get(VERDICT)),
             {
@@ -199,6 +222,11 @@ class ControlTopic:
         self.produce(producer, VERDICT, value)
         if producer.flush(REQUEST_SECONDS):
             raise EndpointError(f"Kafka {self.endpoint.servers}: the verdict was not written to '{self.name}' in time")
+
+
+def _applied(value: dict[str, Any]) -> Applied:
+    marks = tuple((batch, tuple(ends)) for batch, ends in value.get("marks", ()))
+    return Applied(**{**value, "marks": marks})
 
 
 def _verdict(value: Any) -> Verdict | None:

@@ -32,6 +32,11 @@ from upsert_platform.model import ColumnKind
 RULE_NO_ROW: Final = "value without rows"
 RULE_NO_KEY_ROW: Final = "key without rows"
 RULE_NULL_VALUE: Final = "null value"
+DIFFERENT_COPY: Final = "the value's column '{name}' differs from the key's (key-conflict = quarantine)"
+ABSENT_COPY: Final = (
+    "the value has no column '{name}', which is in the key (key-conflict = quarantine; where values never have it, set"
+    " value.fields-include = EXCEPT_KEY)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,19 +213,23 @@ class RecordDecoder:
     def _refuse_conflicts(
         self, name: str, joined: _Joined, from_key: pa.Array, from_value: pa.Array, verdicts: Verdicts
     ) -> None:
+        """Rows whose value contradicts the key; a key part that is null is refused as such."""
         if pa.types.is_nested(from_key.type):
             pairs = zip(from_key.to_pylist(), from_value.to_pylist(), strict=True)
-            differs = np.array([ours is not None and ours != other for other, ours in pairs], bool)
+            differs = np.array([ours is not None and ours != other for ours, other in pairs], bool)
         else:
             unequal = pc.not_equal(from_key, from_value)
             if pa.types.is_floating(from_key.type):
                 unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(from_key), pc.is_nan(from_value))))
             if not unequal.null_count and not pc.any(unequal).as_py():
                 return
-            # A key part that is null is refused as such; a value without the column takes it from the key.
             differs = unequal.fill_null(False).to_numpy(zero_copy_only=False)
+            differs |= pc.and_(from_value.is_null(), from_key.is_valid()).to_numpy(zero_copy_only=False)
+        if joined.value_row is not None:
+            differs &= joined.value_row >= 0  # a tombstone has no copy
         for row in np.flatnonzero(differs).tolist():
-            reason = f"the value's column '{name}' differs from the key's (key-conflict = quarantine)"
+            absent = not from_value[row].is_valid
+            reason = ABSENT_COPY.format(name=name) if absent else DIFFERENT_COPY.format(name=name)
             verdicts.refused.setdefault(int(joined.record[row]), reason)
 
     def _assemble(

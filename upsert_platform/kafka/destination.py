@@ -24,15 +24,15 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.errors import DestinationError, TopicError
-from upsert_platform.kafka.control import ControlTopic
+from upsert_platform.errors import DestinationError
+from upsert_platform.kafka.control import Applied, ControlTopic
 from upsert_platform.kafka.lease import KafkaLease, hold_lease
 from upsert_platform.kafka.modes import DeliveryGuarantee
+from upsert_platform.kafka.read_back import last_values, ranges_behind
 from upsert_platform.kafka.settings import UpsertKafkaSettings
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
 from upsert_platform.kafka.transactions import open_transactional
-from upsert_platform.types import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,9 @@ class KafkaDestination:
         self.primary_key = table.primary_key
         self.topic = table.settings.topic[0]
         self.uri = f"kafka://{table.settings.bootstrap_servers}/{self.topic}"
-        self._control = ControlTopic(table.endpoint, table.settings.control_topic, topic=self.topic)
+        self._control = ControlTopic(
+            table.endpoint, table.settings.control_topic, topic=self.topic, apsara=table.settings.apsara
+        )
 
     def close(self) -> None:
         """Nothing stays open between calls. Idempotent."""
@@ -85,6 +87,7 @@ class KafkaDestination:
                 partitions=self.settings.create_partitions,
                 replication=self.settings.create_replication,
                 config={"cleanup.policy": "compact"},
+                apsara=self.settings.apsara,
             )
         elif not found.compacted:
             _log.warning(
@@ -143,6 +146,7 @@ class KafkaDestination:
         started = time.monotonic()
         found = self._described()
         shares = self._shares(changes, span, found)
+        self._mark_first_write(found, lease, span)
         self._fence(found, lease, shares)
         task = WritingTask(self.table, span, found.topic_id, shares, lease.token, lease.deadline.timestamp())
         total = TaskStats()
@@ -158,19 +162,21 @@ class KafkaDestination:
                 f"table '{self.name}': a writing task failed: {str(error)[:2000]}"
             ) from error
         keep_refused(refused)
-        stable = wait_until_stable(self.table.endpoint, self.topic)
+        ends = wait_until_stable(self.table.endpoint, self.topic)
+        before = self._control.read().applied
         applied = replace(
-            self._control.read().applied,
+            before,
             batch=span.upto,
             changelog_id=span.changelog_id,
             topic_id=found.topic_id,
             partitions=found.partitions,
+            marks=before.marked(span.upto, ends.offsets),
         )
         lease.record_applied(applied)
         metrics = asdict(total)
         metrics["task_seconds"] = round(metrics.pop("seconds"), 3)
         metrics |= {"seconds": round(time.monotonic() - started, 3), "tasks": shares, "compacted": int(found.compacted)}
-        if not stable:
+        if not ends.stable:
             metrics["note"] = "an open transaction of another producer hides what was written from committed readers"
         return WriteReport(
             upserts=total.upserts,
@@ -185,6 +191,16 @@ class KafkaDestination:
         if found is None:
             raise DestinationError(f"table '{self.name}': topic '{self.topic}' is gone; run the write again")
         return found
+
+    def _mark_first_write(self, found: TopicInfo, lease: KafkaLease, span: BatchSpan) -> None:
+        """Notes where a topic ends before its first write: checks of that write need not read what others wrote."""
+        before = self._control.read().applied
+        if before.topic_id == found.topic_id and before.marks:
+            return
+        kept = before if before.topic_id == found.topic_id else Applied(shares=before.shares)
+        ends = wait_until_stable(self.table.endpoint, self.topic)
+        marks = kept.marked(span.after, ends.offsets)
+        lease.record_applied(replace(kept, topic_id=found.topic_id, partitions=found.partitions, marks=marks))
 
     def _shares(self, changes: DataFrame, span: BatchSpan, found: TopicInfo) -> int:
         """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
@@ -232,33 +248,28 @@ class KafkaDestination:
         Args:
             keys: only rows with these primary keys.
         """
-        from upsert_platform.changelog import rows
-        from upsert_platform.kafka.offsets import discover
-        from upsert_platform.kafka.source import read_changes
+        return last_values(spark, self.table, ranges_behind(self.table), keys=keys)
 
-        names = [f"`{column.name}`" for column in self.columns]
-        try:
-            topics = discover(self.table)
-        except TopicError:
-            ddl = ", ".join(
-                f"{name} {spark_type(c.type)}" for name, c in zip(names, self.columns, strict=True) if c.type
-            )
-            return spark.createDataFrame([], ddl)
-        ranges = [
-            OffsetRange(topic.name, item.partition, item.low, item.end) for topic in topics for item in topic.partitions
-        ]
-        from pyspark.sql import functions as F  # noqa: N812
+    def recent_batches(self) -> list[int]:
+        """Batches after which the end of the topic is known: those of the last writes, some 24."""
+        return [batch for batch, _ in self._marks()]
 
-        found = read_changes(spark, self.table, ranges, batch=1, mode="upsert").where(
-            F.col(rows.KIND).isin(*rows.CHANGE_KINDS)
-        )
-        key = [F.col(f"`{name}`") for name in self.primary_key]
-        if keys is not None:
-            found = found.join(keys.select(*key).distinct(), list(self.primary_key), "left_semi")
-        order = F.struct(rows.TIMESTAMP, rows.PARTITION, rows.OFFSET, rows.ROW)
-        payload = F.struct(rows.KIND, *[F.col(name) for name in names])
-        last = found.groupBy(*key).agg(F.max_by(payload, order).alias("_last")).select("_last.*")
-        return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
+    def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
+        """What `read` gives for keys that batches after `since` wrote, from what was written since then.
+
+        A topic that an earlier version of the platform wrote last is read as a whole.
+        """
+        return last_values(spark, self.table, self.recent_ranges(since), keys=keys)
+
+    def recent_ranges(self, since: int) -> list[OffsetRange]:
+        """Offsets that hold everything that batches after `since` wrote."""
+        ends = next((ends for batch, ends in reversed(self._marks()) if batch <= since), ())
+        return ranges_behind(self.table, ends)
+
+    def _marks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        applied = self._control.read().applied
+        found = describe_topic(self.table.endpoint, self.topic)
+        return applied.marks if found is not None and found.topic_id == applied.topic_id else ()
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""

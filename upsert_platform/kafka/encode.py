@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.errors import DestinationError
 from upsert_platform.kafka.formats import Encoder, build_encoder
 from upsert_platform.kafka.formats.factory import default_subject
 from upsert_platform.kafka.table import FormatSide, KafkaTable
@@ -100,5 +101,10 @@ def _side_rows(changes: pa.RecordBatch, side: FormatSide) -> pa.RecordBatch:
     arrays = []
     for name, (_, declared) in zip(side.names, side.columns, strict=True):
         column, wanted = changes.column(name), arrow_type(declared)
-        arrays.append(column if column.type == wanted else column.cast(wanted))
+        try:
+            arrays.append(column if column.type == wanted else column.cast(wanted))
+        except pa.ArrowException as error:
+            raise DestinationError(
+                f"column '{name}' comes as {column.type} and cannot be written as {declared}: {error}"
+            ) from None
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in side.columns])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.properties import ClientProperties
+from upsert_platform.kafka.stores import store_settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 
 REQUEST_SECONDS: Final = 10.0
 """How long a question to the cluster may take before it counts as unreachable."""
+NO_KERBEROS: Final = (
+    "; the installed confluent-kafka has no Kerberos. Build it against a librdkafka that has: install librdkafka's"
+    " development files built with libsasl2, and the GSSAPI plugin of Cyrus SASL (Debian: librdkafka-dev,"
+    " libsasl2-modules-gssapi-mit, krb5-user), then `pip install --no-binary confluent-kafka confluent-kafka`"
+)
+NO_MECHANISM: Final = (
+    "; 'properties.sasl.mechanism' is not set, which means GSSAPI (Kerberos): set it to the listener's, such as PLAIN"
+)
 _T = TypeVar("_T")
 _LOG: Final = logging.getLogger("upsert_platform.kafka.client")
 _DEFAULTS: Final[dict[str, str | int]] = {
@@ -123,24 +132,26 @@ class KafkaEndpoint:
         """
         from confluent_kafka import Consumer
 
-        return self._open(lambda: Consumer(self.consumer_config(**overrides), logger=self.logger()))
+        return self._open(Consumer, self.consumer_config(**overrides))
 
     def open_producer(self, **overrides: str | int) -> Producer:
         """A producer; see open_consumer."""
         from confluent_kafka import Producer
 
-        return self._open(lambda: Producer(self.producer_config(**overrides), logger=self.logger()))
+        return self._open(Producer, self.producer_config(**overrides))
 
-    def _open(self, build: Any) -> Any:
+    def _open(self, build: Callable[..., _T], config: dict[str, Any]) -> _T:
         from confluent_kafka import KafkaException
 
         try:
-            return build()
+            with store_settings(self.properties.trust_store, self.properties.key_store) as stores:
+                return build(config | stores, logger=self.logger())
         except KafkaException as error:
             reason = redact(str(error.args[0].str()), tuple(self.properties.secrets()))
             hint = ""
             if "No provider for SASL mechanism GSSAPI" in reason or "sasl_gssapi" in reason.lower():
-                hint = "; the installed confluent-kafka has no Kerberos: build it against a librdkafka with libsasl2"
+                declared = {"sasl.mechanism", "sasl.mechanisms"} & set(self.properties.common)
+                hint = NO_KERBEROS if declared else NO_MECHANISM
             raise EndpointError(f"Kafka {self.servers}: the client refuses its settings: {reason}{hint}") from None
 
     @contextmanager
@@ -154,12 +165,17 @@ class KafkaEndpoint:
 
         errors: list[KafkaError] = []
         config = self.admin_config() | {"error_cb": errors.append}
-        client = self._open(lambda: AdminClient(config, logger=self.logger()))
+        client = self._open(AdminClient, config)
         yield ClusterAdmin(self, client, errors)
 
 
 def _plain(value: Any) -> Any:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def remedy(code: str) -> str:
+    """What to do about an error of the brokers, as the end of a message; empty where that depends."""
+    return "; give the user the right to do so" if code.endswith("AUTHORIZATION_FAILED") else ""
 
 
 @dataclass(slots=True)
@@ -187,6 +203,24 @@ class ClusterAdmin:
                 if time.monotonic() >= deadline:
                     raise self._unreachable(error.args[0]) from None
 
+    def has_topic(self, name: str) -> bool:
+        """Whether a topic exists.
+
+        Raises:
+            EndpointError: the cluster cannot be reached, refuses the login, or hides the topic from the user.
+        """
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while True:
+            error = self.topics(name).topics[name].error
+            if error is None:
+                return True
+            if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                return False
+            if not error.retriable() or time.monotonic() >= deadline:
+                text = f"Kafka {self.endpoint.servers}: topic '{name}' cannot be used: {self._text(error)}"
+                raise EndpointError(text + remedy(error.name()))
+            time.sleep(0.05)  # its partitions have no leader yet
+
     def result(self, future: Future[_T], doing: str) -> _T:
         """Waits for an answer.
 
@@ -212,15 +246,20 @@ class ClusterAdmin:
                 text = f"Kafka {self.endpoint.servers}: {doing} failed: {self._text(error.args[0])}"
                 if code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"):
                     raise TopicError(text) from None
-                if code.endswith("AUTHORIZATION_FAILED"):
-                    text += "; give the user the rights to describe and read it"
-                raise EndpointError(text) from None
+                raise EndpointError(text + remedy(code)) from None
 
     def _raise_if_fatal(self) -> None:
         """Ends the wait at once for what no retry mends: a refused login, a broken certificate, an unknown host."""
         self.client.poll(0)
         for error in self.errors:
-            if error.name() in ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"):
+            if error.name() == "_SSL":
+                raise EndpointError(
+                    f"Kafka {self.endpoint.servers}: no TLS connection: {self._text(error)}; check that"
+                    " 'properties.security.protocol' is the listener's, that 'properties.ssl.truststore.*' has the"
+                    " authority that signed the brokers' certificate, and 'properties.ssl.keystore.*' if they ask for"
+                    " one"
+                )
+            if error.name() in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"):
                 raise EndpointError(
                     f"Kafka {self.endpoint.servers}: the brokers refuse the login: {self._text(error)}; check"
                     " 'properties.security.protocol', 'properties.sasl.mechanism' and 'properties.sasl.jaas.config'"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
-from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
+from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint, redact, remedy
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -138,8 +138,10 @@ def _sort_out(
             elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"):
                 raise TopicError(f"{wanted.topic}-{wanted.partition}: the topic is gone: {error.str()}")
             elif error.fatal() or (not error.retriable() and not _is_passing(error.name())):
+                reason = redact(error.str(), tuple(endpoint.properties.secrets()))
                 raise EndpointError(
-                    f"Kafka {endpoint.servers}: reading {wanted.topic}-{wanted.partition} failed: {error.str()}"
+                    f"Kafka {endpoint.servers}: reading {wanted.topic}-{wanted.partition} failed: {reason}"
+                    + remedy(error.name())
                 )
         messages = records
     if messages:

@@ -109,10 +109,10 @@ def _topic_names(admin: ClusterAdmin, table: KafkaTable) -> list[str]:
     if settings.topic_pattern is None:
         wanted = list(dict.fromkeys(settings.topic))
         for name in wanted:
-            if admin.topics(name).topics[name].error is not None:
+            if not admin.has_topic(name):
                 raise TopicError(
-                    f"table '{table.name}': topic '{name}' does not exist on {table.settings.bootstrap_servers}, or the"
-                    " user may not see it; create it, or correct 'topic'"
+                    f"table '{table.name}': topic '{name}' does not exist on {table.settings.bootstrap_servers}; create"
+                    " it, or correct 'topic'"
                 )
         return wanted
     pattern = re.compile(settings.topic_pattern)

@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from upsert_platform.kafka.jaas import JaasError, client_settings
+from upsert_platform.kafka.stores import KINDS, Store, wrapped_pem
 from upsert_platform.model import is_secret_option
 from upsert_platform.options import nearest
 
@@ -59,6 +60,8 @@ RENAMED: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
     "compression.gzip.level": "compression.level",
     "compression.lz4.level": "compression.level",
     "compression.zstd.level": "compression.level",
@@ -78,8 +81,7 @@ JVM_ONLY: Final = _names(
     sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.url
     sasl.oauthbearer.scope.claim.name security.providers socket.connection.setup.timeout.max.ms
     ssl.enabled.protocols ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
-    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password
-    transaction.two.phase.commit.enable"""
+    ssl.secure.random.implementation ssl.trustmanager.algorithm transaction.two.phase.commit.enable"""
 )
 """Properties that mean something to a Java client alone: accepted with a warning."""
 OWNED: Final = {
@@ -96,13 +98,14 @@ OWNED: Final = {
 """Properties that the platform decides itself, with the reason: accepted with a warning."""
 HANDLED: Final = (
     "sasl.jaas.config", "partitioner", "buffer.memory", "ssl.truststore.location", "ssl.truststore.type",
-    "ssl.keystore.location", "ssl.keystore.type", "commit.offsets.on.checkpoint", "client.id.prefix",
+    "ssl.truststore.password", "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password",
+    "commit.offsets.on.checkpoint", "client.id.prefix", "security.kerberos.login.principal",
+    "security.kerberos.login.keytab", "security.kerberos.login.use-ticket-cache", "security.kerberos.login.contexts",
+    "security.kerberos.login.conf",
 )  # fmt: skip
 """Properties whose value is translated, or refused for a reason."""
-_JKS_REMEDY: Final = (
-    "convert it to PEM (keytool -importkeystore into PKCS12, then openssl pkcs12) and set '{option}' = 'PEM', or use"
-    " '{native}'"
-)
+KERBEROS: Final = "security.kerberos.login."
+"""Begins the names that Flink, and Tencent's Oceanus, give to a job's Kerberos login."""
 PropertyProblem = tuple[str, str, str]
 """Property name, severity, message."""
 
@@ -115,6 +118,7 @@ class ClientProperties:
         group_id: of `group.id`; None when it is not declared, and no offsets are committed then.
         commit_offsets: whether positions are committed to the group after a batch, for lag monitors.
         commit_offsets_declared: whether that was asked for in so many words.
+        trust_store: Java stores, which are opened when a client is.
     """
 
     common: Mapping[str, str | SecretStr] = field(default_factory=dict)
@@ -124,11 +128,15 @@ class ClientProperties:
     commit_offsets: bool = True
     commit_offsets_declared: bool = False
     client_id_prefix: str = "upsert-platform"
+    trust_store: Store | None = None
+    key_store: Store | None = None
 
     def secrets(self) -> Iterator[str]:
         """Values that must never be shown."""
         for settings in (self.common, self.consumer, self.producer):
             yield from (value.get_secret_value() for value in settings.values() if isinstance(value, SecretStr))
+        for store in (self.trust_store, self.key_store):
+            yield from store.secrets() if store is not None else ()
 
 
 def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, list[PropertyProblem]]:
@@ -140,6 +148,8 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
     problems: list[PropertyProblem] = []
     native: dict[str, str] = {}
     for name, value in properties.items():
+        if name in HANDLED or name.startswith(KERBEROS):
+            continue
         if name in OWNED:
             problems.append((name, "warning", f"client property '{name}' has no effect: {OWNED[name]}"))
         elif name in JVM_ONLY:
@@ -148,11 +158,12 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
             native[RENAMED[name]] = value
         elif name in COMMON or name in CONSUMER or name in PRODUCER:
             native[name] = value
-        elif name not in HANDLED:
+        else:
             hint = nearest(name, [*COMMON, *CONSUMER, *PRODUCER, *RENAMED, *HANDLED])
             problems.append((name, "error", f"unknown client property '{name}'{hint}"))
     _translate_values(properties, native, problems)
-    _translate_stores(properties, native, problems)
+    _translate_kerberos(properties, native, problems)
+    trust_store, key_store = _translate_stores(properties, native, problems)
     native.setdefault("isolation.level", "read_committed")
     commit = properties.get("commit.offsets.on.checkpoint", "").strip().lower()
     group = native.get("group.id", "").strip() or None
@@ -170,6 +181,8 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
         commit_offsets=group is not None and commit != "false",
         commit_offsets_declared=commit == "true",
         client_id_prefix=properties.get("client.id.prefix", group or "upsert-platform"),
+        trust_store=trust_store,
+        key_store=key_store,
     )
     return client, problems
 
@@ -216,24 +229,61 @@ def _translate_values(properties: Mapping[str, str], native: dict[str, str], pro
         )
 
 
-def _translate_stores(properties: Mapping[str, str], native: dict[str, str], problems: list[PropertyProblem]) -> None:
-    """Java trust and key stores: PEM and PKCS#12 can be used, JKS cannot."""
-    trust = properties.get("ssl.truststore.location")
-    trust_type = properties.get("ssl.truststore.type", "JKS").upper()
-    if trust is not None and trust_type == "PEM":
-        native["ssl.ca.location"] = trust
-    elif trust is not None:
-        remedy = _JKS_REMEDY.format(option="properties.ssl.truststore.type", native="properties.ssl.ca.location")
-        message = f"client property 'ssl.truststore.location' is a {trust_type} store, which the client cannot read;"
-        problems.append(("ssl.truststore.location", "error", f"{message} {remedy}"))
-    key = properties.get("ssl.keystore.location")
-    key_type = properties.get("ssl.keystore.type", "JKS").upper()
-    if key is not None and key_type == "PEM":
-        native["ssl.certificate.location"] = key
-        native["ssl.key.location"] = key
-    elif key is not None and key_type == "PKCS12":
-        native["ssl.keystore.location"] = key
-    elif key is not None:
-        remedy = _JKS_REMEDY.format(option="properties.ssl.keystore.type", native="properties.ssl.certificate.location")
-        message = f"client property 'ssl.keystore.location' is a {key_type} store, which the client cannot read;"
-        problems.append(("ssl.keystore.location", "error", f"{message} {remedy}"))
+def _translate_kerberos(properties: Mapping[str, str], native: dict[str, str], problems: list[PropertyProblem]) -> None:
+    """A job's Kerberos login (Flink's `security.kerberos.login.*`) as the client's; what is declared for it wins."""
+    renamed = {"principal": "sasl.kerberos.principal", "keytab": "sasl.kerberos.keytab"}
+    for name, value in properties.items():
+        short = name.removeprefix(KERBEROS)
+        if short == name:
+            continue
+        if short in renamed:
+            native.setdefault(renamed[short], value)
+        elif short == "use-ticket-cache":
+            if value.strip().lower() == "true" and "sasl.kerberos.keytab" not in native:
+                native.setdefault("sasl.kerberos.min.time.before.relogin", "0")  # somebody else's cache: no kinit
+        elif short == "contexts":
+            if "KafkaClient" not in [context.strip() for context in value.split(",")]:
+                problems.append(
+                    (name, "error", f"'{name}' = '{value}' leaves out KafkaClient, which this login is for")
+                )
+        elif short in ("conf", "krb5-conf.path"):
+            message = f"'{name}' has no effect: Kerberos reads the file that the environment variable KRB5_CONFIG names"
+            problems.append((name, "warning", message))
+        else:
+            hint = nearest(short, [*renamed, "use-ticket-cache", "contexts", "conf"])
+            problems.append((name, "error", f"unknown option '{name}'{hint}"))
+
+
+def _translate_stores(
+    properties: Mapping[str, str], native: dict[str, str], problems: list[PropertyProblem]
+) -> tuple[Store | None, Store | None]:
+    """Trust store and key store of Java. PEM is the client's own; JKS and PKCS#12 are opened when a client is."""
+    for name in ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"):
+        if name in native:
+            native[name] = wrapped_pem(native[name])
+    stores: list[Store | None] = []
+    for side in ("truststore", "keystore"):
+        path, kind = (properties.get(f"ssl.{side}.{name}") for name in ("location", "type"))
+        kind = (kind or "JKS").strip().upper()
+        stores.append(None)
+        if kind not in KINDS:
+            name = f"ssl.{side}.type"
+            problems.append((name, "error", f"client property '{name}' is one of {', '.join(KINDS)}, not '{kind}'"))
+        elif path is not None and kind == "PEM":
+            names = ("ssl.ca.location",) if side == "truststore" else ("ssl.certificate.location", "ssl.key.location")
+            native.update(dict.fromkeys(names, path))
+        elif path is not None and kind == "PKCS12" and side == "keystore":
+            native["ssl.keystore.location"] = path
+            if "ssl.keystore.password" in properties:
+                native["ssl.keystore.password"] = properties["ssl.keystore.password"]
+        elif path is not None:
+            password = properties.get(f"ssl.{side}.password")
+            key_password = properties.get("ssl.key.password") if side == "keystore" else None
+            stores[-1] = Store(
+                path,
+                f"ssl.{side}.location",
+                None if password is None else SecretStr(password),
+                None if key_password is None else SecretStr(key_password),
+            )
+    trust, key = stores
+    return trust, key

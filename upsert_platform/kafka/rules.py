@@ -12,6 +12,10 @@ from upsert_platform.kafka.settings import ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Table
 
 CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")
+SEVERAL_TOPICS: Final = (
+    "a destination writes one topic: a row names its topic in a metadata column, but a delete holds the key alone and"
+    " could not say which topic to remove it from; set 'topic' to one name and declare a table per topic"
+)
 Finding = tuple[str, str, str]
 """Message, the option that it is about (or an empty text), and the severity."""
 
@@ -29,9 +33,11 @@ def table_findings(
     yield from _metadata(table, writes=writes)
     if isinstance(settings, UpsertKafkaSettings):
         yield from _primary_key(table, settings)
-        yield from _upsert_options(table, settings)
+        yield from _upsert_options(settings, writes=writes)
+        if writes:
+            yield from _raw_nulls(table, settings)
         if writes and len(set(settings.topic)) != 1:
-            yield "a destination writes one topic; set 'topic' to one name", "topic", "error"
+            yield SEVERAL_TOPICS, "topic" if settings.topic else "topic-pattern", "error"
     elif writes:
         yield "the platform reads 'kafka' tables and writes 'upsert-kafka' ones; change the connector", "", "error"
     if properties.group_id is None:
@@ -56,8 +62,9 @@ def _written_metadata(column: Column, columns: list[Column]) -> Iterator[Finding
     if key == "headers" and any(metadata_key(other) == "header-list" and not other.virtual for other in columns):
         message = "'headers' and 'header-list' would both be written; declare one of the columns VIRTUAL"
         yield message, "", "error"
-    message = f"column '{column.name}' is not written: inserts fill physical columns only; declare it VIRTUAL"
-    yield message, "", "warning"
+    if key == "topic":
+        message = f"column '{column.name}' has no effect: every record goes to the one 'topic'; declare it VIRTUAL"
+        yield message, "", "warning"
 
 
 def _primary_key(table: Table, settings: UpsertKafkaSettings) -> Iterator[Finding]:
@@ -79,7 +86,20 @@ def _primary_key(table: Table, settings: UpsertKafkaSettings) -> Iterator[Findin
         yield message, "key.fields", "error"
 
 
-def _upsert_options(table: Table, settings: UpsertKafkaSettings) -> Iterator[Finding]:
+def _raw_nulls(table: Table, settings: UpsertKafkaSettings) -> Iterator[Finding]:
+    """A null of format raw is a null value, which is how an upsert topic deletes (Flink, format raw)."""
+    if settings.value_format != "raw":
+        return
+    for column in table.physical_columns:
+        if column.name not in table.primary_key and column.type is not None and column.type.nullable:
+            message = (
+                f"column '{column.name}' of format raw may be null, which is written as a null value and so deletes the"
+                f" key; declare it NOT NULL, or leave such rows out (WHERE {column.name} IS NOT NULL)"
+            )
+            yield message, "value.format", "warning"
+
+
+def _upsert_options(settings: UpsertKafkaSettings, *, writes: bool) -> Iterator[Finding]:
     for side, format_id in (("key", settings.key_format), ("value", settings.value_format)):
         if format_id in CDC_FORMATS:
             message = (
@@ -96,13 +116,9 @@ def _upsert_options(table: Table, settings: UpsertKafkaSettings) -> Iterator[Fin
     if settings.naming_strategy == "INCREMENTING":
         name = "sink.transaction-naming-strategy"
         yield f"'{name}' = 'INCREMENTING' has no effect: transactional ids are reused by writing task", name, "warning"
-    for name in table.options:
-        if name.startswith("aliyun.kafka."):
-            message = (
-                f"option '{name}' is for the control plane of ApsaraMQ, which the platform does not call: create the"
-                " topic there, or let auto.create do it over the Kafka protocol"
-            )
-            yield message, name, "warning"
+    if settings.apsara is not None and not (writes and settings.auto_create):
+        name = "aliyun.kafka.instanceId"
+        yield "options 'aliyun.kafka.*' have no effect: no topic is created for this table", name, "warning"
 
 
 def _without_group(table: Table, settings: ScanSettings, properties: ClientProperties) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
+from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.modes import (
     BoundedMode,
     DeliveryGuarantee,
@@ -237,8 +238,8 @@ class UpsertKafkaSettings(ScanSettings):
         "key-conflict",
         KeyConflict.QUARANTINE,
         origin="platform",
-        description="With value.fields-include = ALL, what happens when the value's copy of the key differs: the"
-        " record goes to quarantine, or the key counts. An absent copy is taken from the key.",
+        description="With value.fields-include = ALL, what happens when the value's copy of the key differs or is"
+        " absent: the record goes to quarantine, or the key counts.",
     )
     sink_parallelism: int | None = option(
         "sink.parallelism", None, origin="flink", description="Number of writing tasks.", ge=1
@@ -296,18 +297,26 @@ class UpsertKafkaSettings(ScanSettings):
         description="Writes headers namespace, schemaName and tableName, from the destination's declared name.",
     )
     aliyun_access_key_id: SecretStr | None = option(
-        "aliyun.kafka.accessKeyId", None, origin="alibaba", description="ApsaraMQ account; see the warning it gives."
+        "aliyun.kafka.accessKeyId",
+        None,
+        origin="alibaba",
+        description="AccessKey ID of who may create topics of an ApsaraMQ instance; needs the other aliyun.kafka ones.",
     )
     aliyun_access_key_secret: SecretStr | None = option(
-        "aliyun.kafka.accessKeySecret", None, origin="alibaba", description="ApsaraMQ account secret."
+        "aliyun.kafka.accessKeySecret", None, origin="alibaba", description="AccessKey secret of the same."
     )
     aliyun_instance_id: str | None = option(
-        "aliyun.kafka.instanceId", None, origin="alibaba", description="ApsaraMQ instance."
+        "aliyun.kafka.instanceId",
+        None,
+        origin="alibaba",
+        description="ApsaraMQ for Kafka instance; auto.create then creates topics through its OpenAPI.",
     )
     aliyun_endpoint: str | None = option(
-        "aliyun.kafka.endpoint", None, origin="alibaba", description="ApsaraMQ control endpoint."
+        "aliyun.kafka.endpoint", None, origin="alibaba", description="Control plane: alikafka.<region>.aliyuncs.com."
     )
-    aliyun_region: str | None = option("aliyun.kafka.regionId", None, origin="alibaba", description="ApsaraMQ region.")
+    aliyun_region: str | None = option(
+        "aliyun.kafka.regionId", None, origin="alibaba", description="Region of the ApsaraMQ instance."
+    )
 
     @model_validator(mode="after")
     def _buffer_options_come_in_pairs(self) -> Self:
@@ -325,3 +334,30 @@ class UpsertKafkaSettings(ScanSettings):
         if len(self.transactional_id_prefix.encode()) > MAX_TRANSACTIONAL_PREFIX:
             raise ValueError(f"'sink.transactional-id-prefix' is longer than {MAX_TRANSACTIONAL_PREFIX} bytes")
         return self
+
+    @model_validator(mode="after")
+    def _apsara_options_come_together(self) -> Self:
+        given = {
+            "aliyun.kafka.accessKeyId": self.aliyun_access_key_id,
+            "aliyun.kafka.accessKeySecret": self.aliyun_access_key_secret,
+            "aliyun.kafka.instanceId": self.aliyun_instance_id,
+            "aliyun.kafka.endpoint": self.aliyun_endpoint,
+            "aliyun.kafka.regionId": self.aliyun_region,
+        }
+        missing = [name for name, value in given.items() if not value]
+        if missing and len(missing) < len(given):
+            raise ValueError(f"options 'aliyun.kafka.*' create topics only together; missing: {', '.join(missing)}")
+        return self
+
+    @property
+    def apsara(self) -> ApsaraInstance | None:
+        """The instance whose OpenAPI creates topics; None where the Kafka protocol does."""
+        if not (self.aliyun_access_key_id and self.aliyun_access_key_secret and self.aliyun_instance_id):
+            return None
+        return ApsaraInstance(
+            self.aliyun_instance_id,
+            self.aliyun_region or "",
+            self.aliyun_endpoint or "",
+            self.aliyun_access_key_id,
+            self.aliyun_access_key_secret,
+        )

@@ -24,9 +24,11 @@ from upsert_platform.kafka.control import ControlTopic, Share
 from upsert_platform.kafka.encode import EncodedBlock, RecordEncoder
 from upsert_platform.kafka.lease import LeaseGuard
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
+from upsert_platform.kafka.send import send
 from upsert_platform.kafka.settings import UpsertKafkaSettings
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.transactions import Fenced, commit, failure_of_transaction, open_transactional
+from upsert_platform.kafka.written_metadata import Header, RecordMetadata, table_id_headers
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -40,6 +42,11 @@ _OUTCOME: Final = pa.schema(
     [("stats", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
 )
 _BLOCK_ROWS: Final = 10_000
+_REMEDIES: Final = {
+    "INVALID_TIMESTAMP": "; the topic takes times within its message.timestamp.before.max.ms and .after.max.ms",
+    "MSG_SIZE_TOO_LARGE": "; the topic's max.message.bytes is less than 'properties.max.request.size'",
+    "TOPIC_AUTHORIZATION_FAILED": "; give the user the right to write it",
+}
 
 
 @dataclass(slots=True)
@@ -106,7 +113,8 @@ class _Task:
         self._control = ControlTopic(self._endpoint, settings.control_topic, topic=self._topic)
         self._guard = LeaseGuard(self._control, token=plan.token, expires=plan.expires, margin=DELIVERY_SECONDS)
         self._encoder = RecordEncoder(plan.table)
-        self._headers = table_id_headers(plan.table.name) if settings.table_id_header else None
+        fixed = table_id_headers(plan.table.name) if settings.table_id_header else ()
+        self._metadata = RecordMetadata(plan.table, headers=fixed)
         self._stats = TaskStats()
         self._failures: list[tuple[KafkaError, str]] = []
         self._share = Share(plan.span.changelog_id, plan.topic_id, plan.span.upto, plan.shares)
@@ -190,6 +198,7 @@ class _Task:
         self._guard.check()
         block = self._encoder.encode(changes)
         self._refuse_too_large(block)
+        timestamps = self._metadata.timestamps(changes, block.refused)
         if block.refused:
             refused = self._encoder.refused_rows(changes, block.refused)
             if self._settings.on_error is OnError.FAIL:
@@ -199,7 +208,7 @@ class _Task:
                 )
             self._stats.refused += len(refused)
             yield _outcome([(None, row.key, row.row, row.reason) for row in refused])
-        self._produce(block, self._wanted(changes, block))
+        self._produce(block, self._wanted(changes, block), timestamps, self._metadata.headers(changes))
 
     def _refuse_too_large(self, block: EncodedBlock) -> None:
         limit = int(str(self._plan.table.properties.producer.get("message.max.bytes", 1_000_000)))
@@ -222,29 +231,35 @@ class _Task:
             wanted &= ~replayed
         return wanted
 
-    def _produce(self, block: EncodedBlock, wanted: np.ndarray) -> None:
+    def _produce(
+        self,
+        block: EncodedBlock,
+        wanted: np.ndarray,
+        timestamps: list[int] | None,
+        headers: list[list[Header]] | None,
+    ) -> None:
         assert self._producer is not None
-        produce, topic, headers, deletes = self._producer.produce, self._topic, self._headers, block.deletes
-        keys, values = block.keys.to_pylist(), block.values.to_pylist()
-        for row in np.flatnonzero(wanted).tolist():
-            key, value = keys[row], values[row]
-            while True:
-                try:
-                    if headers is None:
-                        produce(topic, value, key, on_delivery=self._delivered)
-                    else:
-                        produce(topic, value, key, on_delivery=self._delivered, headers=headers)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-                    self._guard.check()
-            self._stats.bytes += len(key) + len(value or b"")
-        removed = int((deletes & wanted).sum())
+        keys, values, chosen = block.keys, block.values, np.flatnonzero(wanted)
+        if len(chosen) < len(wanted):
+            keys, values = keys.take(pa.array(chosen)), values.take(pa.array(chosen))
+            timestamps = None if timestamps is None else [timestamps[row] for row in chosen]
+            headers = None if headers is None else [headers[row] for row in chosen]
+        send(
+            self._producer,
+            self._topic,
+            list(zip(keys.to_pylist(), values.to_pylist(), strict=True)),
+            timestamps=timestamps,
+            headers=headers,
+            on_delivery=self._delivered,
+            while_waiting=self._guard.check,
+        )
+        self._stats.bytes += sum(pc.sum(pc.binary_length(side)).as_py() or 0 for side in (keys, values))
+        removed = int((block.deletes & wanted).sum())
         self._stats.deletes += removed
-        self._stats.upserts += int(wanted.sum()) - removed
+        self._stats.upserts += len(chosen) - removed
         self._producer.poll(0)
         self._raise_failures()
-        self._flush_when_due(int(wanted.sum()))
+        self._flush_when_due(len(chosen))
 
     def _flush_when_due(self, added: int) -> None:
         """`sink.buffer-flush`: rows of a key are reduced already, what is left is when the producer is emptied."""
@@ -282,15 +297,8 @@ class _Task:
         if error.name() in ("_PURGE_QUEUE", "_FENCED"):
             raise Fenced(error.str())
         kind = EndpointError if error.name() in ("_MSG_TIMED_OUT", "_TRANSPORT") else DestinationError
-        raise kind(f"topic '{self._topic}': the record with key {key} was not written: {error.str()}")
-
-
-def table_id_headers(name: str) -> list[tuple[str, bytes]]:
-    """Headers that name the table a record belongs to: parts of a dotted name, the missing ones empty."""
-    parts = name.split(".", 2)
-    namespace, schema, table = [""] * (3 - len(parts)) + parts
-    named = (("namespace", namespace), ("schemaName", schema), ("tableName", table))
-    return [(header, text.encode()) for header, text in named]
+        remedy = _REMEDIES.get(error.name(), "")
+        raise kind(f"topic '{self._topic}': the record with key {key} was not written: {error.str()}{remedy}")
 
 
 def _outcome(rows: list[tuple[str | None, str | None, str | None, str | None]]) -> pa.RecordBatch:

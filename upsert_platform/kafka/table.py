@@ -10,9 +10,9 @@ from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.formats import validate_format
 from upsert_platform.kafka.formats.change_metadata import plan_metadata
-from upsert_platform.kafka.metadata import format_metadata_key
+from upsert_platform.kafka.metadata import format_metadata_key, metadata_key
 from upsert_platform.kafka.modes import FieldsInclude
-from upsert_platform.kafka.properties import ClientProperties, read_properties
+from upsert_platform.kafka.properties import KERBEROS, ClientProperties, read_properties
 from upsert_platform.kafka.rules import CDC_FORMATS, table_findings
 from upsert_platform.kafka.settings import KafkaSettings, ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Options, Table
@@ -87,6 +87,13 @@ class KafkaTable:
         return tuple(column for column in self.table.columns if column.kind is ColumnKind.METADATA)
 
     @property
+    def written_metadata(self) -> tuple[Column, ...]:
+        """Metadata columns that a written record carries; change frames have them behind the physical columns."""
+        return tuple(
+            column for column in self.metadata_columns if not column.virtual and metadata_key(column) != "topic"
+        )
+
+    @property
     def topics_text(self) -> str:
         """The topics, for messages."""
         return ";".join(self.settings.topic) or f"/{self.settings.topic_pattern}/"
@@ -132,11 +139,12 @@ class _Reader:
             {
                 name.removeprefix("properties."): value
                 for name, value in table.options.items()
-                if name.startswith("properties.")
+                if name.startswith(("properties.", KERBEROS))
             }
         )
         for name, severity, message in property_problems:
-            self._report(message, f"properties.{name}", severity=severity)
+            option = name if name in table.options else f"properties.{name}"
+            self._report(message, option, severity=severity)
         if settings is None:
             return None, self._problems
         for message, option, severity in table_findings(table, settings, properties, writes=self._writes):
@@ -183,7 +191,8 @@ class _Reader:
 
     def _read_elsewhere(self, name: str) -> bool:
         return (
-            name.startswith(("properties.", *self._format_prefixes())) and name != "properties.bootstrap.servers"
+            name.startswith(("properties.", KERBEROS, *self._format_prefixes()))
+            and name != "properties.bootstrap.servers"
         ) or self._ignore(name)
 
     def _sides(self, settings: ScanSettings) -> tuple[FormatSide | None, FormatSide | None]:

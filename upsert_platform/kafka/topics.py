@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.kafka.apsara import APPEAR_SECONDS, ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin, KafkaEndpoint
 
 
@@ -34,7 +35,7 @@ def describe_topic(endpoint: KafkaEndpoint, name: str) -> TopicInfo | None:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     with endpoint.admin() as admin:
-        if admin.topics(name).topics[name].error is not None:
+        if not admin.has_topic(name):
             return None
         described = admin.client.describe_topics(TopicCollection([name]), request_timeout=REQUEST_SECONDS)
         found = admin.result(described[name], f"describing topic '{name}'")
@@ -46,12 +47,19 @@ def describe_topic(endpoint: KafkaEndpoint, name: str) -> TopicInfo | None:
 
 
 def create_topic(
-    endpoint: KafkaEndpoint, name: str, *, partitions: int | None, replication: int | None, config: Mapping[str, str]
+    endpoint: KafkaEndpoint,
+    name: str,
+    *,
+    partitions: int | None,
+    replication: int | None,
+    config: Mapping[str, str],
+    apsara: ApsaraInstance | None = None,
 ) -> None:
     """Creates a topic and waits until the brokers know it; no error when somebody else created it meanwhile.
 
     Args:
         partitions: the broker's default if None; the same for replication.
+        apsara: the instance to ask for it, which decides everything but partitions, replication and compaction.
 
     Raises:
         EndpointError: the brokers cannot be reached, or refuse to create it.
@@ -59,28 +67,45 @@ def create_topic(
     from confluent_kafka.admin import NewTopic
 
     with endpoint.admin() as admin:
-        new = NewTopic(name, partitions or -1, replication_factor=replication or -1, config=dict(config))
-        future = admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[name]
-        try:
-            admin.result(future, f"creating topic '{name}'")
-        except (EndpointError, TopicError) as error:
-            if "TOPIC_ALREADY_EXISTS" not in str(error):
-                raise
-        deadline = time.monotonic() + REQUEST_SECONDS
-        while admin.topics(name).topics[name].error is not None:
+        if apsara is not None:
+            try:
+                apsara.create_topic(name, partitions=partitions, replication=replication)
+            except EndpointError:
+                if not admin.has_topic(name):
+                    raise
+        else:
+            new = NewTopic(name, partitions or -1, replication_factor=replication or -1, config=dict(config))
+            future = admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[name]
+            try:
+                admin.result(future, f"creating topic '{name}'")
+            except (EndpointError, TopicError) as error:
+                if "TOPIC_ALREADY_EXISTS" not in str(error):
+                    raise
+        deadline = time.monotonic() + (REQUEST_SECONDS if apsara is None else APPEAR_SECONDS)
+        while not admin.has_topic(name):
             if time.monotonic() > deadline:
                 raise EndpointError(f"Kafka {endpoint.servers}: topic '{name}' was created, but does not appear")
             time.sleep(0.05)
 
 
-def wait_until_stable(endpoint: KafkaEndpoint, name: str, *, seconds: float = 5.0) -> bool:
+@dataclass(frozen=True, slots=True)
+class TopicEnds:
+    """Where a topic ended.
+
+    Attributes:
+        offsets: of each partition, the first one that was not given to a record; by partition.
+        stable: False when somebody else's open transaction hides a part of what lies before from committed readers.
+    """
+
+    offsets: tuple[int, ...]
+    stable: bool
+
+
+def wait_until_stable(endpoint: KafkaEndpoint, name: str, *, seconds: float = 5.0) -> TopicEnds:
     """Waits until what was committed to a topic by now can be read.
 
     A commit returns when the coordinator has decided; the markers that let read_committed consumers pass follow.
-    Without the wait, whoever reads next could miss what was just written.
-
-    Returns:
-        False when somebody else's open transaction held it up for that long.
+    Without the wait, whoever reads next could miss what was just written. It ends after `seconds` in every case.
     """
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import OffsetSpec
@@ -99,8 +124,7 @@ def wait_until_stable(endpoint: KafkaEndpoint, name: str, *, seconds: float = 5.
         deadline = time.monotonic() + seconds
         while True:
             stable = ends(admin, IsolationLevel.READ_COMMITTED)
-            if all(stable[item] >= end for item, end in wanted.items()):
-                return True
-            if time.monotonic() > deadline:
-                return False
+            done = all(stable[item] >= end for item, end in wanted.items())
+            if done or time.monotonic() > deadline:
+                return TopicEnds(tuple(end for _, end in sorted(wanted.items())), done)
             time.sleep(0.01)

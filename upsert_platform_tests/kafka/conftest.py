@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from upsert_platform.kafka.destination import KafkaDestination
 from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform_tests.kafka.tables import declare, read
 
 Pair = tuple[str | None, str | None]
 
@@ -51,3 +53,24 @@ def produce_in_transaction(kafka_bootstrap: str) -> Callable[..., None]:
             producer.abort_transaction(30)
 
     return write
+
+
+@pytest.fixture
+def destination_of(kafka_bootstrap: str) -> Callable[..., KafkaDestination]:
+    """A destination with a control topic of its own: ``destination_of(topic, columns, key=("id",), **options)``."""
+
+    def build(topic: str, columns=None, *, key=("id",), metadata=None, **options: str) -> KafkaDestination:
+        if "sink.transactional-id-prefix" in options:
+            options["sink.transactional-id-prefix"] = f"prefix-{topic}"
+        options = {"properties.bootstrap.servers": kafka_bootstrap, "sink.parallelism": "2", **options}
+        options = {"sink.control-topic": f"control-{topic}", **options}
+        declared = declare(columns, key=key, metadata=metadata, topic=topic, **options)
+        return KafkaDestination(read(declared, writes=True))
+
+    return build
+
+
+@pytest.fixture
+def name(topic: str) -> str:
+    """A name that no topic has yet."""
+    return f"written-{topic}"

@@ -9,71 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.destination import BatchSpan, RefusedRow, Verdict
+from upsert_platform.destination import RefusedRow, Verdict
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
 from upsert_platform.kafka.control import ControlTopic, Share
 from upsert_platform.kafka.destination import KafkaDestination
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.lease import LeaseGuard, lease_id
-from upsert_platform.kafka.sink import SHARE, WritingTask, table_id_headers
+from upsert_platform.kafka.sink import SHARE, WritingTask
 from upsert_platform.kafka.topics import describe_topic
 from upsert_platform.kafka.transactions import open_transactional
+from upsert_platform.kafka.written_metadata import table_id_headers
 from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
 
-MINUTE = timedelta(seconds=60)
 EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
-
-
-@pytest.fixture
-def destination_of(kafka_bootstrap):
-    def build(topic: str, columns=None, *, key=("id",), **options: str) -> KafkaDestination:
-        if "sink.transactional-id-prefix" in options:
-            options["sink.transactional-id-prefix"] = f"prefix-{topic}"
-        options = {"properties.bootstrap.servers": kafka_bootstrap, "sink.parallelism": "2", **options}
-        declared = declare(columns, key=key, topic=topic, **{"sink.control-topic": f"control-{topic}"}, **options)
-        return KafkaDestination(read(declared, writes=True))
-
-    return build
-
-
-@pytest.fixture
-def name(topic) -> str:
-    """A name that no topic has yet."""
-    return f"written-{topic}"
-
-
-def span(upto: int, after: int = 0) -> BatchSpan:
-    return BatchSpan(after, upto, "changelog-1", f"run-{upto}")
-
-
-def frame(spark, rows, ddl="id INT, name STRING, _op STRING, _seq BIGINT"):
-    return spark.createDataFrame(rows, ddl)
-
-
-def written(bootstrap: str, topic: str) -> list[tuple[str | None, str | None]]:
-    """Committed records of a topic, in order per partition."""
-    from confluent_kafka import TopicPartition
-
-    consumer = KafkaEndpoint(bootstrap).open_consumer(**{"isolation.level": "read_committed"})
-    found = []
-    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-        end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        position = 0
-        while position < end:
-            for message in consumer.consume(100, timeout=0.1):
-                position = message.offset() + (message.error() is None)
-                if message.error() is None:
-                    key, value = message.key(), message.value()
-                    found.append((key and key.decode(), value and value.decode()))
-    consumer.close()
-    return found
-
-
-def write(destination, changes, upto: int, after: int = 0, **options):
-    destination.prepare()
-    with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
-        return destination.write(changes, span=span(upto, after), lease=lease, **options)
 
 
 @pytest.mark.parametrize("guarantee", ["none", "at-least-once", "exactly-once"])
@@ -228,8 +177,8 @@ def test_buffer_flush_empties_the_producer_on_the_way(spark, destination_of, nam
 
 
 def test_table_id_headers(spark, destination_of, name, kafka_bootstrap):
-    assert table_id_headers("db.s.t") == [("namespace", b"db"), ("schemaName", b"s"), ("tableName", b"t")]
-    assert table_id_headers("t")[:2] == [("namespace", b""), ("schemaName", b"")]
+    assert table_id_headers("db.s.t") == (("namespace", b"db"), ("schemaName", b"s"), ("tableName", b"t"))
+    assert table_id_headers("t")[:2] == (("namespace", b""), ("schemaName", b""))
     from confluent_kafka import TopicPartition
 
     write(destination_of(name, **{"sink.add-tableId-to-header-enabled": "true"}), frame(spark, [(1, "a", "U", 1)]), 1)

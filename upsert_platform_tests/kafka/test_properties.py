@@ -9,6 +9,7 @@ from upsert_platform.errors import EndpointError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.jaas import JaasError, client_settings, read_jaas
 from upsert_platform.kafka.properties import COMMON, CONSUMER, JVM_ONLY, PRODUCER, ClientProperties, read_properties
+from upsert_platform.kafka.stores import Store, wrapped_pem
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -104,6 +105,33 @@ def test_refuses_jaas_without_showing_it(text, reason):
         ),
         pytest.param({"ssl.truststore.certificates": "-----"}, {"ssl.ca.pem": "-----"}, id="pem-inline"),
         pytest.param(
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/k.p12", "ssl.keystore.password": "p"},
+            {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "p"},
+            id="key-pkcs12",
+        ),
+        pytest.param(
+            {
+                "security.kerberos.login.principal": "hadoop/172.28.2.13@EMR",
+                "security.kerberos.login.keytab": "emr.keytab",
+                "security.kerberos.login.contexts": "KafkaClient",
+            },
+            {"sasl.kerberos.principal": "hadoop/172.28.2.13@EMR", "sasl.kerberos.keytab": "emr.keytab"},
+            id="kerberos-login-of-a-job",
+        ),
+        pytest.param(
+            {"security.kerberos.login.use-ticket-cache": "true"},
+            {"sasl.kerberos.min.time.before.relogin": "0"},
+            id="kerberos-ticket-cache",
+        ),
+        pytest.param(
+            {
+                "sasl.oauthbearer.client.credentials.client.id": "c",
+                "sasl.oauthbearer.client.credentials.client.secret": "s",
+            },
+            {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "s"},
+            id="oauth-properties",
+        ),
+        pytest.param(
             {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/k.pem"},
             {"ssl.key.location": "/k.pem", "ssl.certificate.location": "/k.pem"},
             id="key-pem",
@@ -127,9 +155,8 @@ def test_132_what_the_client_refuses_is_never_handed_on():
     )
     config = KafkaEndpoint("127.0.0.1:1", client).consumer_config()
     assert {"sasl.jaas.config", "ssl.truststore.location"}.isdisjoint(config)
-    ((name, severity, message),) = problems
-    assert (name, severity) == ("ssl.truststore.location", "error")
-    assert "PEM" in message
+    assert problems == []
+    assert client.trust_store == Store("/t.jks", "ssl.truststore.location")
 
 
 def test_133_kerberos_without_support_in_the_client_is_told_at_once():
@@ -170,3 +197,28 @@ def test_offsets_are_not_open_to_be_declared():
     client, _ = read_properties({"auto.offset.reset": "latest", "enable.auto.commit": "true"})
     config = KafkaEndpoint("127.0.0.1:1", client).consumer_config()
     assert (config["auto.offset.reset"], config["enable.auto.commit"]) == ("error", "false")
+
+
+@pytest.mark.parametrize(
+    ("declared", "severity", "text"),
+    [
+        pytest.param({"ssl.truststore.type": "BKS"}, "error", "PEM, JKS, PKCS12", id="unknown-store-type"),
+        pytest.param({"security.kerberos.login.contexts": "Client"}, "error", "KafkaClient", id="other-context"),
+        pytest.param({"security.kerberos.login.conf": "krb5.conf"}, "warning", "KRB5_CONFIG", id="krb5-conf"),
+        pytest.param({"security.kerberos.login.keytap": "k"}, "error", "'keytab'", id="unknown-kerberos"),
+    ],
+)
+def test_says_what_it_cannot_use(declared, severity, text):
+    ((_, found, message),) = read_properties(declared)[1]
+    assert found == severity
+    assert text in message
+
+
+def test_pem_gets_its_lines_back():
+    body = "QUJD" * 40
+    lines = "\n".join([body[:64], body[64:128], body[128:]])
+    wrapped = f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
+    for text in (wrapped, wrapped.replace("\n", " "), wrapped.replace("\n", "\\n")):
+        assert wrapped_pem(text).strip() == wrapped.strip()
+    encrypted = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nQUJD\n-----END RSA PRIVATE KEY-----"
+    assert wrapped_pem(encrypted) == encrypted

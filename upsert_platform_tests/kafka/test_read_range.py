@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
 from upsert_platform.errors import RecordError
 from upsert_platform.kafka.decode import RULE_NO_ROW, RULE_NULL_VALUE
 from upsert_platform.kafka.encode import RecordEncoder
-from upsert_platform.kafka.read_range import RangeReader
-from upsert_platform.kafka.table import KafkaTable
+from upsert_platform_tests.kafka.ranges import brief, run
 from upsert_platform_tests.kafka.tables import FakeRecord, declare, read, records
 
 EXCEPT_KEY = {"value.fields-include": "EXCEPT_KEY"}
-
-
-def run(
-    table: KafkaTable, given_records: Sequence[FakeRecord], *, reduces: bool = True, piece: int = 1000, end: int = 0
-) -> tuple[list[dict], RangeAccount]:
-    """Rows of a range from offset 0, without the accounting row, and the account."""
-    end = end or (max((record.offset() for record in given_records), default=-1) + 1)
-
-    def fetch(wanted: OffsetRange) -> Iterator[list[FakeRecord]]:
-        chosen = [record for record in given_records if wanted.start <= record.offset() < wanted.end]
-        for start in range(0, len(chosen), piece):
-            yield chosen[start : start + piece]
-
-    reader = RangeReader(table, reduces=reduces, fetch=fetch)
-    batches = list(reader.read(OffsetRange("users", 0, 0, end)))
-    rows = pa.Table.from_batches(batches).to_pylist()
-    account = RangeAccount.from_json(rows.pop()["_accounting"])
-    assert account.imbalance() is None
-    assert account.rows == sum(row["_kind"] != "?" for row in rows)
-    assert account.quarantined == sum(row["_kind"] == "?" for row in rows)
-    return sorted(rows, key=lambda row: (row["_offset"], row["_row"] or 0)), account
-
-
-def brief(rows: list[dict]) -> list[tuple]:
-    """Kind, offset and declared columns, or the reason."""
-    return [
-        ("?", row["_offset"]) if row["_kind"] == "?" else (row["_kind"], row["_offset"], row["id"], row["name"])
-        for row in rows
-    ]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +34,10 @@ def brief(rows: list[dict]) -> list[tuple]:
         pytest.param(
             [('{"id":1}', '{"id":2,"name":"a"}')], {"key-conflict": "key"}, [("+U", 0, 1, "a")], id="19-R2-key-counts"
         ),
-        pytest.param([('{"id":1}', '{"name":"a"}')], {}, [("+U", 0, 1, "a")], id="20-R2-absent-is-taken-from-key"),
+        pytest.param([('{"id":1}', '{"name":"a"}')], {}, [("?", 0)], id="20-R2-absent"),
+        pytest.param(
+            [('{"id":1}', '{"name":"a"}')], {"key-conflict": "key"}, [("+U", 0, 1, "a")], id="20-R2-absent-key-counts"
+        ),
         pytest.param([(None, '{"id":1,"name":"a"}'), (None, None)], {}, [("?", 0), ("?", 1)], id="21-R3-null-key"),
         pytest.param([("", '{"id":1,"name":"a"}')], {}, [("?", 0)], id="zero-length-key"),
         pytest.param(
@@ -102,7 +72,7 @@ def brief(rows: list[dict]) -> list[tuple]:
             [('{"id":1}', None), ('{"id":1}', "xx")], {}, [("-D", 0, 1, None), ("?", 1)], id="older-tombstone"
         ),
         pytest.param(
-            [('{"id":1}', "yy"), ('{"id":1}', '{"name":"a"}'), ('{"id":1}', "xx"), ('{"id":1}', "zz")],
+            [('{"id":1}', "yy"), ('{"id":1}', '{"id":1,"name":"a"}'), ('{"id":1}', "xx"), ('{"id":1}', "zz")],
             {},
             [("+U", 1, 1, "a"), ("?", 2), ("?", 3)],
             id="garbage-before-a-value-is-superseded-after-it-is-not",
@@ -116,7 +86,7 @@ def test_reduced_rows(pairs, options, expected):
 
 
 def test_value_without_rows_is_skipped_by_name_and_the_older_value_counts():
-    rows, account = run(read(declare()), records(('{"id":1}', '{"name":"a"}'), ('{"id":1}', "[]")))
+    rows, account = run(read(declare(**EXCEPT_KEY)), records(('{"id":1}', '{"name":"a"}'), ('{"id":1}', "[]")))
     assert brief(rows) == [("+U", 0, 1, "a")]
     assert account.skipped == ((RULE_NO_ROW, 1),)
 
@@ -132,14 +102,14 @@ def test_quarantine_keeps_the_record_as_it_is():
 
 
 def test_fail_names_the_lowest_offset_and_the_reason():
-    table = read(declare(**{"on-error": "fail"}))
+    table = read(declare(**EXCEPT_KEY, **{"on-error": "fail"}))
     given_records = records(*((f'{{"id":{index}}}', "xx" if index in (3, 5) else '{"name":"a"}') for index in range(8)))
     with pytest.raises(RecordError, match=r"users-0 at offset 3 .*value: .*on-error"):
         run(table, given_records)
 
 
 def test_append_keeps_every_record():
-    table = read(declare())
+    table = read(declare(**EXCEPT_KEY))
     given_records = records(
         ('{"id":1}', '{"name":"a"}'), ('{"id":1}', '{"name":"b"}'), (None, None), ('{"id":1}', None), ('{"id":1}', "xx")
     )
@@ -227,7 +197,7 @@ def test_metadata_columns_come_from_the_record_tombstones_included():
     )
     headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("a", b"2"), ("b", None)]
     given_records = [
-        FakeRecord(0, b'{"id":1}', b'{"name":"a"}', headers),
+        FakeRecord(0, b'{"id":1}', b'{"id":1,"name":"a"}', headers),
         FakeRecord(1, b'{"id":2}', None),
     ]
     first, second = run(table, given_records)[0]
@@ -238,11 +208,18 @@ def test_metadata_columns_come_from_the_record_tombstones_included():
     assert (second["o"], second["h"], second["l"], second["name"]) == (1, [], [], None)
 
 
-_GOOD = st.sampled_from(['{"name":"a"}', '{"name":"b"}', '{"name":null}', None])
+_GOOD = st.sampled_from(['{"id":@,"name":"a"}', '{"id":@,"name":"b"}', '{"id":@,"name":null}', None])
 _BAD = st.sampled_from(["xx", "", "null", '{"id":', '{"id":99,"name":"c"}'])
 _VALUE = st.one_of(_GOOD, _GOOD, _BAD, st.just("[]"))
 _KEY = st.sampled_from(['{"id":1}', '{"id":2}', '{"id": 2}', '{"id":3}', None, "xx"])
 _GAP = st.integers(0, 3)
+
+
+def record_at(offset: int, key: str | None, value: str | None) -> FakeRecord:
+    """A record whose value has the number of its key in place of @."""
+    number = (key or "").strip('{}"id: ') or "0"
+    filled = None if value is None else value.replace("@", number).encode()
+    return FakeRecord(offset, None if key is None else key.encode(), filled)
 
 
 @settings(max_examples=300, deadline=None)
@@ -251,9 +228,7 @@ def test_any_history_ends_in_the_last_decodable_value_of_each_key(history, piece
     given_records, offset = [], 0
     for key, value, gap in history:
         offset += gap
-        given_records.append(
-            FakeRecord(offset, None if key is None else key.encode(), None if value is None else value.encode())
-        )
+        given_records.append(record_at(offset, key, value))
         offset += 1
     rows, account = run(read(declare()), given_records, piece=piece, end=offset + 1)
     assert account.records == len(given_records)
@@ -284,7 +259,7 @@ def test_any_history_ends_in_the_last_decodable_value_of_each_key(history, piece
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(_KEY, _VALUE), min_size=1, max_size=300), st.integers(1, 50))
 def test_a_small_buffer_changes_neither_values_nor_sums(history, piece):
-    given_records = records(*history)
+    given_records = [record_at(offset, key, value) for offset, (key, value) in enumerate(history)]
     whole, _ = run(read(declare()), given_records, piece=piece)
     parted_table = read(declare(**{"scan.buffer-bytes": "64 kb"}))
     parted, account = run(parted_table, given_records, piece=piece)
@@ -297,7 +272,7 @@ def test_a_small_buffer_changes_neither_values_nor_sums(history, piece):
 
 
 def test_a_full_buffer_is_handed_on_and_everything_is_counted():
-    table = read(declare(**{"scan.buffer-bytes": "64 kb"}))
+    table = read(declare(**EXCEPT_KEY, **{"scan.buffer-bytes": "64 kb"}))
     pairs = [(f'{{"id":{index % 1500}}}', f'{{"name":"{"x" * 100}-{index}"}}') for index in range(3000)]
     rows, account = run(table, records(*pairs), piece=100)
     assert account.kept == len(rows) > 1500

@@ -9,6 +9,13 @@ import pytest
 from upsert_platform.kafka.settings import UpsertKafkaSettings
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 
+APSARA = {
+    "aliyun.kafka.accessKeyId": "id-hunter2",
+    "aliyun.kafka.accessKeySecret": "hunter2",
+    "aliyun.kafka.instanceId": "alikafka-1",
+    "aliyun.kafka.endpoint": "alikafka.cn-hangzhou.aliyuncs.com",
+    "aliyun.kafka.regionId": "cn-hangzhou",
+}
 THREE = {"id": "INT", "user": "INT", "name": "STRING"}
 
 
@@ -124,6 +131,11 @@ THREE = {"id": "INT", "user": "INT", "name": "STRING"}
         ),
         pytest.param(declare({"id": "INT", "t": "TIMESTAMP(9)"}), ["'t'", "6"], id="nanoseconds"),
         pytest.param(
+            declare(**{"aliyun.kafka.accessKeyId": "k", "aliyun.kafka.instanceId": "i"}),
+            ["aliyun.kafka.accessKeySecret, aliyun.kafka.endpoint, aliyun.kafka.regionId"],
+            id="apsaramq-incomplete",
+        ),
+        pytest.param(
             declare(connector="kafka", **{"key.format": "json"}), ["key.format", "key.fields"], id="88-key-no-fields"
         ),
         pytest.param(
@@ -166,7 +178,7 @@ def test_refuses_as_destination(table, texts):
         pytest.param(declare(**{"properties.auto.offset.reset": "latest"}), "auto.offset.reset", id="offset-reset"),
         pytest.param(declare(**{"properties.max.poll.records": "5"}), "Java", id="jvm-only"),
         pytest.param(declare(**{"sink.transaction-naming-strategy": "INCREMENTING"}), "INCREMENTING", id="naming"),
-        pytest.param(declare(**{"aliyun.kafka.accessKeySecret": "s3"}), "ApsaraMQ", id="apsaramq"),
+        pytest.param(declare(**APSARA), "no topic is created", id="apsaramq-of-a-source"),
     ],
 )
 def test_warns(table, text):
@@ -234,7 +246,7 @@ def test_secrets_are_never_shown():
     table = read(
         declare(
             **{"properties.sasl.jaas.config": jaas, "properties.sasl.mechanism": "PLAIN"},
-            **{"aliyun.kafka.accessKeySecret": "hunter2", "properties.ssl.key.password": "hunter2"},
+            **{**APSARA, "properties.ssl.key.password": "hunter2"},
         )
     )
     for text in (repr(table), str(table), repr(table.endpoint), repr(table.settings), repr(table.properties)):
