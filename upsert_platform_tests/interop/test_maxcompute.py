@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +51,15 @@ def client(maxcompute_java: Java, maxcompute: ServerHandle) -> MaxComputeJava:
 
 
 @pytest.fixture(autouse=True)
-def _pyodps_reads_old_days(monkeypatch: pytest.MonkeyPatch) -> None:
+def _pyodps_reads_old_days() -> Iterator[None]:
     """It refuses days before 1928 unless it is told not to; moments are of UTC here."""
     from odps import options
 
-    monkeypatch.setattr(options, "allow_antique_date", True)
-    monkeypatch.setattr(options, "local_timezone", False)
+    # Options have no attributes to delete, so monkeypatch cannot put them back.
+    before = options.allow_antique_date, options.local_timezone
+    options.allow_antique_date, options.local_timezone = True, False
+    yield
+    options.allow_antique_date, options.local_timezone = before
 
 
 @pytest.fixture
