@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -295,10 +296,19 @@ def _group_offsets(table: KafkaTable, places: Iterable[Place]) -> dict[Place, in
 
     group = table.properties.group_id
     assert group is not None
+    deadline = time.monotonic() + REQUEST_SECONDS
     with table.endpoint.admin() as admin:
-        request = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
-        futures = admin.client.list_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
-        answer = admin.result(futures[group], f"listing offsets of group '{group}'")
+        while True:
+            request = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
+            futures = admin.client.list_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
+            try:
+                answer = admin.result(futures[group], f"listing offsets of group '{group}'")
+                break
+            except EndpointError as error:
+                # A broker that was just started still reads its groups; it says so and is ready soon.
+                if "COORDINATOR_LOAD_IN_PROGRESS" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.2)
     return {(item.topic, item.partition): item.offset for item in answer.topic_partitions if item.offset >= 0}
 
 

@@ -68,3 +68,11 @@ def stack(
         monkeypatch.setenv(name, value)
     topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
     return Stack(tmp_path, variables, topic)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder takes minutes, so all of it runs with the long tests."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.soak)
