@@ -220,6 +220,6 @@ class ComparesRecords(Protocol):
             refused: keys of `RefusedRow` whose changes count as no difference.
 
         Returns:
-            One row per row of the table: `key` and `difference`, texts, and `status`: null when the row is right,
-            else ``missing``, ``extra``, ``stale`` or ``refused``.
+            Few rows: `count` rows of the table have a `status`: null when they are right, else ``missing``, ``extra``,
+            ``stale`` or ``refused``. Examples of rows that differ have a row of their own, with `key` and `difference`.
         """

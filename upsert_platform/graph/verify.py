@@ -6,6 +6,7 @@ keys of the batches just before. `check_everything` compares all rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -258,20 +259,18 @@ def _compare_records(
 ) -> Comparison:
     """Of a destination that compares itself: the rows that records of a span touched, without a sample of others."""
     refused = hop.refused.read()["key"].to_pylist()
-    judged = destination.differences(hop.changes(spark, after=after, upto=upto), refused=refused).persist()
-    try:
-        counts = {row["status"]: row["count"] for row in judged.groupBy("status").count().collect()}
-        differing = any(counts.get(status) for status in ("missing", "extra", "stale"))
-        wrong = judged.where("status <> 'refused'").limit(SHOWN_ROWS).collect() if differing else []
-    finally:
-        judged.unpersist()
+    judged = destination.differences(hop.changes(spark, after=after, upto=upto), refused=refused).collect()
+    counts: Counter[str] = Counter()
+    for row in judged:
+        counts[row["status"]] += row["count"]
+    wrong = [row for row in judged if row["key"] is not None][:SHOWN_ROWS]
     return Comparison(
         batch=upto,
         complete=complete,
         compared=sum(counts.values()),
-        missing=counts.get("missing", 0),
-        extra=counts.get("extra", 0),
-        stale=counts.get("stale", 0),
-        refused=counts.get("refused", 0),
+        missing=counts["missing"],
+        extra=counts["extra"],
+        stale=counts["stale"],
+        refused=counts["refused"],
         sample=tuple({"status": row["status"], "key": row["key"], "difference": row["difference"]} for row in wrong),
     )

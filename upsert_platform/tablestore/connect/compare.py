@@ -7,6 +7,7 @@ that they name where all of them merge into what was there before.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -28,9 +29,12 @@ from upsert_platform.tablestore.connect.values import AutoIncrement, DirtyRecord
 from upsert_platform.tablestore.encoder import RowOperation
 from upsert_platform.tablestore.sdk import silence_sdk
 
-COMPARED_DDL: Final = "key STRING, status STRING, difference STRING"
-_SCHEMA: Final = pa.schema([("key", pa.string()), ("status", pa.string()), ("difference", pa.string())])
+COMPARED_DDL: Final = "status STRING, count BIGINT, key STRING, difference STRING"
+_SCHEMA: Final = pa.schema(
+    [("status", pa.string()), ("count", pa.int64()), ("key", pa.string()), ("difference", pa.string())]
+)
 _ROWS: Final = 100
+_EXAMPLES: Final = 20
 MISSING, EXTRA, STALE, REFUSED = "missing", "extra", "stale", "refused"
 
 
@@ -91,7 +95,8 @@ def _equal(expected: Value | None, found: Value | None) -> bool:
 def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that compares the rows of records, in the order in which they were written.
 
-    It yields one row per row of the table: its key as JSON, the status (null when it is right) and what differs.
+    It yields how many rows have a status (null when they are right), rows that differ apart as long as there are few:
+    with their key as JSON and what differs.
 
     Args:
         refused: places, as `upsert_platform.tablestore.connect.refusals.place_text` gives them.
@@ -104,11 +109,22 @@ def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Bat
             _expected_points(batches, sink, known) if sink.points is not None else _expected(batches, sink, known)
         )
         with closing(Client.of(sink.settings)) as client, closing(open_transport(sink)) as transport:
+            counts: Counter[str | None] = Counter()
+            examples: list[dict[str, object]] = []
             for block in _blocks(expected):
                 if sink.points is not None:
-                    yield _judged(block, _found_points(client, sink, block))
+                    found = _found_points(client, sink, block)
                 else:
-                    yield _judged(block, fetch_rows(transport, sink, [item.key for item in block]))
+                    found = fetch_rows(transport, sink, [item.key for item in block])
+                for item in block:
+                    status, difference = item.judge(found.get(item.key))
+                    if status in (None, REFUSED) or len(examples) == _EXAMPLES:
+                        counts[status] += 1
+                    else:
+                        key = cells_text({str(index): value for index, value in enumerate(item.key)})
+                        examples.append({"status": status, "count": 1, "key": key, "difference": difference})
+            summed = [{"status": status, "count": count} for status, count in counts.items()]
+            yield pa.RecordBatch.from_pylist([*examples, *summed], schema=_SCHEMA)
 
     return compare
 
@@ -185,12 +201,3 @@ def _blocks(expected: Iterable[Expected]) -> Iterator[list[Expected]]:
             block = []
     if block:
         yield block
-
-
-def _judged(block: list[Expected], found: Mapping[Key, Mapping[str, Value]]) -> pa.RecordBatch:
-    rows = []
-    for item in block:
-        status, difference = item.judge(found.get(item.key))
-        key = cells_text({str(index): value for index, value in enumerate(item.key)})
-        rows.append({"key": key, "status": status, "difference": difference})
-    return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,10 +78,15 @@ def written(sink: ConnectSink, records: Sequence[tuple[Any, Any]]) -> pa.RecordB
     return batch
 
 
-def compared(sink: ConnectSink, batch: pa.RecordBatch, refused: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-    """Status and difference of every row, by key."""
+def compared(
+    sink: ConnectSink, batch: pa.RecordBatch, refused: Sequence[str] = ()
+) -> tuple[dict[str | None, int], list[tuple[Any, ...]]]:
+    """How many rows have a status, and the rows that differ."""
     rows = [row for found in comparing_task(sink, refused)(iter([batch])) for row in found.to_pylist()]
-    return sorted((row["key"], row["status"], row["difference"]) for row in rows)
+    counts: Counter[str | None] = Counter()
+    for row in rows:
+        counts[row["status"]] += row["count"]
+    return counts, [(row["key"], row["status"], row["difference"]) for row in rows if row["key"] is not None]
 
 
 def test_rows_as_their_records_say_and_rows_that_differ(
@@ -92,20 +98,30 @@ def test_rows_as_their_records_say_and_rows_that_differ(
     records = [({"pk0": "a"}, {"A": 1}), ({"pk0": "b"}, {"A": 1}), ({"pk0": "b"}, None), ({"pk0": "c"}, {"A": 2})]
     records += [({"pk0": "c"}, {"A": 3}), ({"pk0": "d"}, {"A": 4}), ({"pk0": "d"}, [1])]
     batch = written(sink, records)
-    keys = ['{"0":"a"}', '{"0":"b"}', '{"0":"c"}', '{"0":"d"}']
-    assert compared(sink, batch) == [(key, None, "") for key in keys]
+    assert compared(sink, batch) == ({None: 4}, [])
     client = sdk_client(server)
     client.delete_row(sink.table_name, [("pk0", "a")])
     client.put_row(sink.table_name, Row([("pk0", "b")], [("x", 1)]))
     client.update_row(sink.table_name, Row([("pk0", "c")], {"PUT": [("A", 3), ("B", "more")]}), None)
-    assert compared(sink, batch) == [
-        (keys[0], "missing", ""),
-        (keys[1], "extra", ""),
-        (keys[2], "stale", "A: expected '3', found 3; B: expected None, found 'more'"),
-        (keys[3], None, ""),
+    counts, wrong = compared(sink, batch)
+    assert counts == {"missing": 1, "extra": 1, "stale": 1, None: 1}
+    assert wrong == [
+        ('{"0":"a"}', "missing", ""),
+        ('{"0":"b"}', "extra", ""),
+        ('{"0":"c"}', "stale", "A: expected '3', found 3; B: expected None, found 'more'"),
     ]
     refused = '{"topic":"t","partition":3,"offset":0}'
-    assert compared(sink, batch, [refused])[0] == (keys[0], "refused", "")
+    assert compared(sink, batch, [refused])[0] == {"refused": 1, "extra": 1, "stale": 1, None: 1}
+
+
+def test_few_of_many_differing_rows_are_shown(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]) -> None:
+    sink = sink_on(server, KEYED)
+    batch = written(sink, [({"pk0": f"k{n:03}"}, {"A": n}) for n in range(250)])
+    for n in range(30):
+        sdk_client(server).delete_row(sink.table_name, [("pk0", f"k{n:03}")])
+    counts, wrong = compared(sink, batch)
+    assert counts == {"missing": 30, None: 220}
+    assert len(wrong) == 20
 
 
 def test_updates_say_nothing_of_cells_that_they_do_not_name(
@@ -117,9 +133,9 @@ def test_updates_say_nothing_of_cells_that_they_do_not_name(
     client = sdk_client(server)
     client.put_row(sink.table_name, Row([("pk0", "a")], [("old", 1), ("gone", 1)]))
     batch = written(sink, [({"pk0": "a"}, {"A": 1, "gone": None}), ({"pk0": "a"}, {"B": 2})])
-    assert compared(sink, batch) == [('{"0":"a"}', None, "")]
+    assert compared(sink, batch) == ({None: 1}, [])
     client.update_row(sink.table_name, Row([("pk0", "a")], {"PUT": [("gone", "back")]}), None)
-    assert compared(sink, batch) == [('{"0":"a"}', "stale", "gone: expected None, found 'back'")]
+    assert compared(sink, batch)[1] == [('{"0":"a"}', "stale", "gone: expected None, found 'back'")]
 
 
 def test_points(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]) -> None:
@@ -128,11 +144,12 @@ def test_points(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any])
     sink = sink_on(server, SERIES)
     values = [{"m": "cpu", "tag": f"t{n % 2}", "ts": 1000 + n, "f": n} for n in range(6)]
     batch = written(sink, [(None, value) for value in values] + [(None, {"m": "cpu", "tag": "t1", "ts": 1005, "f": 9})])
-    assert {status for _, status, _ in compared(sink, batch)} == {None}
+    assert compared(sink, batch) == ({None: 6}, [])
     wrong = TimeseriesRow(TimeseriesKey("cpu", "", {"tag": "t0"}), {"f": 7.0}, 1_002_000_000)
     sdk_client(server).put_timeseries_data(sink.table_name, [wrong])
-    found = [row for row in compared(sink, batch) if row[1]]
-    assert [(status, difference) for _, status, difference in found] == [("stale", "f: expected 2.0, found 7.0")]
+    assert [(status, difference) for _, status, difference in compared(sink, batch)[1]] == [
+        ("stale", "f: expected 2.0, found 7.0")
+    ]
 
 
 def test_rows_are_read_as_keys_and_text(server: ServerHandle) -> None:
