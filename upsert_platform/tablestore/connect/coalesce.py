@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.change import RowChange
 from upsert_platform.tablestore.connect.values import AUTO_INCREMENT
 from upsert_platform.tablestore.encoder import RowOperation
-
-
-def coalesce(changes: Iterable[RowChange]) -> list[RowChange]:
-    """One change per key with the effect of all, in the order in which keys were met first.
-
-    A sequence of updates that only removes columns of a missing row is the one exception that this cannot express in
-    one change: applied one by one it leaves a row with its key alone when some update put a cell, merged it leaves
-    none. `merge` then returns None and both are kept, to be sent in two requests.
-    """
-    merged: dict[tuple[object, ...], list[RowChange]] = {}
-    for number, change in enumerate(changes):
-        # A generated key is a new row each time, so such changes never meet.
-        key = tuple((type(value), number if value is AUTO_INCREMENT else value) for _, value in change.key)
-        waiting = merged.setdefault(key, [])
-        together = merge(waiting[-1], change) if waiting else change
-        if together is None:
-            waiting.append(change)
-        else:
-            waiting[-1:] = [together]
-    return [change for waiting in merged.values() for change in waiting]
 
 
 def same_row(earlier: RowChange, later: RowChange) -> bool:
@@ -40,7 +18,13 @@ def same_row(earlier: RowChange, later: RowChange) -> bool:
 
 
 def merge(earlier: RowChange, later: RowChange) -> RowChange | None:
-    """The change with the effect of both in turn; None where no single change has it, or it has too many columns."""
+    """The change with the effect of both in turn.
+
+    Returns:
+        None where they must be sent in turn: together they have more columns than a request takes, or they are updates
+        of which the second removes all that the first put. Of a row that was missing, the two leave its key alone,
+        and one that only removes columns would leave nothing.
+    """
     if later.operation is not RowOperation.UPDATE:
         return later
     match earlier.operation:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upsert_platform.tablestore.connect.change import RowChange
-from upsert_platform.tablestore.connect.coalesce import coalesce, merge
+from upsert_platform.tablestore.connect.coalesce import merge, same_row
 from upsert_platform.tablestore.connect.values import AUTO_INCREMENT
 from upsert_platform.tablestore.encoder import RowOperation
 
@@ -43,6 +44,15 @@ def apply(row: Mapping[str, Any] | None, change: RowChange) -> Mapping[str, Any]
     return {**{name: value for name, value in (row or {}).items() if name not in change.removed}, **change.cells}
 
 
+def merged(given_changes: Sequence[RowChange]) -> list[RowChange]:
+    """Changes of one row, as few as possible."""
+    waiting: list[RowChange] = []
+    for change in given_changes:
+        together = merge(waiting[-1], change) if waiting else change
+        waiting = [*waiting, change] if together is None else [*waiting[:-1], together]
+    return waiting
+
+
 @settings(max_examples=1000)
 @given(st.none() | _CELLS, st.lists(changes(), min_size=1, max_size=5))
 def test_merged_changes_do_what_they_do_one_by_one(
@@ -51,32 +61,40 @@ def test_merged_changes_do_what_they_do_one_by_one(
     expected = found = row
     for change in given_changes:
         expected = apply(expected, change)
-    for change in coalesce(given_changes):
+    for change in merged(given_changes):
         found = apply(found, change)
     assert found == expected
 
 
 def test_85_put_update_delete_update() -> None:
-    merged = coalesce(
-        [
-            RowChange(RowOperation.PUT, KEY, {"a": 1}),
-            RowChange(RowOperation.UPDATE, KEY, {"b": 2}),
-            RowChange(RowOperation.DELETE, KEY),
-            RowChange(RowOperation.UPDATE, KEY, {"c": 3}, ("a",)),
-        ]
-    )
-    assert merged == [RowChange(RowOperation.PUT, KEY, {"c": 3})]
+    given_changes = [
+        RowChange(RowOperation.PUT, KEY, {"a": 1}),
+        RowChange(RowOperation.UPDATE, KEY, {"b": 2}),
+        RowChange(RowOperation.DELETE, KEY),
+        RowChange(RowOperation.UPDATE, KEY, {"c": 3}, ("a",)),
+    ]
+    assert merged(given_changes) == [RowChange(RowOperation.PUT, KEY, {"c": 3})]
 
 
 def test_5_2_the_update_that_no_single_change_expresses() -> None:
     first = RowChange(RowOperation.UPDATE, KEY, {"a": 1})
     second = RowChange(RowOperation.UPDATE, KEY, {}, ("a",))
     assert merge(first, second) is None
-    assert coalesce([first, second]) == [first, second]
+    assert merged([first, second]) == [first, second]
+
+
+@pytest.mark.parametrize("operation", [RowOperation.PUT, RowOperation.UPDATE])
+def test_92_merged_changes_have_no_more_columns_than_a_request_takes(operation: RowOperation) -> None:
+    first = RowChange(operation, KEY, {f"a{n}": n for n in range(1000)})
+    fits = RowChange(RowOperation.UPDATE, KEY, {f"b{n}": n for n in range(24)})
+    assert merge(first, fits) is not None
+    assert merge(first, RowChange(RowOperation.UPDATE, KEY, {**fits.cells, "c": 1})) is None
 
 
 def test_keys_are_told_apart_by_type_and_generated_keys_never_meet() -> None:
     number = RowChange(RowOperation.PUT, (("id", 1),))
     text = RowChange(RowOperation.PUT, (("id", "1"),))
     generated = RowChange(RowOperation.PUT, (("id", "x"), ("n", AUTO_INCREMENT)))
-    assert coalesce([number, text, number, generated, generated]) == [number, text, generated, generated]
+    assert same_row(number, number)
+    assert not same_row(number, text)
+    assert not same_row(generated, generated)
