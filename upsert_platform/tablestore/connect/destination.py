@@ -112,7 +112,7 @@ class ConnectDestination(ControlledDestination):
         return found.join(keys.select(*names).distinct(), names, "left_semi")
 
     def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Compares the rows that records changed with what is in the table; see `upsert_platform.destination.ComparesRecords`."""
+        """Compares the rows that records changed with the table; see `upsert_platform.destination.ComparesRecords`."""
         from upsert_platform.tablestore.connect.compare import COMPARED_DDL, comparing_task
         from upsert_platform.tablestore.connect.frame import record_frame
 
