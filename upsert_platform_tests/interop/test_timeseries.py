@@ -36,7 +36,8 @@ def test_points_are_those_that_the_java_sdk_puts(
     client, transport = Client.of(settings), Transport(Endpoint.of(settings), connections=1)
     create_timeseries_table(client, ours, auto_create=True)
     wait = timedelta(seconds=20)
-    assert TimeseriesWriter(transport, ours, request_timeout=wait, retry_deadline=wait).put(points) == {}
+    writer = TimeseriesWriter(transport, ours, time_for_request=wait.total_seconds, retry_deadline=wait)
+    assert writer.put(points) == {}
     client.close()
     transport.close()
 
