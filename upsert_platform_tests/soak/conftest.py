@@ -1,4 +1,4 @@
-"""Servers that can be watched and disturbed, and a project on them; the servers live as long as the session."""
+"""Servers that can be watched and disturbed, and a project on them. The mark `soak` on a test makes it a long one."""
 
 from __future__ import annotations
 
@@ -68,11 +68,3 @@ def stack(
         monkeypatch.setenv(name, value)
     topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
     return Stack(tmp_path, variables, topic)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder takes minutes, so all of it runs with the long tests."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.soak)

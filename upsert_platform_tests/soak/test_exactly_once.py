@@ -44,7 +44,7 @@ INSERT INTO users_copy SELECT * FROM users;
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(FEW_KILLS, marks=pytest.mark.timeout(600)),
+        pytest.param(FEW_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(600)]),
         pytest.param(MANY_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
     ],
 )

@@ -30,7 +30,7 @@ MANY_KILLS = 40
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(FEW_KILLS, marks=pytest.mark.timeout(600)),
+        pytest.param(FEW_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(600)]),
         pytest.param(MANY_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
     ],
 )
