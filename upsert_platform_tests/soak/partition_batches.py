@@ -1,11 +1,13 @@
 """Batches of rows over many partitions that are the same whenever they are made, and a process that writes them.
 
-Run as a process: JSON of the upsert table's options, of the insert table's, seed, last batch (0: without end).
+Run as a process: JSON of the upsert table's options, of the insert table's, seed, seconds of a lease, last batch (0:
+without end). In the environment of `join_session` it uses the JVM of another process.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
@@ -28,8 +30,6 @@ PARTITIONS = 50
 KEYS = 2000
 ROWS = 600
 CHANGELOG = "soak"
-LEASE = timedelta(seconds=8)
-"""Short, so that the next process need not wait long for a dead one's to end."""
 _PATIENCE_SECONDS = 40
 
 
@@ -78,13 +78,14 @@ def table_of(options: dict[str, str]) -> MaxComputeTable:
     return table
 
 
-def write_next(spark: SparkSession, destination: MaxComputeDestination, seed: int) -> int:
+def write_next(spark: SparkSession, destination: MaxComputeDestination, seed: int, lease_time: timedelta) -> int:
     """Writes the batch after the applied one, as soon as the destination is free; its number."""
     destination.prepare()
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            with destination.lease(owner="soak", duration=LEASE) as lease:
+            with destination.lease(owner="soak", duration=lease_time) as lease:
+                print("writing", destination.name, flush=True)  # noqa: T201
                 batch = destination.state().applied_batch + 1
                 made = upserts_of if destination.primary_key else inserts_of
                 changes = frame(spark, destination.table, made(seed, batch))
@@ -97,25 +98,41 @@ def write_next(spark: SparkSession, destination: MaxComputeDestination, seed: in
             time.sleep(0.3)
 
 
-def main(upsert: dict[str, str], insert: dict[str, str], seed: int, last: int) -> None:
+def join_session() -> SparkSession:
+    """The session of the JVM that PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET lead to."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()
+    shared = gateway.jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
+    context = gateway.jvm.JavaSparkContext.fromSparkContext(shared.sparkContext())
+    joined = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
+    return SparkSession(joined, shared)
+
+
+def main(upsert: dict[str, str], insert: dict[str, str], seed: int, lease_time: timedelta, last: int) -> None:
     """Writes batch after batch to both tables."""
     from upsert_platform.spark import open_session
 
     destinations = [MaxComputeDestination(table_of(options)) for options in (upsert, insert)]
-    spark = open_session({"spark.master": "local[2]"})
-    print("ready", flush=True)  # noqa: T201
+    shared = "PYSPARK_GATEWAY_PORT" in os.environ
+    spark = join_session() if shared else open_session({"spark.master": "local[2]"})
     done = 0
     while not last or done < last:
         for destination in destinations:
             if last and destination.state().applied_batch >= last:
                 done = last
                 continue
-            done = write_next(spark, destination, seed)
-            print("upsert" if destination.primary_key else "insert", done, flush=True)  # noqa: T201
-    spark.stop()
+            done = write_next(spark, destination, seed, lease_time)
+    if not shared:
+        spark.stop()
     for destination in destinations:
         destination.close()
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    lease_seconds, last_batch = float(sys.argv[4]), int(sys.argv[5])
+    main(
+        json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]), timedelta(seconds=lease_seconds), last_batch
+    )
