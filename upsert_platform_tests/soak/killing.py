@@ -32,6 +32,19 @@ class Timeline:
         steps = ", ".join(f"{name} {start:.1f}-{end:.1f}" for name, (start, end) in self.steps.items())
         return f"{self.seconds:.1f} s ({steps})"
 
+    def longest(self, other: Timeline) -> Timeline:
+        """Each step as it was where it took longer: one with nothing to do tells nothing of its length."""
+
+        def length(timeline: Timeline, step: str) -> float:
+            start, end = timeline.steps.get(step, (0.0, 0.0))
+            return end - start
+
+        steps = {
+            step: max((self, other), key=lambda timeline: length(timeline, step)).steps[step]
+            for step in (self.steps | other.steps)
+        }
+        return Timeline(steps, max(self.seconds, other.seconds))
+
 
 @dataclass(frozen=True)
 class Kill:
@@ -84,9 +97,9 @@ def run_killed(stack: Stack, step: str, after: float, *, timeout: float = 600) -
 
 
 def pick(timeline: Timeline, chance: random.Random, step: str) -> tuple[str, float]:
-    """A random moment of a step, as long as it was in the undisturbed run."""
+    """A random moment of a step as long as it was in the undisturbed run; of the whole run where no step is named."""
     if not step:
-        return "", chance.uniform(0, min(start for start, _ in timeline.steps.values()))
+        return "", chance.uniform(0, timeline.seconds)
     start, end = timeline.steps[step]
     return step, chance.uniform(0, end - start)
 
