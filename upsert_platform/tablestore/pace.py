@@ -9,21 +9,24 @@ import time
 _FIRST_INTERVAL = 0.02
 _LONGEST_INTERVAL = 1.0
 _BUSY_SHARE = 0.5
-"""From this share of throttled rows on a request counts as one for which the service was busy."""
+"""From this share of throttled rows on the service counts as busy."""
 _CLEAN_SHARE = 0.25
 """Up to this share the pace is right: what is left is sent again, later, and costs little."""
+_MEMORY_ROWS = 400
+"""Rows over which shares are taken. A retry of one row says little about the service, a whole request much."""
 _FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 
 
 class Pace:
-    """The interval between requests of a task: doubled when the service is busy, shrunk when most rows get through."""
+    """The interval between requests of a task: doubled while most rows are throttled, shrunk when most get through."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._interval = 0.0
         self._next = 0.0
         self._slowed = 0.0
+        self._share = 0.0
 
     @property
     def interval(self) -> float:
@@ -31,7 +34,7 @@ class Pace:
         return self._interval
 
     def wait(self, stopped: threading.Event) -> float:
-        """Waits for this thread's turn, or until stopped; returns when that was, for `slow_down`."""
+        """Waits for this thread's turn, or until stopped; returns when that was, for `answered`."""
         now = time.monotonic()
         if self._interval == 0.0:
             return now
@@ -42,29 +45,25 @@ class Pace:
             stopped.wait(turn - now)
         return turn
 
-    def slow_down(self, sent: float) -> None:
-        """The service was busy for a request sent then. Requests that were in flight together count once."""
-        with self._lock:
-            if sent >= self._slowed:
-                self._interval = min(max(self._interval * 2, _FIRST_INTERVAL), _LONGEST_INTERVAL)
-                self._slowed = time.monotonic()
+    def answered(self, sent: float, *, rows: int, throttled: int) -> None:
+        """A request of so many rows that was sent then was answered, and so many of them were throttled.
 
-    def adapt(self, sent: float, share: float) -> None:
-        """This share of the rows of a request sent then was throttled.
-
-        A few throttled rows in each request must not stretch the interval without end: most rows got through.
+        A few throttled rows in each request must not stretch the interval without end: most rows got through. Requests
+        that were in flight together slow down once.
         """
-        if share >= _BUSY_SHARE:
-            self.slow_down(sent)
-        elif share <= _CLEAN_SHARE:
-            self.speed_up()
-
-    def speed_up(self) -> None:
-        """A request went through, whole or but for some rows."""
-        if self._interval == 0.0:
+        if not throttled and self._share == 0.0 and self._interval == 0.0:
             return
         with self._lock:
-            self._interval = self._interval * 0.8 if self._interval > 0.001 else 0.0
+            weight = rows / (rows + _MEMORY_ROWS)
+            self._share += weight * (throttled / rows - self._share)
+            if self._share < 0.001:
+                self._share = 0.0
+            if throttled and self._share >= _BUSY_SHARE:
+                if sent >= self._slowed:
+                    self._interval = min(max(self._interval * 2, _FIRST_INTERVAL), _LONGEST_INTERVAL)
+                    self._slowed = time.monotonic()
+            elif self._share <= _CLEAN_SHARE:
+                self._interval = self._interval * 0.8 if self._interval > 0.001 else 0.0
 
 
 def pause_before_attempt(attempt: int) -> float:

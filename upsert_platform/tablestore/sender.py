@@ -17,6 +17,10 @@ from upsert_platform.tablestore.pace import Pace, pause_before_attempt
 from upsert_platform.tablestore.transport import Transport
 
 _API = "BatchWriteRow"
+_PLACES_PER_REQUEST = 4
+"""Deliveries under way for each request that may be in flight: those that pause before a retry hold up nobody."""
+_WAITING_BYTES = 64 * 1024 * 1024
+"""Rows of deliveries under way, from which on the next one waits for one of them to end."""
 
 
 @dataclass(slots=True)
@@ -51,9 +55,10 @@ class Sender:
         self._retry_seconds = retry_deadline.total_seconds()
         self._pace = Pace()
         self._stopped = threading.Event()
-        self._concurrency = concurrency
-        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="tablestore")
-        self._waiting: set[Future[tuple[object, Delivery]]] = set()
+        self._places = concurrency * _PLACES_PER_REQUEST
+        self._in_flight = threading.BoundedSemaphore(concurrency)
+        self._threads = ThreadPoolExecutor(max_workers=self._places, thread_name_prefix="tablestore")
+        self._waiting: dict[Future[tuple[object, Delivery]], int] = {}
 
     def close(self) -> None:
         """Gives up what is in flight and ends the threads."""
@@ -66,10 +71,11 @@ class Sender:
         Args:
             tag: comes back with the delivery.
         """
-        while len(self._waiting) >= 2 * self._concurrency:
+        while len(self._waiting) > self._places or sum(self._waiting.values()) > _WAITING_BYTES:
             yield from self._ended(block=True)
         yield from self._ended(block=False)
-        self._waiting.add(self._threads.submit(lambda: (tag, self.deliver(rows, chosen))))
+        size = int(rows.offsets[chosen.stop] - rows.offsets[chosen.start])
+        self._waiting[self._threads.submit(lambda: (tag, self.deliver(rows, chosen)))] = size
 
     def drain(self) -> Iterator[tuple[object, Delivery]]:
         """Waits for everything in flight."""
@@ -79,8 +85,9 @@ class Sender:
     def _ended(self, *, block: bool) -> Iterator[tuple[object, Delivery]]:
         if not self._waiting:
             return
-        done, self._waiting = wait(self._waiting, timeout=None if block else 0, return_when=FIRST_COMPLETED)
+        done, _ = wait(self._waiting, timeout=None if block else 0, return_when=FIRST_COMPLETED)
         for future in done:
+            del self._waiting[future]
             yield future.result()
 
     def deliver(self, rows: EncodedRows, chosen: Sequence[int]) -> Delivery:
@@ -108,18 +115,21 @@ class Sender:
         """Returns the failure when the service refuses the request as a whole for one of its rows."""
         pending: Sequence[int] = group
         first_failure: float | None = None
-        attempt = 0
+        attempt = fruitless = 0
         while True:
             problem = self._attempt(rows, pending, delivery)
             if isinstance(problem, ServiceError):
                 return problem
-            pending, reason = problem
-            if not pending:
+            left, reason = problem
+            if not left:
                 return None
             now = time.monotonic()
             first_failure = first_failure or now
             attempt += 1
-            pause = pause_before_attempt(attempt)
+            # Pauses grow while nothing gets through; rows that were throttled among others begin anew.
+            fruitless = fruitless + 1 if len(left) == len(pending) else 1
+            pending = left
+            pause = pause_before_attempt(fruitless)
             if now + pause - first_failure > self._retry_seconds:
                 raise DestinationError(
                     f"table '{self._table}': {len(pending)} rows could not be written within"
@@ -133,22 +143,23 @@ class Sender:
         self, rows: EncodedRows, pending: Sequence[int], delivery: Delivery
     ) -> tuple[Sequence[int], str] | ServiceError:
         """Sends once. Returns the rows to send again and why, or the refusal of the whole request."""
-        sent = self._pace.wait(self._stopped)
-        if self._stopped.is_set():
-            raise DestinationError(f"table '{self._table}': the write was given up")
-        timeout = self._guard.time_for_request()
-        if isinstance(pending, range):
-            body = batch_write_body(self._table, rows.slice(pending.start, pending.stop))
-        else:
-            body = batch_write_body(self._table, rows.select(pending))
-        delivery.requests += 1
-        delivery.bytes += len(body)
-        try:
-            answer = self._transport.call(_API, body, timeout=timeout)
-        except NoAnswerError as error:
-            return pending, str(error)
-        except ServiceError as error:
-            return self._whole_request_failed(error, pending, delivery, sent)
+        with self._in_flight:
+            sent = self._pace.wait(self._stopped)
+            if self._stopped.is_set():
+                raise DestinationError(f"table '{self._table}': the write was given up")
+            timeout = self._guard.time_for_request()
+            if isinstance(pending, range):
+                body = batch_write_body(self._table, rows.slice(pending.start, pending.stop))
+            else:
+                body = batch_write_body(self._table, rows.select(pending))
+            delivery.requests += 1
+            delivery.bytes += len(body)
+            try:
+                answer = self._transport.call(_API, body, timeout=timeout)
+            except NoAnswerError as error:
+                return pending, str(error)
+            except ServiceError as error:
+                return self._whole_request_failed(error, pending, delivery, sent)
         return self._read_answer(answer, pending, delivery, sent)
 
     def _whole_request_failed(
@@ -157,7 +168,7 @@ class Sender:
         match remedy_for(error):
             case Remedy.SLOW_DOWN:
                 delivery.throttled += 1
-                self._pace.slow_down(sent)
+                self._pace.answered(sent, rows=len(pending), throttled=len(pending))
                 return pending, str(error)
             case Remedy.RETRY:
                 return pending, str(error)
@@ -181,7 +192,7 @@ class Sender:
             return pending, f"an answer with {len(results)} results for {len(pending)} rows"
         failed = [position for position, result in enumerate(results) if not result.is_ok]
         if not failed:
-            self._pace.speed_up()
+            self._pace.answered(sent, rows=len(pending), throttled=0)
             return (), ""
         again: list[int] = []
         reason = ""
@@ -200,9 +211,8 @@ class Sender:
                     throttled += remedy is Remedy.SLOW_DOWN
                     again.append(row)
                     reason = str(failure)
-        if throttled:
-            delivery.throttled += 1
-            self._pace.adapt(sent, throttled / len(pending))
+        delivery.throttled += throttled > 0
+        self._pace.answered(sent, rows=len(pending), throttled=throttled)
         return again, reason
 
     def _hopeless(self, error: ServiceError) -> DestinationError:
