@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LOGGING: Final = Path(__file__).parent / "log4j2.properties"
+_NOISE: Final = b"WARNING: Using incubator modules: "
+"""Begins a line that every JVM of Spark writes before it reads a setting, and that has no remedy."""
 
 
 def default_settings() -> dict[str, str]:
@@ -32,6 +38,8 @@ def default_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
+        # Read before the session exists, unlike `spark.log.level`, which would be told after the first warnings.
+        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -44,7 +52,6 @@ def default_settings() -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",
-        "spark.log.level": "ERROR",
     }
 
 
@@ -72,7 +79,34 @@ def open_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     home = java().resolve().parent.parent
     os.environ.setdefault("JAVA_HOME", str(home))
     prepare_environment()
+    chosen = {**default_settings(), **(settings or {})}
+    _start_jvm(chosen)
     builder = SparkSession.builder
-    for name, value in {**default_settings(), **(settings or {})}.items():
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts the JVM of this process, if it does not run, as PySpark would, and passes on its error output."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to tell
+        return
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    output, jvm = os.pipe()
+    threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": jvm})
+    finally:
+        os.close(jvm)
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
+
+
+def _pass_on(output: int) -> None:
+    """Writes what the JVM says to the error output that this process has by then, but for noise."""
+    with os.fdopen(output, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                os.write(2, line)
