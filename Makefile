@@ -1,14 +1,14 @@
 PYTHON ?=
 ARGS ?=
 
-.PHONY: setup demo ui test lint bench soak lock
+.PHONY: setup demo ui test lint bench soak docs lock
 
 setup: .venv/.installed ## Python environment and jars; quick when nothing changed
 
 .venv/.installed: requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" scripts/setup
 
-demo: setup ## local servers, two topics, three runs, every kind of destination
+demo: setup ## local servers, two waves of users, a run after each, both tables read back
 	.venv/bin/upsert-platform demo $(ARGS)
 
 ui: setup ## the Dagster UI
@@ -25,6 +25,9 @@ lint: setup ## format, rules, types
 
 bench: setup ## measurements on this machine
 	.venv/bin/python -m upsert_platform_tests.bench $(ARGS)
+
+docs: setup ## docs/options.md, from the options in the code
+	.venv/bin/python -m upsert_platform.reference
 
 lock: ## renews requirements.lock; needs pip-compile on PATH
 	scripts/lock

@@ -94,6 +94,13 @@ def test_unknown_command_is_refused() -> None:
     result = CliRunner().invoke(cli.main, ["no-such-command"])
     assert result.exit_code == click.UsageError.exit_code
     assert "no-such-command" in result.output
+    assert "did you mean" not in result.output
+
+
+def test_mistyped_command_names_the_nearest() -> None:
+    result = CliRunner().invoke(cli.main, ["vlidate"])
+    assert result.exit_code == click.UsageError.exit_code
+    assert "'vlidate'; did you mean 'validate'?" in result.output
 
 
 def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
