@@ -42,7 +42,7 @@ class StoredTable(Protocol):
 
 
 RANGES_DDL = "bounds STRING"
-"""What `scanning_task` takes: JSON of the first key column's bounds, null at an open end."""
+"""What `scanning_task` takes: ranges as `upsert_platform.tablestore.ranges.read_ranges` gives them."""
 
 
 def scanning_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
@@ -51,11 +51,11 @@ def scanning_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
     def scan(batches: Batches) -> Batches:
         silence_sdk()
         client = Client.of(table.settings)
+        names = [column.name for column in table.primary_key]
         try:
             for batch in batches:
                 for text in batch.column(0).to_pylist():
-                    start, end = json.loads(text)
-                    for rows in _pages(client, table, _bound(table, "start", start), _bound(table, "end", end)):
+                    for rows in read_pages(client, table.table_name, names, text):
                         yield decode_rows(rows, table)
         finally:
             client.close()
@@ -172,23 +172,28 @@ def get_rows(transport: Transport, table: StoredTable, keys: EncodedRows, asked:
     return rows
 
 
-def _pages(client: Client, table: TablestoreTable, start: Any, end: Any) -> Iterator[list[Row]]:
-    position = start
+def read_pages(client: Client, table: str, key_names: Sequence[str], bounds: str) -> Iterator[list[Row]]:
+    """Rows of a range, page by page.
+
+    Args:
+        bounds: of `upsert_platform.tablestore.ranges.read_ranges`.
+    """
+    from tablestore.metadata import INF_MAX, INF_MIN
+
+    first, last = json.loads(bounds)
+    position: Any = _bound(key_names, first, INF_MIN)
+    end = _bound(key_names, last, INF_MAX)
     while position is not None:
-        _, position, rows, _ = client.repeat(
-            "get_range", table.table_name, "FORWARD", position, end, limit=5000, max_version=1
-        )
+        _, position, rows, _ = client.repeat("get_range", table, "FORWARD", position, end, limit=5000, max_version=1)
         if rows:
             yield [(row.primary_key, row.attribute_columns) for row in rows]
 
 
-def _bound(table: TablestoreTable, side: str, first: Any) -> list[tuple[str, Any]]:
-    """A bound of a range: a value of the first key column (binary as hexadecimal), then the lowest of the others."""
-    from tablestore.metadata import INF_MAX, INF_MIN
+def _bound(names: Sequence[str], values: list[Any] | None, outermost: Any) -> list[tuple[str, Any]]:
+    """A bound of a range; values that a split point lacks are the lowest."""
+    from tablestore.metadata import INF_MIN
 
-    if first is None:
-        return [(column.name, INF_MIN if side == "start" else INF_MAX) for column in table.primary_key]
-    bound: list[tuple[str, Any]] = [(column.name, INF_MIN) for column in table.primary_key]
-    binary = table.primary_key[0].stored is StoredType.BINARY
-    bound[0] = (bound[0][0], bytearray.fromhex(first) if binary else first)
-    return bound
+    if values is None:
+        return [(name, outermost) for name in names]
+    found = [bytearray.fromhex(value["hex"]) if isinstance(value, dict) else value for value in values]
+    return list(zip(names, [*found, *[INF_MIN] * (len(names) - len(found))], strict=True))

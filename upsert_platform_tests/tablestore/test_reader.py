@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tablestore import INF_MIN
 
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.ranges import ranges_of, read_ranges
@@ -20,9 +21,9 @@ from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 
 KEYS: list[tuple[str, Callable[[int], Any], Any]] = [
-    ("STRING", lambda number: f"k{number:05}", "k05000"),
-    ("BIGINT", lambda number: number - 3000, 2000),
-    ("BYTES", lambda number: number.to_bytes(2, "big"), (5000).to_bytes(2, "big").hex()),
+    ("STRING", lambda number: f"k{number:05}", ["k05000"]),
+    ("BIGINT", lambda number: number - 3000, [2000, 2]),
+    ("BYTES", lambda number: number.to_bytes(2, "big"), [{"hex": (5000).to_bytes(2, "big").hex()}]),
 ]
 
 
@@ -47,18 +48,40 @@ def test_ranges_cover_every_row_once(server: ServerHandle, kind: str, key: Calla
     assert found == [{"id": key(n), "part": n % 3, "name": f"n{n}"} for n in range(7000)]
 
 
-def test_ranges_lie_between_the_partitions_of_the_table() -> None:
-    from tablestore.plainbuffer.plain_buffer_builder import PlainBufferBuilder
-    from tablestore.protobuf.table_store_pb2 import DescribeTableResponse
+def test_ranges_lie_between_the_split_points_of_the_table(
+    server: ServerHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_on(server, {"id": "STRING", "part": "INT", "name": "STRING"}, ["id", "part"])
+    client = Client.of(table.settings)
+    prepare_table(client, table)
+    client.close()
+    rows = [{"id": f"k{n // 4}", "part": n % 4, "name": "x" * 1_000_000} for n in range(10)]
+    list(writing_task(table, epoch=1, expires=time.time() + 600)(iter([change_batch(table, rows)])))
+    monkeypatch.setattr("upsert_platform.tablestore.ranges.RANGE_MEGABYTES", 3)
+    ranges = read_ranges(table)
+    assert [json.loads(bounds) for bounds in ranges] == [
+        [None, ["k1", 0]], [["k1", 0], ["k2", 0]], [["k2", 0], None],
+    ]  # fmt: skip
+    pages = list(scanning_task(table)(iter([pa.record_batch({"bounds": ranges})])))
+    assert [row for page in pages for row in page.to_pylist()] == rows
 
-    response = DescribeTableResponse()
-    response.table_meta.table_name = "t"
-    response.reserved_throughput_details.capacity_unit.read = 0
-    response.reserved_throughput_details.last_increase_time = 0
-    response.table_options.time_to_live = -1
-    for value in (bytearray(b"\x80"), bytearray(b"\x10")):
-        response.shard_splits.append(bytes(PlainBufferBuilder.serialize_primary_key([("id", value)])))
-    assert ranges_of(response.SerializeToString(), "id") == ['[null, "10"]', '["10", "80"]', '["80", null]']
+
+def test_split_points_may_name_the_beginning_of_a_key_and_many_are_joined() -> None:
+    from tablestore.plainbuffer.plain_buffer_builder import PlainBufferBuilder
+    from tablestore.protobuf.table_store_pb2 import ComputeSplitPointsBySizeResponse
+
+    def answer(*keys: list[tuple[str, Any]]) -> bytes:
+        response = ComputeSplitPointsBySizeResponse()
+        response.consumed.capacity_unit.read = 0
+        response.split_points.extend(bytes(PlainBufferBuilder.serialize_primary_key(key)) for key in keys)
+        return bytes(response.SerializeToString())
+
+    assert ranges_of(answer()) == ["[null, null]"]
+    found = ranges_of(answer([("a", bytearray(b"\x10"))], [("a", bytearray(b"\x80")), ("b", INF_MIN)]))
+    assert found == ['[null, [{"hex": "10"}]]', '[[{"hex": "10"}], [{"hex": "80"}]]', '[[{"hex": "80"}], null]']
+    many = ranges_of(answer(*([("a", number)] for number in range(1000))))
+    assert 200 < len(many) <= 257
+    assert (many[0], many[-1][:1]) == ("[null, [3]]", "[")
 
 
 def test_keys_that_no_row_can_have_are_left_out(server: ServerHandle) -> None:

@@ -294,7 +294,7 @@ def test_a_slow_answer_is_given_up_within_the_margin(disturbed: ServerHandle, st
     assert stored(disturbed, table) == _cells(_rows(5))
 
 
-def test_version_column_keeps_a_late_write_off(server: ServerHandle, stored: Stored) -> None:
+def test_91_the_version_column_keeps_a_late_write_off(server: ServerHandle, stored: Stored) -> None:
     table = _prepare(table_on(server, COLUMNS, ["id"], {"version.column": "_version"}))
     _run(table, change_batch(table, [{"id": "a", "visits": 5}, {"id": "b", "visits": 5}], sequence=5))
     late = [{"id": "a", "visits": 4}, {"id": "b", OPERATION: "D"}]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from upsert_platform.local.tablestore.messages import pb
 from upsert_platform.local.tablestore.table import Table
+
+_EXACT_ROWS = 10_000
 
 
 class Stored(NamedTuple):
@@ -162,6 +164,26 @@ class Engine:
         """Number of rows and their data size in bytes."""
         rows, size = self.connection.execute(f"SELECT count(*), coalesce(sum(size), 0) FROM {table.rows}").fetchone()
         return rows, size
+
+    def split_keys(self, table: Table, wanted: int) -> Iterator[bytes]:
+        """Keys of rows before which about so many bytes lie since the one before; of a large table by estimate."""
+        run, rows = self.connection.execute, table.rows
+        if len(run(f"SELECT 1 FROM {rows} LIMIT ?", (_EXACT_ROWS,)).fetchall()) < _EXACT_ROWS:
+            gathered = 0
+            for key, size in run(f"SELECT key, size FROM {rows} ORDER BY key"):
+                if gathered >= wanted:
+                    yield key
+                    gathered = 0
+                gathered += size
+            return
+        (average,) = run(f"SELECT avg(size) FROM (SELECT size FROM {rows} LIMIT ?)", (_EXACT_ROWS,)).fetchone()
+        step = max(1, round(wanted / max(1.0, average)))
+        # Steps through the index of keys alone: the rows of a large table would take too long.
+        found = run(f"SELECT key FROM {rows} ORDER BY key LIMIT 1 OFFSET ?", (step,)).fetchone()
+        while found:
+            yield found[0]
+            query = f"SELECT key FROM {rows} WHERE key >= ? ORDER BY key LIMIT 1 OFFSET ?"
+            found = run(query, (found[0], step)).fetchone()
 
     def begin(self) -> None:
         self.connection.execute("BEGIN IMMEDIATE")

@@ -102,10 +102,14 @@ class ConnectDestination(ControlledDestination):
             keys: only rows with these primary keys.
         """
         from upsert_platform.tablestore.connect.reading import scanning_task, schema_of
+        from upsert_platform.tablestore.ranges import WHOLE, read_ranges
+        from upsert_platform.tablestore.reader import RANGES_DDL
 
         kinds = {"string": "STRING", "int64": "BIGINT", "binary": "BINARY"}
         ddl = ", ".join(f"`{item.name}` {kinds[str(item.type)]}" for item in schema_of(self.sink))
-        found = spark.range(0, 1, 1, 1).mapInArrow(scanning_task(self.sink), ddl)
+        ranges = read_ranges(self.sink) if self.sink.points is None else [WHOLE]
+        frame = spark.createDataFrame([(bounds,) for bounds in ranges], RANGES_DDL).repartition(len(ranges))
+        found = frame.mapInArrow(scanning_task(self.sink), ddl)
         if keys is None:
             return found
         names = [item.name for item in schema_of(self.sink) if item.name != "cells"]

@@ -19,7 +19,7 @@ from upsert_platform.tablestore.connect.frame import Batches
 from upsert_platform.tablestore.connect.sink import ConnectSink
 from upsert_platform.tablestore.connect.values import KeyValue, Value
 from upsert_platform.tablestore.encoder import Cells, encode_keys
-from upsert_platform.tablestore.reader import get_rows
+from upsert_platform.tablestore.reader import get_rows, read_pages
 from upsert_platform.tablestore.sdk import silence_sdk
 from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform.tablestore.types import StoredType, stored_arrow_type
@@ -45,15 +45,18 @@ def schema_of(sink: ConnectSink) -> pa.Schema:
 
 
 def scanning_task(sink: ConnectSink) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` that reads all rows, page by page; it takes a frame of one row."""
+    """The function for ``mapInArrow`` that reads rows, page by page.
+
+    It takes a frame of `upsert_platform.tablestore.reader.RANGES_DDL`; of time series any frame of one row.
+    """
 
     def scan(batches: Batches) -> Batches:
         silence_sdk()
         client, schema = Client.of(sink.settings), schema_of(sink)
         try:
             for batch in batches:
-                if batch.num_rows:
-                    pages = _points(client, sink) if sink.points is not None else _rows(client, sink)
+                for bounds in batch.column(0).to_pylist():
+                    pages = _points(client, sink) if sink.points is not None else _rows(client, sink, bounds)
                     for page in pages:
                         rows = [dict(zip(schema.names, (*key, cells_text(cells)), strict=True)) for key, cells in page]
                         yield pa.RecordBatch.from_pylist(rows, schema=schema)
@@ -112,22 +115,14 @@ def cells_text(cells: Mapping[str, Any]) -> str:
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
-def _rows(client: Client, sink: ConnectSink) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Value]]]]:
-    from tablestore.metadata import INF_MAX, INF_MIN
-
-    names = sink.wide.key_names
-    position: Any = [(name, INF_MIN) for name in names]
-    end = [(name, INF_MAX) for name in names]
-    while position is not None:
-        _, position, rows, _ = client.repeat(
-            "get_range", sink.table_name, "FORWARD", position, end, limit=_PAGE, max_version=1
-        )
+def _rows(client: Client, sink: ConnectSink, bounds: str) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Value]]]]:
+    for page in read_pages(client, sink.table_name, sink.wide.key_names, bounds):
         yield [
             (
-                tuple(_plain(value) for _, value, *_ in row.primary_key),
-                {name: _plain(value) for name, value, *_ in row.attribute_columns},
+                tuple(_plain(value) for _, value, *_ in primary_key),
+                {name: _plain(value) for name, value, *_ in attributes},
             )
-            for row in rows
+            for primary_key, attributes in page
         ]
 
 

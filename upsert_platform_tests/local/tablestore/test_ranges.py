@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tablestore import (
     TableInBatchWriteRowItem,
 )
 
-from upsert_platform.local.tablestore import plainbuffer
+from upsert_platform.local.tablestore import engine, plainbuffer
 from upsert_platform.local.tablestore.messages import pb
 from upsert_platform_tests.local.tablestore.conftest import error_of
 from upsert_platform_tests.local.tablestore.server import ServerHandle
@@ -142,3 +143,21 @@ def test_split_points(server: ServerHandle, client: Any, make_table: MakeTable) 
     keys = [plainbuffer.decode_change(point).key for point in points.split_points]
     assert (status, [column.name for column in points.schema]) == (200, ["a", "b"])
     assert [plainbuffer.decode_value(key[0].value) for key in keys] == ["026", "052", "078"]
+
+
+def test_split_points_of_a_large_table_are_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = pb.DescribeTableResponse()
+    described.table_meta.table_name = "t"
+    described.table_meta.primary_key.add(name="k", type=pb.STRING)
+    described.reserved_throughput_details.capacity_unit.read = 0
+    described.reserved_throughput_details.last_increase_time = 0
+    described.table_options.time_to_live = -1
+    store = engine.Engine(tmp_path)
+    table = store.create_table(described, 0)
+    store.write_many(table, [(b"%05d" % number, 0, 90 + number % 20, b"row") for number in range(3000)])
+    exact = list(store.split_keys(table, 50_000))
+    monkeypatch.setattr(engine, "_EXACT_ROWS", 500)
+    estimated = list(store.split_keys(table, 50_000))
+    store.close()
+    assert len(exact) == len(estimated) == 5
+    assert all(abs(int(one) - int(other)) < 50 for one, other in zip(exact, estimated, strict=True))

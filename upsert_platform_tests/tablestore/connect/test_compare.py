@@ -20,6 +20,7 @@ from upsert_platform.tablestore.connect.reading import scanning_task
 from upsert_platform.tablestore.connect.schema import prepare_sink
 from upsert_platform.tablestore.connect.sink import COLUMNS, ConnectSink, read_connect_sink
 from upsert_platform.tablestore.connect.writer import records_task
+from upsert_platform.tablestore.ranges import WHOLE
 from upsert_platform.types import parse_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_writer import frame
@@ -155,7 +156,7 @@ def test_points(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any])
 def test_rows_are_read_as_keys_and_text(server: ServerHandle) -> None:
     sink = sink_on(server, {**KEYED, "json.field.conversion": "auto"})
     written(sink, [({"pk0": "a"}, {"B": True, "A": 1.5}), ({"pk0": "b"}, {"A": "x"})])
-    one = pa.RecordBatch.from_pylist([{"id": 0}])
+    one = pa.RecordBatch.from_pylist([{"bounds": WHOLE}])
     rows = [row for batch in scanning_task(sink)(iter([one])) for row in batch.to_pylist()]
     assert rows == [{"pk0": "a", "cells": '{"A":1.5,"B":true}'}, {"pk0": "b", "cells": '{"A":"x"}'}]
     points = sink_on(server, SERIES)

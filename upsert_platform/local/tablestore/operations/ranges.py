@@ -11,8 +11,6 @@ from upsert_platform.local.tablestore.messages import parse, pb
 from upsert_platform.local.tablestore.operations.rows import read_key
 from upsert_platform.local.tablestore.selection import Selection
 
-_AFTER_EVERY_KEY = b"\xff"
-
 
 def get_range(instance: Instance, body: bytes) -> bytes:
     """Reads rows between two keys, up to the limit, 5000 rows or 4 MB; then names the key to go on from."""
@@ -69,11 +67,9 @@ def compute_split_points(instance: Instance, body: bytes) -> bytes:
     response = pb.ComputeSplitPointsBySizeResponse()
     set_consumed(response)
     response.schema.extend(table.description.table_meta.primary_key)
-    gathered = 0
-    for _, stored, size in instance.engine.scan(table, b"", _AFTER_EVERY_KEY, reverse=False):
-        if gathered >= wanted:
-            response.split_points.append(plainbuffer.key_piece(stored.row))
-            gathered = 0
-        gathered += size
+    for key in instance.engine.split_keys(table, wanted):
+        stored = instance.engine.read(table, key)
+        assert stored is not None
+        response.split_points.append(plainbuffer.key_piece(stored.row))
     response.locations.add(location="", repeat=len(response.split_points) + 1)
     return bytes(response.SerializeToString())
