@@ -1,6 +1,7 @@
 """A process that copies a topic through the changelog to another topic, again and again.
 
 Run as a process, with the environment of a stack. Argument: `once` to end when everything is copied, or `forever`.
+Its Spark session is its own, or that of another process (`attached.py`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import time
 import uuid
 
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+from upsert_platform_tests.soak.attached import attach
 
 
 def main(*, once: bool) -> None:
     """Runs both hops in turn, as a sync does, and says before each what comes."""
-    from upsert_platform.spark import open_session
+    from upsert_platform.spark import open_session, prepare_environment
 
     platform = PlatformResource(kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource())
-    spark = open_session()
+    prepare_environment()
+    shared = attach()
+    spark = shared or open_session()
     run = f"soak-{uuid.uuid4().hex[:8]}"
     while True:
         changelog = platform.changelog_hop("users", run=run)
@@ -36,7 +40,8 @@ def main(*, once: bool) -> None:
         finally:
             copy.destination.close()
         time.sleep(0.05)
-    spark.stop()
+    if shared is None:
+        spark.stop()
 
 
 if __name__ == "__main__":

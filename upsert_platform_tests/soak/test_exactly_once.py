@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import random
 import time
+import uuid
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,18 +20,22 @@ from upsert_platform.kafka.destination import KafkaDestination
 from upsert_platform.kafka.lease import lease_id
 from upsert_platform.kafka.transactions import in_transaction, open_transactional
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
+from upsert_platform_tests.soak.attached import way_to
 from upsert_platform_tests.soak.load import Load
 from upsert_platform_tests.soak.writers import Writer
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 MODULE = "upsert_platform_tests.soak.copying"
 FEW_KILLS = 3
-MANY_KILLS = 25
+MANY_KILLS = 30
 KEYS = 1_000
 FIRST = 2_000
 BIT = 300
 """Records that are produced whenever a hop begins."""
 BATCH = 1_500
-KILL_LINES = 4
+FEW_LINES, MANY_LINES = 2, 4
 KILL_SECONDS = 1.0
 COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (
@@ -41,26 +48,64 @@ INSERT INTO users_copy SELECT * FROM users;
 """
 
 
-@pytest.mark.parametrize(
-    "kills",
-    [
-        pytest.param(FEW_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(600)]),
-        pytest.param(MANY_KILLS, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
-    ],
-)
-def test_copy_under_kills_has_every_record_once(stack: Stack, seed: int, kills: int) -> None:
+@pytest.fixture
+def stack(
+    kafka_bootstrap: str, make_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Stack:
+    """A project that needs no server but the broker."""
+    monkeypatch.setenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", kafka_bootstrap)
+    topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
+    return Stack(tmp_path, {"UPSERT_KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap}, topic)
+
+
+@pytest.mark.timeout(200)
+def test_copy_under_a_few_kills_has_every_record_once(stack: Stack, seed: int, spark: SparkSession) -> None:
+    """The writers share a JVM, whose jobs end with them."""
+    copy_under_kills(
+        stack,
+        seed,
+        kills=FEW_KILLS,
+        lines=FEW_LINES,
+        environment=way_to(spark),
+        at_kill=spark.sparkContext.cancelAllJobs,
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_copy_under_many_kills_has_every_record_once(stack: Stack, seed: int) -> None:
+    copy_under_kills(stack, seed, kills=MANY_KILLS, lines=MANY_LINES)
+
+
+def copy_under_kills(
+    stack: Stack,
+    seed: int,
+    *,
+    kills: int,
+    lines: int,
+    environment: Mapping[str, str] | None = None,
+    at_kill: Callable[[], None] = lambda: None,
+) -> None:
+    """Copies a topic that grows, killing the copying process again and again, and compares at the end.
+
+    Args:
+        lines: a process is killed in one of its first so many hops.
+        environment: of the processes, added to that of the stack.
+    """
     stack.declare(serving=None, warehouse=None, source=f", 'batch.max-records' = '{BATCH}'")
     (stack.project / "zz_copy.sql").write_text(COPY.format(columns=COLUMNS, key=KEY, topic=stack.topic), "utf-8")
     chance = random.Random(seed)
     load = Load(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], stack.topic, stack.users, chance, KEYS)
     load.produce(FIRST)
     moments: Counter[str] = Counter()
+    around = {**stack.environment(), **(environment or {})}
     for number in range(kills):
-        writer = Writer(MODULE, "forever", log=stack.path / f"{number}.log", environment=stack.environment())
-        last = writer.kill_after(chance, lines=KILL_LINES, seconds=KILL_SECONDS, at_line=lambda: load.produce(BIT))
+        writer = Writer(MODULE, "forever", log=stack.path / f"{number}.log", environment=around)
+        last = writer.kill_after(chance, lines=lines, seconds=KILL_SECONDS, at_line=lambda: load.produce(BIT))
+        at_kill()
         moments[last.split()[0]] += 1
         _let_lease_end(stack)
-    Writer(MODULE, "once", log=stack.path / "last.log", environment=stack.environment()).finish()
+    Writer(MODULE, "once", log=stack.path / "last.log", environment=around).finish()
     records = committed(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], f"{stack.topic}-copy")
     last_values: dict[int, dict[str, Any]] = {}
     deletes: Counter[int] = Counter()
