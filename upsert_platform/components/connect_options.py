@@ -33,10 +33,6 @@ WITHOUT_EFFECT: Final = {
     "bucket.count": "Spark's partitions write",
     "flush.Interval": "a batch is flushed at its end",
     "insert.order.enable": "the changes of a row are always applied in order",
-    "client.time.out.ms": "clients are opened per batch",
-    "account.id": "no role is assumed; the credentials given are used as they are",
-    "role.name": "no role is assumed; the credentials given are used as they are",
-    "sts.endpoint": "no role is assumed; the credentials given are used as they are",
     "header.converter": "headers are passed on as bytes",
     "config.action.reload": "a project is read when the code location loads",
 }
@@ -71,7 +67,6 @@ _CHECKED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "bucket.count": (_at_least_one, "a number of at least 1"),
     "flush.Interval": (_at_least_one, "a number of at least 1"),
     "insert.order.enable": (lambda text: text.lower() in ("true", "false"), "true or false"),
-    "client.time.out.ms": (_at_least_one, "a number of at least 1"),
 }
 """Options without effect whose values the connector checks."""
 

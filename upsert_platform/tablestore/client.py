@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from upsert_platform.tablestore.credentials import sdk_provider
 from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
@@ -75,11 +76,9 @@ class Client:
             endpoint = self.endpoint
             self._sdk = OTSClient(
                 endpoint.address,
-                endpoint.access_key_id.get_secret_value(),
-                endpoint.access_key_secret.get_secret_value(),
-                endpoint.instance,
+                instance_name=endpoint.instance,
+                credentials_provider=sdk_provider(endpoint.key),
                 region=endpoint.region,
-                sts_token=endpoint.sts_token.get_secret_value() if endpoint.sts_token else None,
                 socket_timeout=self._timeout,
                 retry_policy=NoRetryPolicy(),
                 logger_name=LOGGER,

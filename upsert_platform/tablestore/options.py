@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, SecretStr, field_validator, model_validato
 
 from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
 from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.credentials import Role
 
 
 class InsertMode(StrEnum):
@@ -66,16 +67,40 @@ class TablestoreSettings(Settings):
         "tablestore.auth.mode",
         "aksk",
         origin="tablestore",
-        description="`aksk` signs with an access key, `sts` with a temporary one and its token.",
+        description="`aksk` signs with an access key; `sts` with a temporary one: with its token as given, of the role "
+        "that is assumed, or, with nothing given, what the environment has (variables, OIDC, profile, role of the "
+        "machine).",
     )
     access_key_id: SecretStr = option(
-        "tablestore.access.key.id", origin="tablestore", description="Access key id.", min_length=1
+        "tablestore.access.key.id",
+        SecretStr(""),
+        origin="tablestore",
+        description="Access key id; with a role, of the key that assumes it, by default the variable `ACCESS_ID`.",
     )
     access_key_secret: SecretStr = option(
-        "tablestore.access.key.secret", origin="tablestore", description="Access key secret.", min_length=1
+        "tablestore.access.key.secret",
+        SecretStr(""),
+        origin="tablestore",
+        description="Access key secret; with a role by default the variable `ACCESS_KEY`.",
     )
     sts_token: SecretStr | None = option(
         "tablestore.sts.token", None, origin="platform", description="Security token of a temporary access key."
+    )
+    account_id: str = option(
+        "account.id", "", origin="tablestore", description="Account of the role that is assumed.", pattern=r"^\d*$"
+    )
+    role_name: str = option(
+        "role.name", "", origin="tablestore", description="RAM role that is assumed; its credentials are kept fresh."
+    )
+    sts_endpoint: str = option(
+        "sts.endpoint", "", origin="tablestore", description="Host of the STS API; that of the region by default."
+    )
+    client_timeout: int = option(
+        "client.time.out.ms",
+        3_600_000,
+        origin="tablestore",
+        description="Age in milliseconds after which a role is assumed anew, at the latest.",
+        ge=1,
     )
     region: str | None = option(
         "region", None, origin="tablestore", description="Region id; when given, requests carry version 4 signatures."
@@ -224,9 +249,40 @@ class TablestoreSettings(Settings):
         return value
 
     @model_validator(mode="after")
-    def _token_belongs_to_sts(self) -> Self:
-        if self.auth_mode == "sts" and self.sts_token is None:
-            raise ValueError("'tablestore.auth.mode' = 'sts' needs 'tablestore.sts.token'")
-        if self.auth_mode == "aksk" and self.sts_token is not None:
-            raise ValueError("'tablestore.sts.token' needs 'tablestore.auth.mode' = 'sts'")
+    def _credentials_fit_together(self) -> Self:
+        keys = "'tablestore.access.key.id' and 'tablestore.access.key.secret'"
+        has_id, has_secret = (
+            bool(self.access_key_id.get_secret_value()),
+            bool(self.access_key_secret.get_secret_value()),
+        )
+        if has_id != has_secret:
+            raise ValueError(f"{keys} go together; one is missing")
+        if bool(self.account_id) != bool(self.role_name):
+            raise ValueError("'account.id' and 'role.name' go together; one is missing")
+        if self.auth_mode == "aksk":
+            if not has_id:
+                raise ValueError(f"'tablestore.auth.mode' = 'aksk' needs {keys}")
+            for name, value in (("tablestore.sts.token", self.sts_token), ("role.name", self.role_name)):
+                if value:
+                    raise ValueError(f"'{name}' needs 'tablestore.auth.mode' = 'sts'")
+        elif has_id and self.sts_token is None and not self.role_name:
+            raise ValueError(
+                "'tablestore.auth.mode' = 'sts' with a key needs 'tablestore.sts.token', or 'account.id' and"
+                " 'role.name' of the role to assume; a lasting key is used with 'tablestore.auth.mode' = 'aksk'"
+            )
+        elif not has_id and self.sts_token is not None:
+            raise ValueError(f"'tablestore.sts.token' needs {keys}")
         return self
+
+    @property
+    def role(self) -> Role | None:
+        """The role that is assumed."""
+        if not self.role_name:
+            return None
+        return Role(
+            arn=f"acs:ram::{self.account_id}:role/{self.role_name}",
+            session=f"kafka-session-{self.account_id}",
+            sts_endpoint=self.sts_endpoint.removeprefix("https://").rstrip("/"),
+            region=self.region,
+            longest=timedelta(milliseconds=self.client_timeout),
+        )

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from upsert_platform.tablestore.credentials import Key, KeySource, Role, sdk_provider
 from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.sdk import silence_sdk
@@ -37,6 +38,7 @@ class Endpoint:
     access_key_secret: SecretStr
     sts_token: SecretStr | None = None
     region: str | None = None
+    role: Role | None = None
 
     @staticmethod
     def of(settings: TablestoreSettings) -> Endpoint:
@@ -48,7 +50,15 @@ class Endpoint:
             access_key_secret=settings.access_key_secret,
             sts_token=settings.sts_token,
             region=settings.region,
+            role=settings.role,
         )
+
+    @property
+    def key(self) -> KeySource:
+        """Where the key of requests comes from."""
+        key_id = self.access_key_id.get_secret_value()
+        given = Key(key_id, self.access_key_secret, self.sts_token) if key_id else None
+        return KeySource(given, self.role)
 
     def __str__(self) -> str:
         return f"instance '{self.instance}' at {self.address}"
@@ -62,13 +72,9 @@ class Transport:
 
         silence_sdk()
         from tablestore.auth import RequestContext, SignV2, SignV4
-        from tablestore.credentials import Credentials
 
         self._endpoint = endpoint
-        token = endpoint.sts_token.get_secret_value() if endpoint.sts_token else None
-        self._credentials = Credentials(
-            endpoint.access_key_id.get_secret_value(), endpoint.access_key_secret.get_secret_value(), token
-        )
+        self._credentials = sdk_provider(endpoint.key)
         self._signer = SignV4("utf8", region=endpoint.region) if endpoint.region else SignV2("utf8")
         self._context: Any = RequestContext
         self._path = urlsplit(endpoint.address).path.rstrip("/")
@@ -89,13 +95,13 @@ class Transport:
             timeout: seconds for connecting and for waiting.
 
         Raises:
-            ServiceError: the service answered with an error.
+            ServiceError: the service answered with an error, or there are no credentials.
             NoAnswerError: nothing came back, or nothing that the service signed.
         """
         import urllib3
 
         query = "/" + api
-        context = self._context(self._credentials)
+        context = self._context(self._credentials.get_credentials())
         headers = self._signed_headers(query, body, context)
         try:
             response = self._pool.urlopen(
@@ -119,11 +125,11 @@ class Transport:
         headers = {
             "x-ots-date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
             "x-ots-apiversion": _API_VERSION,
-            "x-ots-accesskeyid": self._credentials.get_access_key_id(),
+            "x-ots-accesskeyid": context.get_credentials().get_access_key_id(),
             "x-ots-instancename": self._endpoint.instance,
             "x-ots-contentmd5": _md5(body),
         }
-        token = self._credentials.get_security_token()
+        token = context.get_credentials().get_security_token()
         if token is not None:
             headers["x-ots-ststoken"] = token
         self._signer.make_request_signature_and_add_headers(query, headers, context)
@@ -145,7 +151,7 @@ class Transport:
                 f"{api}: the clock here differs from that of {self._endpoint} by more than 15 minutes; set it"
             )
         signature = self._signer.make_response_signature(query, headers, self._signer.get_signing_key(context))
-        if headers["authorization"] != f"OTS {self._credentials.get_access_key_id()}:{signature}":
+        if headers["authorization"] != f"OTS {context.get_credentials().get_access_key_id()}:{signature}":
             raise NoAnswerError(f"{api}: the answer of {self._endpoint} has a wrong signature")
 
     def _failure(self, api: str, status: int, headers: dict[str, str], body: bytes) -> ServiceError:

@@ -15,6 +15,7 @@ from upsert_platform.project import load_project
 from upsert_platform.tablestore.connect.record import Envelope, MessageFormat
 from upsert_platform.tablestore.connect.settings import KeyMode
 from upsert_platform.tablestore.connect.sink import ConnectSink, read_connect_sink
+from upsert_platform.tablestore.options import TablestoreSettings
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 STRING_CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
@@ -209,22 +210,28 @@ def test_time_series(tmp_path: Path) -> None:
     assert sink.tables == {}
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"tablestore.auth.mode": "sts"}, {"tablestore.auth.mode": "STS", "account.id": "1"}]
-)
-def test_1_2_a_role_is_refused_with_the_ways_out(tmp_path: Path, more: dict[str, str]) -> None:
-    config = {name: value for name, value in BASE.items() if "auth" not in name and "access" not in name} | more
-    (problem,) = [problem for problem in problems_of(tmp_path, config) if problem.severity == "error"]
-    assert "assumes a role of an account, which the platform does not do" in problem.message
-    assert "'tablestore.auth.mode' = 'aksk'" in problem.message
-    assert "'tablestore.sts.token'" in problem.message
+def test_1_2_credentials(tmp_path: Path) -> None:
+    bare = {name: value for name, value in BASE.items() if "auth" not in name and "access" not in name}
     keys = {"tablestore.access.key.id": "id", "tablestore.access.key.secret": "${SECRET}"}
-    sink = sink_of(
-        bound(tmp_path, {**config, **keys, "tablestore.auth.mode": "sts", "tablestore.sts.token": "t"}), "sink.kafka_t"
-    )
-    assert sink.settings.auth_mode == "sts"
-    without_mode = {name: value for name, value in config.items() if "auth" not in name}
-    assert sink_of(bound(tmp_path, {**without_mode, **keys}), "sink.kafka_t").settings.auth_mode == "aksk"
+    role = {
+        "account.id": "123",
+        "role.name": "writer",
+        "sts.endpoint": "sts.aliyuncs.com",
+        "client.time.out.ms": "60000",
+    }
+
+    def settings_of(**more: str) -> TablestoreSettings:
+        return sink_of(bound(tmp_path, {**bare, **more}), "sink.kafka_t").settings
+
+    assert (settings_of().auth_mode, settings_of().role) == ("sts", None)  # the connector's default: the environment's
+    assert settings_of(**keys).auth_mode == "aksk"
+    assert settings_of(**keys, **{"tablestore.auth.mode": "STS", "tablestore.sts.token": "t"}).auth_mode == "sts"
+    assumed = settings_of(**keys, **role, **{"tablestore.auth.mode": "STS"})
+    assert assumed.role is not None
+    assert (assumed.role.arn, assumed.role.sts_endpoint) == ("acs:ram::123:role/writer", "sts.aliyuncs.com")
+    assert assumed.role.longest.total_seconds() == 60
+    (problem,) = problems_of(tmp_path, {**bare, **keys, "tablestore.auth.mode": "STS"})
+    assert "needs 'tablestore.sts.token', or 'account.id' and 'role.name' of the role to assume" in problem.message
 
 
 ERRORS = {"runtime.error.tolerance": "all"}
@@ -288,14 +295,14 @@ def test_80_time_series_without_fields(tmp_path: Path) -> None:
 
 
 IDLE = [
-    ("buffer.size", "2048"), ("account.id", "1"), ("errors.log.enable", "true"), ("errors.retry.timeout", "1"),
+    ("buffer.size", "2048"), ("errors.log.enable", "true"), ("errors.retry.timeout", "1"),
     ("runtime.error.mode", "ignore"), ("flush.Interval", "5"), ("header.converter", "x"),
 ]  # fmt: skip
 
 
 def test_options_without_effect_are_warned_of_with_what_takes_their_place(tmp_path: Path) -> None:
     found = problems_of(tmp_path, {**KEYED, **dict(IDLE), "event.parse.class": "a.b.DefaultEventParser"})
-    assert [problem.severity for problem in found] == ["warning"] * 6
+    assert [problem.severity for problem in found] == ["warning"] * (len(IDLE) - 1)
     assert {problem.message.split("'")[3] for problem in found} == {name for name, _ in IDLE} - {"runtime.error.mode"}
     reporter = {"runtime.error.mode": "tablestore", "runtime.error.table.name": "e"}
     (warning,) = problems_of(tmp_path, {**KEYED, **reporter, "errors.tolerance": "all"})

@@ -66,6 +66,8 @@ def test_no_secret_is_shown() -> None:
     assert "test-id" not in repr(table)
 
 
+STS = {"tablestore.auth.mode": "sts"}
+ROLE = {"account.id": "123", "role.name": "writer"}
 RULES = [
     ("1.2 missing", {"tablestore.endpoint": ""}, "option 'tablestore.endpoint' takes an address"),
     ("1.2 scheme", {"tablestore.endpoint": "ftp://x"}, "option 'tablestore.endpoint' takes an address"),
@@ -75,8 +77,18 @@ RULES = [
     ("1.2 delete mode", {"delete.mode": "all"}, "option 'delete.mode'"),
     ("1.2 concurrency", {"max.concurrency": "0"}, "option 'max.concurrency'"),
     ("1.2 auth mode", {"tablestore.auth.mode": "ram"}, "option 'tablestore.auth.mode'"),
-    ("1.2 sts needs a token", {"tablestore.auth.mode": "STS"}, "needs 'tablestore.sts.token'"),
+    ("1.2 sts with a key", {"tablestore.auth.mode": "STS"}, "with a key needs 'tablestore.sts.token', or 'account.id'"),
     ("1.2 a token needs sts", {"tablestore.sts.token": "x"}, "needs 'tablestore.auth.mode' = 'sts'"),
+    ("1.2 a role needs sts", ROLE, "'role.name' needs 'tablestore.auth.mode' = 'sts'"),
+    ("1.2 role alone", {**STS, "role.name": "r"}, "'account.id' and 'role.name' go together"),
+    ("1.2 account", {**STS, **ROLE, "account.id": "a1"}, "option 'account.id'"),
+    ("1.2 age of a role", {**STS, **ROLE, "client.time.out.ms": "0"}, "option 'client.time.out.ms'"),
+    ("1.2 no secret", {"tablestore.access.key.secret": ""}, "go together; one is missing"),
+    (
+        "1.2 no key",
+        {"tablestore.access.key.id": "", "tablestore.access.key.secret": ""},
+        "'tablestore.auth.mode' = 'aksk' needs 'tablestore.access.key.id' and 'tablestore.access.key.secret'",
+    ),
     ("3.3 table name", {"table.name": "1a"}, "option 'table.name' takes a letter or '_'"),
     ("3.3 control table name", {"control.table": "é"}, "option 'control.table' takes a letter or '_'"),
     ("5.1 rows per request", {"sink.buffer-flush.max-rows": "201"}, "option 'sink.buffer-flush.max-rows'"),

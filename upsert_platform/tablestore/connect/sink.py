@@ -34,7 +34,6 @@ HEADERS: Final = ("headers", "ARRAY<ROW<`key` STRING, `value` BYTES>>")
 _MODE: Final = "tablestore.mode"
 _MODES: Final = ("normal", "timeseries")
 _AUTH: Final = "tablestore.auth.mode"
-_TOKEN: Final = "tablestore.sts.token"
 _KEYS: Final = ("tablestore.access.key.id", "tablestore.access.key.secret")
 _WIDE_ONLY: Final = ("primarykey.mode", "insert.mode", "delete.mode", "key.converter", "json.field.conversion")
 _OWN: Final = ("connector", "name", _MODE)
@@ -198,15 +197,6 @@ class _Reader:
         has_keys = all(given.get(name) for name in _KEYS)
         mode = given.get(_AUTH, "aksk" if has_keys else "sts").strip().lower()
         given[_AUTH] = mode
-        if mode == "sts" and not given.get(_TOKEN):
-            default = "" if _AUTH in self._options else ", the connector's default,"
-            self._tell(
-                f"'{_AUTH}' = 'STS'{default} assumes a role of an account, which the platform does not do: give"
-                f" '{_KEYS[0]}' and '{_KEYS[1]}' with '{_AUTH}' = 'aksk', or a temporary key with '{_TOKEN}'",
-                _AUTH,
-            )
-            given[_AUTH] = "aksk"
-            given |= {name: given.get(name) or "unknown" for name in _KEYS}
         given |= {"connector": "tablestore", "on-error": "quarantine"}
         if limits.is_valid_name(table_name):
             given["table.name"] = table_name
