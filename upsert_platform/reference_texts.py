@@ -47,7 +47,8 @@ PROPERTIES: Final = {
     "isolation.level": "`read_committed` unless given.",
     "security.protocol": "In any case.",
     "acks": "`-1` is written `all`.",
-    "allow.auto.create.topics": "Reading never creates a topic; destinations have `auto.create`.",
+    "allow.auto.create.topics": "Reading never creates a topic; `false` keeps destinations from creating theirs, like"
+    " `auto.create` = `false`.",
     "ssl.endpoint.identification.algorithm": "An empty value becomes `none`.",
     "ssl.truststore.certificates": "Certificates in PEM form.",
     "ssl.keystore.certificate.chain": "Certificates in PEM form.",

@@ -1,4 +1,4 @@
-"""A broker that asks who one is: SASL (PLAIN, SCRAM), TLS with client certificates, and access rules."""
+"""A broker that asks who one is: SASL (PLAIN, SCRAM, OAUTHBEARER), TLS with client certificates, and access rules."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from upsert_platform.local.process import free_port
 
 PASSWORDS = {"alice": "alice-secret", "bob": "bob-secret"}
 STORE_PASSWORD = "store-secret"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _LISTENERS = {"PLAINTEXT": "PLAINTEXT", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL", "TLS": "SSL"}
 
 
@@ -93,6 +94,8 @@ def start_secure_broker(directory: Path) -> SecureBroker:
     users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
     plain = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    # Takes unsigned tokens, whose subject is the user.
+    bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",  # plaintext clients and the broker itself
@@ -104,10 +107,13 @@ def start_secure_broker(directory: Path) -> SecureBroker:
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
     }
     for listener in ("sasl", "sasltls"):
-        properties[f"listener.name.{listener}.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+        properties[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
         properties[f"listener.name.{listener}.plain.sasl.jaas.config"] = plain
         properties[f"listener.name.{listener}.scram-sha-256.sasl.jaas.config"] = scram
         properties[f"listener.name.{listener}.scram-sha-512.sasl.jaas.config"] = scram
+        properties[f"listener.name.{listener}.oauthbearer.sasl.jaas.config"] = (
+            f'{bearer} unsecuredLoginStringClaim_sub="broker";'
+        )
     broker = start_broker(
         directory / "data",
         listeners=[Listener(free_port(), protocol, name) for name, protocol in _LISTENERS.items()],

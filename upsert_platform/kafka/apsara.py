@@ -1,33 +1,57 @@
 """Topics of ApsaraMQ for Kafka, which are created through Alibaba Cloud's OpenAPI and not over the Kafka protocol.
 
-Operation CreateTopic of product alikafka, version 2019-09-16, signed as an RPC-style request (HMAC-SHA1).
+Operation CreateTopic of product alikafka, version 2019-09-16, through the official SDK.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import re
+import threading
 import time
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
-from urllib.parse import quote
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
 from upsert_platform.errors import EndpointError
-from upsert_platform.kafka.endpoint import redact
+from upsert_platform.kafka.modes import CleanupPolicy, StorageEngine
+from upsert_platform.kafka.refusals import redact
+
+if TYPE_CHECKING:
+    from alibabacloud_alikafka20190916.client import Client
+    from alibabacloud_alikafka20190916.models import CreateTopicRequest
 
 REQUEST_SECONDS: Final = 15.0
 APPEAR_SECONDS: Final = 60.0
 """How long a topic may take to appear on the brokers once it is created."""
+SECONDS_BETWEEN: Final = 1.0
+"""CreateTopic is allowed once a second."""
+NO_SDK: Final = (
+    "ApsaraMQ for Kafka: topics are created with Alibaba Cloud's SDK, which is not installed; run `pip install"
+    " 'upsert-platform[apsara]'`, or create the topic in the console and set 'auto.create' = 'false'"
+)
 _THROTTLED: Final = ("Throttling", "Throttling.User", "Throttling.Api", "ONS_SYSTEM_FLOW_CONTROL")
 _ATTEMPTS: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{3,64}")
+_turn = threading.Lock()
+_last_answer = [float("-inf")]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProperties:
+    """What a created topic is, besides partitions and replicas.
+
+    Attributes:
+        storage: cloud storage holds Normal Messages; local storage, of Professional Edition instances, holds
+            Partitionally Ordered Messages and alone can be compacted.
+        tags: pairs of key and value.
+    """
+
+    storage: StorageEngine = StorageEngine.CLOUD
+    cleanup_policy: CleanupPolicy = CleanupPolicy.DELETE
+    remark: str = "upsert_platform"
+    tags: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +60,7 @@ class ApsaraInstance:
 
     Attributes:
         endpoint: of the control plane, ``alikafka.<region>.aliyuncs.com``; https unless it begins with ``http://``.
+        topics: what created topics are.
     """
 
     instance_id: str
@@ -43,89 +68,101 @@ class ApsaraInstance:
     endpoint: str
     access_key_id: SecretStr
     access_key_secret: SecretStr
+    topics: TopicProperties = TopicProperties()
+
+    def for_control(self) -> ApsaraInstance:
+        """The same, for a control topic: compacted in every case, or the position would be forgotten."""
+        compacted = replace(self.topics, storage=StorageEngine.LOCAL, cleanup_policy=CleanupPolicy.COMPACT)
+        return replace(self, topics=compacted)
 
     def create_topic(self, name: str, *, partitions: int | None, replication: int | None) -> None:
-        """Asks for a topic with log compaction, which needs the instance's local storage.
+        """Asks for a topic, at most once a second.
 
         Raises:
-            EndpointError: not reachable, or refused; with the code that the service gave.
+            EndpointError: not reachable, or refused, with the code that the service gave; or the SDK is missing.
         """
         if not _NAME.fullmatch(name):
             raise EndpointError(
                 f"ApsaraMQ for Kafka: topic '{name}' cannot be created: a name has 3 to 64 letters, digits, '-' and '_'"
             )
-        parameters: dict[str, str] = {
-            "Action": "CreateTopic",
-            "InstanceId": self.instance_id,
-            "RegionId": self.region,
-            "Topic": name,
-            "Remark": "upsert_platform",
-            "LocalTopic": "true",
-            "CompactTopic": "true",
-        }
-        if partitions is not None:
-            parameters["PartitionNum"] = str(partitions)
-        if replication is not None:
-            parameters["ReplicationFactor"] = str(replication)
+        request = self._request(name, partitions, replication)
         for attempt in range(_ATTEMPTS):
-            status, answer = self._post(parameters)
-            code, message = str(answer.get("Code", status)), str(answer.get("Message", ""))
-            if status == 200 and answer.get("Success") is True:
+            answer = self._ask_in_turn(request)
+            code = str(answer.get("Code"))
+            if answer.get("Success") is True:
                 return
             if code not in _THROTTLED or attempt == _ATTEMPTS - 1:
                 break
-            time.sleep(1.0 + attempt)  # one request per second and account
-        shown = redact(f"{code}: {message}", self._secrets())
+            time.sleep(SECONDS_BETWEEN * (1 + attempt))
+        shown = redact(f"{code}: {answer.get('Message', '')}", self._secrets())
         raise EndpointError(
             f"ApsaraMQ for Kafka {self.instance_id}: topic '{name}' was not created: {shown} (request"
-            f" {answer.get('RequestId', 'unknown')}); check 'aliyun.kafka.*', or create the topic in the console with"
-            " local storage and log compaction"
+            f" {answer.get('RequestId', 'unknown')}); check 'aliyun.kafka.*', or create the topic in the console"
         )
 
-    def _post(self, parameters: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
-        import requests
-
-        url = self.endpoint if "://" in self.endpoint else f"https://{self.endpoint}"
-        signed = signed_parameters(
-            {
-                **parameters,
-                "Format": "JSON",
-                "Version": "2019-09-16",
-                "AccessKeyId": self.access_key_id.get_secret_value(),
-                "SignatureMethod": "HMAC-SHA1",
-                "SignatureVersion": "1.0",
-                "SignatureNonce": uuid.uuid4().hex,
-                "Timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            },
-            self.access_key_secret.get_secret_value(),
-            method="POST",
-        )
+    def _request(self, name: str, partitions: int | None, replication: int | None) -> CreateTopicRequest:
         try:
-            response = requests.post(url, data=signed, timeout=REQUEST_SECONDS, allow_redirects=False)
-        except requests.RequestException as error:
-            reason = redact(str(error), self._secrets())
+            from alibabacloud_alikafka20190916.models import CreateTopicRequest, CreateTopicRequestTag
+        except ImportError:
+            raise EndpointError(NO_SDK) from None
+
+        topics = self.topics
+        return CreateTopicRequest(
+            instance_id=self.instance_id,
+            region_id=self.region,
+            topic=name,
+            remark=topics.remark,
+            local_topic=topics.storage is StorageEngine.LOCAL,
+            compact_topic=topics.cleanup_policy is CleanupPolicy.COMPACT,
+            partition_num=None if partitions is None else str(partitions),
+            replication_factor=replication,
+            tag=[CreateTopicRequestTag(key=key, value=value) for key, value in topics.tags] or None,
+        )
+
+    def _client(self) -> Client:
+        from alibabacloud_alikafka20190916.client import Client
+        from alibabacloud_tea_openapi.models import Config
+
+        protocol, _, host = self.endpoint.rpartition("://")
+        return Client(
+            Config(
+                access_key_id=self.access_key_id.get_secret_value(),
+                access_key_secret=self.access_key_secret.get_secret_value(),
+                endpoint=host,
+                protocol=protocol or "https",
+                region_id=self.region,
+                user_agent="upsert_platform",
+            )
+        )
+
+    def _ask(self, request: CreateTopicRequest) -> Mapping[str, Any]:
+        """The answer, whether it is a success or not."""
+        from darabonba.runtime import RuntimeOptions
+        from Tea.exceptions import TeaException, UnretryableException
+
+        millis = int(REQUEST_SECONDS * 1000)
+        runtime = RuntimeOptions(connect_timeout=millis, read_timeout=millis, autoretry=False)
+        try:
+            answer: Mapping[str, Any] = self._client().create_topic_with_options(request, runtime).body.to_map()
+        except UnretryableException as error:
+            reason = redact(str(error.message), self._secrets())
             raise EndpointError(
-                f"ApsaraMQ for Kafka: {url} ('aliyun.kafka.endpoint') is not reachable: {reason}"
+                f"ApsaraMQ for Kafka: {self.endpoint} ('aliyun.kafka.endpoint') cannot be reached, or does not answer"
+                f" as the OpenAPI does: {reason}"
             ) from None
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            answer = {"Message": f"no JSON object, but {response.text[:200]!r}"}
-        return response.status_code, answer
+        except TeaException as error:
+            data = error.data or {}
+            return {"Code": error.code, "Message": data.get("Message", ""), "RequestId": data.get("RequestId")}
+        return answer
+
+    def _ask_in_turn(self, request: CreateTopicRequest) -> Mapping[str, Any]:
+        """Asks when a second has passed since this process was last answered."""
+        with _turn:
+            time.sleep(max(0.0, _last_answer[0] + SECONDS_BETWEEN - time.monotonic()))
+            try:
+                return self._ask(request)
+            finally:
+                _last_answer[0] = time.monotonic()
 
     def _secrets(self) -> tuple[str, ...]:
         return self.access_key_secret.get_secret_value(), self.access_key_id.get_secret_value()
-
-
-def signed_parameters(parameters: Mapping[str, str], secret: str, *, method: str) -> dict[str, str]:
-    """The parameters with their signature (Alibaba Cloud, RPC style, signature version 1.0)."""
-    canonical = "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(parameters.items()))
-    text = f"{method}&{_encoded('/')}&{_encoded(canonical)}"
-    digest = hmac.new(f"{secret}&".encode(), text.encode(), hashlib.sha1).digest()
-    return {**parameters, "Signature": base64.b64encode(digest).decode()}
-
-
-def _encoded(text: str) -> str:
-    return quote(text, safe="~")

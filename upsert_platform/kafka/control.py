@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +18,10 @@ from upsert_platform.destination import Verdict
 from upsert_platform.errors import EndpointError
 from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
+from upsert_platform.kafka.refusals import remedy
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer
 
 STATE: Final = "state"
 VERDICT: Final = "verdict"
@@ -190,6 +191,11 @@ class ControlTopic:
                             records.append((key, message.value()))
                     elif error.name() == "_PARTITION_EOF":
                         position = max(position, message.offset())
+                    elif error.name() == "TOPIC_AUTHORIZATION_FAILED":
+                        raise EndpointError(
+                            f"Kafka {self.endpoint.servers}: control topic '{self.name}' cannot be read:"
+                            f" {error.str()}{remedy(error.name())}"
+                        )
             return records
         finally:
             consumer.close()
@@ -205,10 +211,17 @@ class ControlTopic:
             ) from None
         return int(low), int(end)
 
-    def produce(self, producer: Producer, record: str, value: Mapping[str, Any]) -> None:
+    def produce(
+        self,
+        producer: Producer,
+        record: str,
+        value: Mapping[str, Any],
+        *,
+        on_delivery: Callable[[KafkaError | None, Any], None] | None = None,
+    ) -> None:
         """Hands a record to a producer, into its open transaction if it has one."""
         key = json.dumps({"topic": self.topic, "record": record}, sort_keys=True)
-        producer.produce(self.name, key=key, value=json.dumps(dict(value)), partition=0)
+        producer.produce(self.name, key=key, value=json.dumps(dict(value)), partition=0, on_delivery=on_delivery)
 
     def produce_share(self, producer: Producer, index: int, share: Share) -> None:
         """Hands the record of a writing task to its transaction."""
@@ -219,9 +232,12 @@ class ControlTopic:
         self.create()
         producer = self.endpoint.open_producer()
         value = {**asdict(verdict), "at": verdict.at.isoformat()}
-        self.produce(producer, VERDICT, value)
-        if producer.flush(REQUEST_SECONDS):
-            raise EndpointError(f"Kafka {self.endpoint.servers}: the verdict was not written to '{self.name}' in time")
+        failures: list[KafkaError] = []
+        self.produce(producer, VERDICT, value, on_delivery=lambda error, _: failures.append(error) if error else None)
+        left = producer.flush(REQUEST_SECONDS)
+        if left or failures:
+            reason = f": {failures[0].str()}{remedy(failures[0].name())}" if failures else " in time"
+            raise EndpointError(f"Kafka {self.endpoint.servers}: the verdict was not written to '{self.name}'{reason}")
 
 
 def _applied(value: dict[str, Any]) -> Applied:

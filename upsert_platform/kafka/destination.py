@@ -59,27 +59,33 @@ class KafkaDestination:
         self.topic = table.settings.topic[0]
         self.uri = f"kafka://{table.settings.bootstrap_servers}/{self.topic}"
         self._control = ControlTopic(
-            table.endpoint, table.settings.control_topic, topic=self.topic, apsara=table.settings.apsara
+            table.endpoint,
+            table.settings.control_topic,
+            topic=self.topic,
+            apsara=None if table.settings.apsara is None else table.settings.apsara.for_control(),
         )
 
     def close(self) -> None:
         """Nothing stays open between calls. Idempotent."""
 
     def prepare(self) -> None:
-        """Creates the topic, compacted, when it is missing and ``auto.create`` is on, and the control topic.
+        """Creates the topic, compacted, when it is missing and may be created, and the control topic.
 
+        ``auto.create`` = false and ``properties.allow.auto.create.topics`` = false keep it from being created.
         A topic that is not compacted is used with a warning: retention will delete the values of keys.
 
         Raises:
-            DestinationError: the topic is missing and ``auto.create`` is off.
+            DestinationError: the topic is missing and may not be created.
             EndpointError: not reachable, or credentials refused.
         """
         found = describe_topic(self.table.endpoint, self.topic)
         if found is None:
-            if not self.settings.auto_create:
+            allowed = str(self.table.properties.consumer.get("allow.auto.create.topics", "true")).strip().lower()
+            if not self.settings.auto_create or allowed == "false":
+                name = "auto.create" if not self.settings.auto_create else "properties.allow.auto.create.topics"
                 raise DestinationError(
                     f"table '{self.name}': topic '{self.topic}' does not exist on {self.settings.bootstrap_servers};"
-                    " create it with cleanup.policy=compact, or set 'auto.create' = 'true'"
+                    f" create it with cleanup.policy=compact, or set '{name}' = 'true'"
                 )
             create_topic(
                 self.table.endpoint,
@@ -89,7 +95,8 @@ class KafkaDestination:
                 config={"cleanup.policy": "compact"},
                 apsara=self.settings.apsara,
             )
-        elif not found.compacted:
+            found = describe_topic(self.table.endpoint, self.topic)
+        if found is not None and not found.compacted:
             _log.warning(
                 "table '%s': topic '%s' is not compacted, so retention will delete values that are still current; set"
                 " its cleanup.policy to compact",

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.properties import ClientProperties
+from upsert_platform.kafka.refusals import raise_if_refused, redact, remedy
 from upsert_platform.kafka.stores import store_settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 REQUEST_SECONDS: Final = 10.0
 """How long a question to the cluster may take before it counts as unreachable."""
+TOO_OLD: Final = "brokers of Kafka 0.11 or later are needed"
+"""Transactions, and telling offsets of committed records, came with it."""
 NO_KERBEROS: Final = (
     "; the installed confluent-kafka has no Kerberos. Build it against a librdkafka that has: install librdkafka's"
     " development files built with libsasl2, and the GSSAPI plugin of Cyrus SASL (Debian: librdkafka-dev,"
@@ -69,14 +72,6 @@ class _Redact(logging.Filter):
         return True
 
 
-def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """The text with every secret value replaced by ``***``."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
-    return text
-
-
 @dataclass(frozen=True, slots=True)
 class KafkaEndpoint:
     """A cluster and how to log in to it. Picklable; prints no secret.
@@ -98,9 +93,8 @@ class KafkaEndpoint:
     def consumer_config(self, **overrides: str | int) -> dict[str, Any]:
         """Settings of a consumer that is assigned partitions by hand; secrets in clear, for the client alone."""
         config = self._config(_CONSUMER_DEFAULTS, self.properties.common, self.properties.consumer, overrides)
-        config.setdefault(
-            "group.id", "upsert-platform"
-        )  # required by the client; without commits the broker never sees it
+        # Required by the client, which asks for the group's coordinator; nothing is joined or committed under it.
+        config.setdefault("group.id", "upsert-platform")
         # Both decide whether an offset is read or lost, so they are not open to be declared.
         return config | {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.partition.eof": "true"}
 
@@ -124,15 +118,21 @@ class KafkaEndpoint:
         logger.addFilter(_Redact(tuple(self.properties.secrets())))
         return logger
 
-    def open_consumer(self, **overrides: str | int) -> Consumer:
+    def open_consumer(
+        self, on_error: Callable[[KafkaError], None] | None = None, /, **overrides: str | int
+    ) -> Consumer:
         """A consumer; its owner closes it.
+
+        Args:
+            on_error: is called, while the consumer is polled, with what befalls its connections.
 
         Raises:
             EndpointError: a property is refused, or the login mechanism is not built into the client.
         """
         from confluent_kafka import Consumer
 
-        return self._open(Consumer, self.consumer_config(**overrides))
+        events = {} if on_error is None else {"error_cb": on_error}
+        return self._open(Consumer, self.consumer_config(**overrides) | events)
 
     def open_producer(self, **overrides: str | int) -> Producer:
         """A producer; see open_consumer."""
@@ -171,11 +171,6 @@ class KafkaEndpoint:
 
 def _plain(value: Any) -> Any:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
-
-
-def remedy(code: str) -> str:
-    """What to do about an error of the brokers, as the end of a message; empty where that depends."""
-    return "; give the user the right to do so" if code.endswith("AUTHORIZATION_FAILED") else ""
 
 
 @dataclass(slots=True)
@@ -244,6 +239,8 @@ class ClusterAdmin:
             except KafkaException as error:
                 code = error.args[0].name()
                 text = f"Kafka {self.endpoint.servers}: {doing} failed: {self._text(error.args[0])}"
+                if code in ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"):
+                    raise EndpointError(f"{text}; {TOO_OLD}") from None
                 if code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"):
                     raise TopicError(text) from None
                 raise EndpointError(text + remedy(code)) from None
@@ -251,30 +248,15 @@ class ClusterAdmin:
     def _raise_if_fatal(self) -> None:
         """Ends the wait at once for what no retry mends: a refused login, a broken certificate, an unknown host."""
         self.client.poll(0)
-        for error in self.errors:
-            if error.name() == "_SSL":
-                raise EndpointError(
-                    f"Kafka {self.endpoint.servers}: no TLS connection: {self._text(error)}; check that"
-                    " 'properties.security.protocol' is the listener's, that 'properties.ssl.truststore.*' has the"
-                    " authority that signed the brokers' certificate, and 'properties.ssl.keystore.*' if they ask for"
-                    " one"
-                )
-            if error.name() in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"):
-                raise EndpointError(
-                    f"Kafka {self.endpoint.servers}: the brokers refuse the login: {self._text(error)}; check"
-                    " 'properties.security.protocol', 'properties.sasl.mechanism' and 'properties.sasl.jaas.config'"
-                )
-            if error.name() == "_RESOLVE" and len(self.endpoint.servers.split(",")) == 1:
-                raise EndpointError(
-                    f"Kafka {self.endpoint.servers}: the host is not known: {self._text(error)}; check"
-                    " 'properties.bootstrap.servers'"
-                )
+        secrets = tuple(self.endpoint.properties.secrets())
+        raise_if_refused(self.errors, servers=self.endpoint.servers, secrets=secrets)
 
     def _unreachable(self, error: KafkaError) -> EndpointError:
-        seen = self.errors[-1] if self.errors else error
+        telling = [seen for seen in self.errors if seen.name() != "_ALL_BROKERS_DOWN"]
+        seen = (telling or self.errors or [error])[-1]
         return EndpointError(
             f"Kafka {self.endpoint.servers}: not reachable within {REQUEST_SECONDS:.0f} s: {self._text(seen)}; check"
-            " 'properties.bootstrap.servers', and that 'properties.security.protocol' is the listener's"
+            f" 'properties.bootstrap.servers', and that 'properties.security.protocol' is the listener's; {TOO_OLD}"
         )
 
     def _text(self, error: KafkaError) -> str:

@@ -14,34 +14,64 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
-from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint, redact, remedy
+from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
+from upsert_platform.kafka.refusals import raise_if_refused, redact, remedy
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import KafkaError, Message
 
 FETCH_RECORDS: Final = 2_000
 """Records handed over at once: few enough to stay in the processor's cache while they are reduced."""
 STALL_SECONDS: Final = 60.0
 """How long the brokers may send nothing before a task gives up."""
-_kept: dict[bytes, Consumer] = {}
+
+
+class BorrowedConsumer:
+    """A connected consumer, and what befell its connections since it was borrowed.
+
+    Attributes:
+        client: the consumer.
+    """
+
+    def __init__(self, endpoint: KafkaEndpoint) -> None:
+        self._servers = endpoint.servers
+        self._secrets = tuple(endpoint.properties.secrets())
+        self._errors: list[KafkaError] = []
+        self.client = endpoint.open_consumer(self._errors.append)
+
+    def forget_errors(self) -> None:
+        """Begins anew for the next borrower."""
+        self._errors.clear()
+
+    def raise_if_refused(self) -> None:
+        """Ends a wait that can only be in vain.
+
+        Raises:
+            EndpointError: the brokers refuse the login or the certificate, or the host is not known.
+        """
+        raise_if_refused(self._errors, servers=self._servers, secrets=self._secrets)
+
+
+_kept: dict[bytes, BorrowedConsumer] = {}
 
 
 @contextmanager
-def borrow_consumer(endpoint: KafkaEndpoint) -> Iterator[Consumer]:
+def borrow_consumer(endpoint: KafkaEndpoint) -> Iterator[BorrowedConsumer]:
     """A consumer of this process: kept connected, without partitions, unless its user failed."""
     name = pickle.dumps(endpoint)
     consumer = _kept.pop(name, None)
     if consumer is None:
         close_consumers()  # another login than before: a worker keeps one consumer, not one per table that passed by
-        consumer = endpoint.open_consumer()
+        consumer = BorrowedConsumer(endpoint)
+    consumer.forget_errors()
     try:
         yield consumer
-        consumer.unassign()
+        consumer.client.unassign()
     except BaseException:  # also when a generator is abandoned half-way
-        consumer.close()
+        consumer.client.close()
         raise
     if name in _kept:
-        consumer.close()
+        consumer.client.close()
     else:
         _kept[name] = consumer
 
@@ -49,7 +79,7 @@ def borrow_consumer(endpoint: KafkaEndpoint) -> Iterator[Consumer]:
 def close_consumers() -> None:
     """Closes the consumers that this process keeps."""
     while _kept:
-        _kept.popitem()[1].close()
+        _kept.popitem()[1].client.close()
 
 
 def fetch_range(
@@ -69,12 +99,13 @@ def fetch_range(
     """
     if wanted.start >= wanted.end:
         return
-    with borrow_consumer(endpoint) as consumer:
+    with borrow_consumer(endpoint) as borrowed:
         from confluent_kafka import TopicPartition
 
+        consumer = borrowed.client
         place = TopicPartition(wanted.topic, wanted.partition, wanted.start)
         if skip_deleted:
-            place.offset = max(wanted.start, first_offset(consumer, wanted))
+            place.offset = max(wanted.start, first_offset(borrowed, wanted))
             if place.offset >= wanted.end:
                 return
         consumer.assign([place])
@@ -82,9 +113,10 @@ def fetch_range(
         while position < wanted.end:
             messages = consumer.consume(min(FETCH_RECORDS, wanted.end - position), timeout=0.05)
             if not messages:
+                borrowed.raise_if_refused()
                 if time.monotonic() - since > stall_seconds:
                     with suppress(EndpointError):  # a partition that is gone is a better reason
-                        first_offset(consumer, wanted, timeout=min(stall_seconds, REQUEST_SECONDS))
+                        first_offset(borrowed, wanted, timeout=min(stall_seconds, REQUEST_SECONDS))
                     raise EndpointError(
                         f"Kafka {endpoint.servers}: nothing came of {wanted.topic}-{wanted.partition} after offset"
                         f" {position} for {stall_seconds:.0f} s, though it was planned up to {wanted.end}"
@@ -96,7 +128,7 @@ def fetch_range(
                 yield records
 
 
-def first_offset(consumer: Consumer, wanted: OffsetRange, *, timeout: float = REQUEST_SECONDS) -> int:
+def first_offset(borrowed: BorrowedConsumer, wanted: OffsetRange, *, timeout: float = REQUEST_SECONDS) -> int:
     """The first offset that a partition still has.
 
     Raises:
@@ -106,14 +138,19 @@ def first_offset(consumer: Consumer, wanted: OffsetRange, *, timeout: float = RE
     from confluent_kafka import KafkaException, TopicPartition
 
     place = TopicPartition(wanted.topic, wanted.partition)
-    try:
-        return int(consumer.get_watermark_offsets(place, timeout=timeout)[0])
-    except KafkaException as error:
-        name = error.args[0].name()
-        where = f"{wanted.topic}-{wanted.partition}"
-        if name in ("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"):
-            raise TopicError(f"{where}: the partition does not exist (any more)") from None
-        raise EndpointError(f"{where}: the brokers do not tell its offsets: {error.args[0].str()}") from None
+    where = f"{wanted.topic}-{wanted.partition}"
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return int(borrowed.client.get_watermark_offsets(place, timeout=min(0.5, timeout))[0])
+        except KafkaException as error:
+            reason = error.args[0]
+        if reason.name() in ("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"):
+            raise TopicError(f"{where}: the partition does not exist (any more)")
+        borrowed.client.poll(0)  # serves the events
+        borrowed.raise_if_refused()
+        if reason.name() not in ("_TIMED_OUT", "_TRANSPORT") or time.monotonic() >= deadline:
+            raise EndpointError(f"{where}: the brokers do not tell its offsets: {reason.str()}")
 
 
 def _sort_out(
@@ -152,8 +189,19 @@ def _sort_out(
 
 
 def _is_passing(name: str) -> bool:
-    """Events that the client mends by itself; when it cannot, the range stalls and says so."""
-    return name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_MAX_POLL_EXCEEDED")
+    """Events that the client mends by itself; when it cannot, the range stalls and says so.
+
+    A user without rights on the group is one of them: the client asks for its coordinator, though a reader of assigned
+    partitions that commits nothing has no use for it.
+    """
+    return name in (
+        "_TRANSPORT",
+        "_ALL_BROKERS_DOWN",
+        "_TIMED_OUT",
+        "_RESOLVE",
+        "_MAX_POLL_EXCEEDED",
+        "GROUP_AUTHORIZATION_FAILED",
+    )
 
 
 def _deleted(wanted: OffsetRange, reason: str) -> TopicError:

@@ -66,3 +66,17 @@ class NamingStrategy(StrEnum):
 
     INCREMENTING = "INCREMENTING"
     POOLING = "POOLING"
+
+
+class StorageEngine(StrEnum):
+    """Where ApsaraMQ for Kafka keeps a topic."""
+
+    CLOUD = "cloud"
+    LOCAL = "local"
+
+
+class CleanupPolicy(StrEnum):
+    """What a created topic forgets."""
+
+    DELETE = "delete"
+    COMPACT = "compact"

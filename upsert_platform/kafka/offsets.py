@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
-from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin
+from upsert_platform.kafka.endpoint import REQUEST_SECONDS, TOO_OLD, ClusterAdmin
 from upsert_platform.kafka.modes import BoundedMode, OnDataLoss, StartupMode
 from upsert_platform.kafka.table import KafkaTable
 
@@ -92,6 +92,10 @@ def _discover(admin: ClusterAdmin, table: KafkaTable) -> tuple[TopicOffsets, ...
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
     ]
     starts, ends = ({place: offset.offset for place, offset in answer().items()} for answer in both)
+    if any(offset < 0 for offset in (*starts.values(), *ends.values())):
+        raise EndpointError(
+            f"Kafka {table.settings.bootstrap_servers}: the brokers do not tell where topics end; {TOO_OLD}"
+        )
     return tuple(
         TopicOffsets(
             name,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
-from upsert_platform.kafka.modes import BoundedMode, StartupMode
+from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, StartupMode
 from upsert_platform.kafka.properties import ClientProperties
 from upsert_platform.kafka.settings import ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Table
@@ -119,6 +119,13 @@ def _upsert_options(settings: UpsertKafkaSettings, *, writes: bool) -> Iterator[
     if settings.apsara is not None and not (writes and settings.auto_create):
         name = "aliyun.kafka.instanceId"
         yield "options 'aliyun.kafka.*' have no effect: no topic is created for this table", name, "warning"
+    elif settings.apsara is not None and settings.aliyun_cleanup is not CleanupPolicy.COMPACT:
+        name = "aliyun.kafka.topic.cleanup-policy"
+        message = (
+            f"'{name}' is delete, so a topic that is created forgets values that are still current; on a Professional"
+            " Edition instance set it to compact, and 'aliyun.kafka.topic.storage' to local"
+        )
+        yield message, name, "warning"
 
 
 def _without_group(table: Table, settings: ScanSettings, properties: ClientProperties) -> Iterator[Finding]:

@@ -12,9 +12,10 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
-from upsert_platform.kafka.apsara import ApsaraInstance
+from upsert_platform.kafka.apsara import ApsaraInstance, TopicProperties
 from upsert_platform.kafka.modes import (
     BoundedMode,
+    CleanupPolicy,
     DeliveryGuarantee,
     FieldsInclude,
     KeyConflict,
@@ -22,6 +23,7 @@ from upsert_platform.kafka.modes import (
     OnDataLoss,
     OnError,
     StartupMode,
+    StorageEngine,
 )
 from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, Settings, option
 
@@ -317,6 +319,25 @@ class UpsertKafkaSettings(ScanSettings):
     aliyun_region: str | None = option(
         "aliyun.kafka.regionId", None, origin="alibaba", description="Region of the ApsaraMQ instance."
     )
+    aliyun_storage: Annotated[StorageEngine, BeforeValidator(_lower)] = option(
+        "aliyun.kafka.topic.storage",
+        StorageEngine.CLOUD,
+        origin="platform",
+        description="Storage engine of a created topic: cloud (Normal Messages), or local (Partitionally Ordered"
+        " Messages; Professional Edition).",
+    )
+    aliyun_cleanup: Annotated[CleanupPolicy, BeforeValidator(_lower)] = option(
+        "aliyun.kafka.topic.cleanup-policy",
+        CleanupPolicy.DELETE,
+        origin="platform",
+        description="Log cleanup policy of a created topic; compact needs local storage.",
+    )
+    aliyun_remark: str = option(
+        "aliyun.kafka.topic.remark", "upsert_platform", origin="platform", description="Description of a created topic."
+    )
+    aliyun_tags: SemicolonList = option(
+        "aliyun.kafka.topic.tags", (), origin="platform", description="Tags of a created topic: key:value;key:value."
+    )
 
     @model_validator(mode="after")
     def _buffer_options_come_in_pairs(self) -> Self:
@@ -347,6 +368,13 @@ class UpsertKafkaSettings(ScanSettings):
         missing = [name for name, value in given.items() if not value]
         if missing and len(missing) < len(given):
             raise ValueError(f"options 'aliyun.kafka.*' create topics only together; missing: {', '.join(missing)}")
+        if self.aliyun_cleanup is CleanupPolicy.COMPACT and self.aliyun_storage is not StorageEngine.LOCAL:
+            raise ValueError(
+                "'aliyun.kafka.topic.cleanup-policy' = 'compact' needs 'aliyun.kafka.topic.storage' = 'local'"
+            )
+        for tag in self.aliyun_tags:
+            if not all(part.strip() for part in (tag.partition(":")[0], tag.partition(":")[2])):
+                raise ValueError(f"'aliyun.kafka.topic.tags' takes key:value;key:value, not '{tag}'")
         return self
 
     @property
@@ -360,4 +388,12 @@ class UpsertKafkaSettings(ScanSettings):
             self.aliyun_endpoint or "",
             self.aliyun_access_key_id,
             self.aliyun_access_key_secret,
+            TopicProperties(
+                self.aliyun_storage,
+                self.aliyun_cleanup,
+                self.aliyun_remark,
+                tuple(
+                    (key.strip(), value.strip()) for key, _, value in (tag.partition(":") for tag in self.aliyun_tags)
+                ),
+            ),
         )

@@ -29,7 +29,9 @@ _STORE_PASSWORD: Final = "UPSERT_PLATFORM_STORE_PASSWORD"
 _KEY_PASSWORD: Final = "UPSERT_PLATFORM_KEY_PASSWORD"
 _PEM: Final = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>.*?)-----END (?P=label)-----", re.DOTALL)
 _ENTRY: Final = re.compile(r"^Entry type: (\w+)", re.MULTILINE)
-_ALIAS: Final = re.compile(r"^(?P<alias>.+), [^,]+(?:, [^,]+)*, PrivateKeyEntry", re.MULTILINE)
+_ALIAS: Final = re.compile(
+    r"^Alias name: (?P<alias>.*)\n(?:Creation date: .*\n)?Entry type: PrivateKeyEntry", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def _convert(store: Store, target: Path) -> str:
     arguments = ["-importkeystore", "-noprompt", "-srckeystore", store.path, "-srcstorepass:env", _STORE_PASSWORD]
     arguments += ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", _STORE_PASSWORD]
     if store.key_password is not None and store.key_password != store.password:
-        aliases = _ALIAS.findall(_keytool(store, "-list", "-keystore", store.path))
+        aliases = _ALIAS.findall(_keytool(store, "-list", "-rfc", "-keystore", store.path))
         if len(aliases) != 1:
             raise EndpointError(
                 f"client property '{store.option}': the store {store.path} holds {len(aliases)} private keys; keep one"

@@ -59,7 +59,7 @@ def create_topic(
 
     Args:
         partitions: the broker's default if None; the same for replication.
-        apsara: the instance to ask for it, which decides everything but partitions, replication and compaction.
+        apsara: the instance to ask for it, which decides the rest; `config` is not used then.
 
     Raises:
         EndpointError: the brokers cannot be reached, or refuse to create it.

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import EndpointError
-from upsert_platform.kafka.endpoint import KafkaEndpoint, redact
+from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.refusals import redact
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException, Producer

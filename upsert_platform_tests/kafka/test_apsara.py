@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
+import sys
+import time
 from collections.abc import Callable
-from urllib.parse import parse_qsl
+from itertools import pairwise
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from pydantic import SecretStr
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.kafka import apsara
-from upsert_platform.kafka.apsara import ApsaraInstance, signed_parameters
+from upsert_platform.kafka.apsara import ApsaraInstance, TopicProperties
+from upsert_platform.kafka.modes import CleanupPolicy, StorageEngine
 from upsert_platform.kafka.topics import describe_topic
 from upsert_platform_tests.kafka.answering import Asked, answering
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
@@ -19,58 +26,101 @@ from upsert_platform_tests.kafka.test_table import APSARA
 DONE = (200, b'{"Code":200,"Message":"operation success.","Success":true,"RequestId":"r-1"}')
 
 
-def instance(endpoint: str) -> ApsaraInstance:
-    return ApsaraInstance("alikafka-1", "cn-hangzhou", endpoint, SecretStr("my-id"), SecretStr("my-secret"))
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsara, "SECONDS_BETWEEN", 0.0)
+
+
+def instance(endpoint: str, topics: TopicProperties | None = None) -> ApsaraInstance:
+    keys = SecretStr("my-id"), SecretStr("my-secret")
+    return ApsaraInstance("alikafka-1", "cn-hangzhou", endpoint, *keys, topics or TopicProperties())
 
 
 def parameters(asked: Asked) -> dict[str, str]:
-    return dict(parse_qsl(asked.body.decode(), keep_blank_values=True))
+    return dict(parse_qsl(urlsplit(asked.path).query, keep_blank_values=True))
 
 
-def test_the_signature_is_that_of_the_published_example() -> None:
-    given = {
-        "Timestamp": "2016-02-23T12:46:24Z",
-        "Format": "XML",
-        "AccessKeyId": "testid",
-        "Action": "DescribeRegions",
-        "SignatureMethod": "HMAC-SHA1",
-        "SignatureNonce": "3ee8c1b8-83d3-44af-a94f-4e0ad82fd6cf",
-        "Version": "2014-05-26",
-        "SignatureVersion": "1.0",
-    }
-    assert signed_parameters(given, "testsecret", method="GET")["Signature"] == "OLeaidS1JvxuMvnyHOwuJ+uX5qY="
+def signature(asked: Asked, secret: str) -> str:
+    """What signs a request (Alibaba Cloud, signature version 3)."""
+    path, _, query = asked.path.partition("?")
+    found = re.search(r"SignedHeaders=([^,]+)", asked.headers["authorization"])
+    assert found is not None
+    names = found[1].split(";")
+    canonical_query = "&".join(
+        f"{quote(name, safe='~')}={quote(value, safe='~')}"
+        for name, value in sorted(parse_qsl(query, keep_blank_values=True))
+    )
+    headers = "".join(f"{name}:{asked.headers[name].strip()}\n" for name in names)
+    body = hashlib.sha256(asked.body).hexdigest()
+    assert asked.headers["x-acs-content-sha256"] == body
+    canonical = "\n".join((asked.method, path, canonical_query, headers, ";".join(names), body))
+    text = f"ACS3-HMAC-SHA256\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def test_a_topic_is_asked_for_with_compaction() -> None:
+def test_a_topic_is_asked_for_with_its_properties() -> None:
+    topics = TopicProperties(
+        StorageEngine.LOCAL, CleanupPolicy.COMPACT, "orders, last value", (("team", "a b"), ("env", "test"))
+    )
     with answering(lambda asked: DONE) as server:
-        instance(server.url).create_topic("orders", partitions=12, replication=3)
+        instance(server.url, topics).create_topic("orders", partitions=12, replication=3)
     (asked,) = server.asked
-    found = parameters(asked)
-    signature = found.pop("Signature")
-    assert signature == signed_parameters(found, "my-secret", method="POST")["Signature"]
-    assert asked.method == "POST"
-    expected = {
-        "Action": "CreateTopic",
-        "Version": "2019-09-16",
+    assert asked.headers["authorization"].startswith("ACS3-HMAC-SHA256 Credential=my-id,")
+    assert asked.headers["authorization"].endswith(f"Signature={signature(asked, 'my-secret')}")
+    assert asked.headers["x-acs-action"] == "CreateTopic"
+    assert asked.headers["x-acs-version"] == "2019-09-16"
+    assert {name: value.lower() for name, value in parameters(asked).items()} == {
         "InstanceId": "alikafka-1",
         "RegionId": "cn-hangzhou",
         "Topic": "orders",
+        "Remark": "orders, last value",
         "PartitionNum": "12",
         "ReplicationFactor": "3",
         "LocalTopic": "true",
         "CompactTopic": "true",
-        "AccessKeyId": "my-id",
+        "Tag.1.Key": "team",
+        "Tag.1.Value": "a b",
+        "Tag.2.Key": "env",
+        "Tag.2.Value": "test",
     }
-    assert expected.items() <= found.items()
-    assert "my-secret" not in asked.body.decode()
+    assert "my-secret" not in asked.path + str(asked.headers) + asked.body.decode()
 
 
-def test_a_throttled_request_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apsara.time, "sleep", lambda seconds: None)
+def test_what_is_not_declared_is_the_cheapest_topic() -> None:
+    with answering(lambda asked: DONE) as server:
+        instance(server.url).create_topic("orders", partitions=None, replication=None)
+        instance(server.url).for_control().create_topic("control", partitions=1, replication=None)
+    table, control = (parameters(asked) for asked in server.asked)
+    assert (table["LocalTopic"], table["CompactTopic"]) == ("False", "False")
+    assert (control["LocalTopic"], control["CompactTopic"]) == ("True", "True")
+    assert "PartitionNum" not in table
+
+
+def test_one_topic_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsara, "SECONDS_BETWEEN", 0.2)
+    times: list[float] = []
+
+    def answer(asked: Asked) -> tuple[int, bytes]:
+        times.append(time.monotonic())
+        return DONE
+
+    with answering(answer) as server:
+        for number in range(3):
+            instance(server.url).create_topic(f"orders-{number}", partitions=None, replication=None)
+    assert all(later - earlier >= 0.19 for earlier, later in pairwise(times))
+
+
+def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "alibabacloud_alikafka20190916.models", None)
+    with pytest.raises(EndpointError, match=r"pip install 'upsert-platform\[apsara\]'"):
+        instance("http://127.0.0.1:1").create_topic("orders", partitions=None, replication=None)
+
+
+def test_a_throttled_request_is_sent_again() -> None:
     answers = [(400, b'{"Code":"Throttling.User","Message":"slow down"}')] * 2 + [DONE]
     with answering(lambda asked: answers.pop(0)) as server:
         instance(server.url).create_topic("orders", partitions=None, replication=None)
-    nonces = {parameters(asked)["SignatureNonce"] for asked in server.asked}
+    nonces = {asked.headers["x-acs-signature-nonce"] for asked in server.asked}
     assert len(nonces) == 3
 
 
@@ -83,7 +133,7 @@ def test_a_throttled_request_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> N
             id="unknown-key",
         ),
         pytest.param((200, b'{"Code":500,"Message":"no quota","Success":false}'), "500: no quota", id="no-success"),
-        pytest.param((502, b"<html>"), "no JSON object, but '<html>'", id="no-json"),
+        pytest.param((502, b"<html>"), "does not answer as the OpenAPI does", id="no-json"),
     ],
 )
 def test_a_refusal_is_told_without_secrets(answer: tuple[int, bytes], text: str) -> None:
@@ -104,8 +154,24 @@ def test_an_unreachable_control_plane_and_a_bad_name() -> None:
 def test_declared_options() -> None:
     settings = read(declare(**APSARA), writes=True).settings
     assert settings.apsara is not None  # type: ignore[attr-defined]
-    assert problems_of(declare(**APSARA), writes=True, severity="warning") == []
+    (warning,) = problems_of(declare(**APSARA), writes=True, severity="warning")
+    assert "forgets values that are still current" in warning
+    compacted = {"aliyun.kafka.topic.storage": "local", "aliyun.kafka.topic.cleanup-policy": "compact"}
+    assert problems_of(declare(**APSARA, **compacted), writes=True, severity="warning") == []
     assert "hunter2" not in repr(settings) + repr(settings.apsara)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"aliyun.kafka.topic.cleanup-policy": "compact"}, "needs 'aliyun.kafka.topic.storage' = 'local'"),
+        ({"aliyun.kafka.topic.tags": "team"}, "takes key:value"),
+        ({"aliyun.kafka.topic.storage": "tape"}, "aliyun.kafka.topic.storage"),
+    ],
+)
+def test_refused_options(options: dict[str, str], text: str) -> None:
+    (message,) = problems_of(declare(**APSARA, **options), writes=True)
+    assert text in message
 
 
 def test_a_destination_creates_both_its_topics_there(
