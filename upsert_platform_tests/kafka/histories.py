@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from upsert_platform.kafka.encode import RecordEncoder
 from upsert_platform.kafka.read_range import RangeReader
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.answering import Asked, answering
+from upsert_platform_tests.kafka.formats.proto import shop, write_set
 from upsert_platform_tests.kafka.tables import FakeRecord, declare, read
 
 COLUMNS: Final = {"id": "INT", "number": "INT"}
@@ -30,6 +33,7 @@ FORMATS: Final[Mapping[str, bytes]] = {
     "raw": b"\0\0\0",
     "avro": b"\x08",
     "avro-confluent": b"\x05",
+    "protobuf": b"\xff",
 }
 """Formats that serve both sides of a table, each with a value that it cannot decode."""
 KEYS: Final = 4
@@ -88,15 +92,20 @@ class Codec:
         return self._keys[put.key], self._bad if put.number == BAD else self._values[put.number]
 
 
-def table_of(format_id: str, **options: str) -> KafkaTable:
-    """A table with the same format on both sides; every value can be decoded without its key."""
+def table_of(format_id: str, formats: Mapping[str, str], **options: str) -> KafkaTable:
+    """A table with the same format on both sides; every value can be decoded without its key.
+
+    Args:
+        formats: of `schema_server`.
+    """
     declared = {"key.format": format_id, "value.format": format_id, "value.fields-include": "EXCEPT_KEY", **options}
+    declared |= {name: value for name, value in formats.items() if name.partition(".")[2].startswith(f"{format_id}.")}
     return read(declare(COLUMNS, **declared))
 
 
 @contextmanager
 def schema_server() -> Iterator[dict[str, str]]:
-    """A schema registry that keeps what it is given; the options that lead to it."""
+    """A schema registry that keeps what it is given, and a file of messages; the options that lead to them."""
     schemas: list[str] = []
 
     def answer(asked: Asked) -> tuple[int, bytes]:
@@ -108,8 +117,17 @@ def schema_server() -> Iterator[dict[str, str]]:
         number = int(asked.path.partition("?")[0].rsplit("/", 1)[1])
         return 200, json.dumps({"schema": schemas[number - 1]}).encode()
 
-    with answering(answer) as server:
-        yield {f"{side}.avro-confluent.url": server.url for side in ("key", "value")}
+    with answering(answer) as server, TemporaryDirectory() as folder:
+        path = write_set(Path(folder) / "shop.desc", shop())
+        yield {
+            f"{side}.{name}": value
+            for side, message in (("key", "shop.Key"), ("value", "shop.Value"))
+            for name, value in (
+                ("avro-confluent.url", server.url),
+                ("protobuf.descriptor-file", path),
+                ("protobuf.message-class-name", message),
+            )
+        }
 
 
 @dataclass

@@ -38,7 +38,7 @@ def table_from(log: Log) -> dict[int, int]:
 
 @pytest.mark.parametrize("format_id", FORMATS)
 def test_any_history_ends_in_the_table_of_the_model(format_id: str, options: dict[str, str]) -> None:
-    table = table_of(format_id, **(options if format_id == "avro-confluent" else {}))
+    table = table_of(format_id, options)
     codec = Codec(table, FORMATS[format_id])
 
     @settings(max_examples=60, deadline=None, derandomize=True)
@@ -52,7 +52,7 @@ def test_any_history_ends_in_the_table_of_the_model(format_id: str, options: dic
 
 
 def test_the_model_knows_what_it_should() -> None:
-    table = table_of("json")
+    table = table_of("json", {})
     log = Log(table, Codec(table, FORMATS["json"]))
     log.play(
         [Put(1, 5), Put(1, 6), Put(1, BAD), Put(2, 7), "batch", Put(2, None), 2, "partition", Put(1, 8), "compact"]

@@ -26,7 +26,7 @@ from upsert_platform.kafka.formats.change_options import (
     MaxwellJsonSettings,
     OggJsonSettings,
 )
-from upsert_platform.kafka.formats.options import CsvSettings, JsonSettings, RawSettings
+from upsert_platform.kafka.formats.options import CsvSettings, JsonSettings, ProtobufSettings, RawSettings
 from upsert_platform.kafka.formats.registry import HttpSchemaRegistry, SchemaRegistry
 from upsert_platform.kafka.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
@@ -52,6 +52,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "raw": Format(RawSettings),
     "avro": Format(AvroSettings),
     "avro-confluent": Format(AvroConfluentSettings),
+    "protobuf": Format(ProtobufSettings),
     "debezium-json": Format(DebeziumJsonSettings, changes=True),
     "debezium-avro-confluent": Format(DebeziumAvroConfluentSettings, changes=True),
     "canal-json": Format(CanalJsonSettings, changes=True),
@@ -103,6 +104,10 @@ def build_decoder(
             from upsert_platform.kafka.formats.raw import RawDecoder
 
             return RawDecoder(columns, settings)
+        case ProtobufSettings():
+            from upsert_platform.kafka.formats.protobuf import ProtobufDecoder
+
+            return ProtobufDecoder(columns, settings)
         case AvroSettings():
             from upsert_platform.kafka.formats.avro_decoder import AvroDecoder
 
@@ -160,6 +165,10 @@ def build_encoder(
             from upsert_platform.kafka.formats.raw import RawEncoder
 
             return RawEncoder(columns, settings)
+        case ProtobufSettings():
+            from upsert_platform.kafka.formats.protobuf import ProtobufEncoder
+
+            return ProtobufEncoder(columns, settings)
         case AvroSettings():
             from upsert_platform.kafka.formats.avro_encoder import AvroEncoder
 

@@ -165,3 +165,29 @@ class RawSettings(Settings):
     endianness: Literal["big-endian", "little-endian"] = option(
         "raw.endianness", "big-endian", origin="flink", description="Byte order of a number column."
     )
+
+
+class ProtobufSettings(Settings):
+    """Options of format ``protobuf``."""
+
+    message_name: str = option(
+        "protobuf.message-class-name", origin="flink", synonyms=["protobuf.message-name"],
+        description="The message: its full name in the proto file, or its Java class.",
+    )  # fmt: skip
+    descriptor_file: str = option(
+        "protobuf.descriptor-file", origin="platform",
+        description="Compiled proto files: protoc --include_imports --descriptor_set_out=<this file>.",
+    )  # fmt: skip
+    ignore_parse_errors: Boolean = option(
+        "protobuf.ignore-parse-errors", False, origin="flink",
+        description="Changes nothing: a message that cannot be read goes to quarantine in every case.",
+    )  # fmt: skip
+    read_default_values: Boolean = option(
+        "protobuf.read-default-values", False, origin="flink",
+        description="Read absent fields as the defaults of the proto file, not as null. Scalars of proto3 that are not"
+        " optional are never null.",
+    )  # fmt: skip
+    null_string_literal: str = option(
+        "protobuf.write-null-string-literal", "", origin="flink",
+        description="Written for a null text in an array or a map, where protobuf has no null.",
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from upsert_platform.kafka.formats.avro_options import (
 from upsert_platform.kafka.formats.avro_schema import AvroTypeError, schema_of_type
 from upsert_platform.kafka.formats.base import Columns
 from upsert_platform.kafka.formats.change_options import ChangeSettings, DebeziumJsonSettings
-from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings
+from upsert_platform.kafka.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings, ProtobufSettings
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
@@ -113,6 +113,8 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
             return _change_settings(settings, direction)
         case AvroSettings():
             return _avro_columns(columns, legacy=settings.legacy_timestamps)
+        case ProtobufSettings():
+            return _protobuf_columns(settings, columns)
         case DebeziumAvroConfluentSettings() if direction == "sink":
             return [("error", "is for reading only; write with debezium-json")]
         case AvroConfluentSettings():
@@ -171,6 +173,20 @@ def _change_settings(settings: ChangeSettings, direction: str) -> list[Finding]:
         findings.append(("error" if direction == "sink" else "warning", text))
     if direction == "sink" and isinstance(settings, DebeziumJsonSettings) and settings.schema_include:
         findings.append(("error", "option 'debezium-json.schema-include' is for reading only: no schema is written"))
+    return findings
+
+
+def _protobuf_columns(settings: ProtobufSettings, columns: Columns) -> list[Finding]:
+    from upsert_platform.kafka.formats.protobuf_schema import ProtobufSchemaError, message_class, misfits
+
+    try:
+        found = message_class(settings.descriptor_file, settings.message_name)
+    except ProtobufSchemaError as error:
+        return [("error", str(error))]
+    findings = [("error", text) for text in misfits(found.DESCRIPTOR, columns)]
+    if settings.ignore_parse_errors:
+        text = "option 'protobuf.ignore-parse-errors' changes nothing: what cannot be read goes to quarantine"
+        findings.append(("warning", text))
     return findings
 
 
