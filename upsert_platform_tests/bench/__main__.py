@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats")
+SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats", "sink")
 
 
 def main(arguments: list[str]) -> int:
