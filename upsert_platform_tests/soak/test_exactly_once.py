@@ -35,7 +35,7 @@ FIRST = 2_000
 BIT = 300
 """Records that are produced whenever a hop begins."""
 BATCH = 1_500
-FEW_LINES, MANY_LINES = 2, 4
+FEW_LINES, MANY_LINES = 2, 3
 KILL_SECONDS = 1.0
 COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (
