@@ -16,6 +16,7 @@ from upsert_platform.graph import lake
 from upsert_platform_tests.graph.stack import Stack
 
 PARTITION = 0
+LARGEST_MESSAGE = 8 * 1024 * 1024
 Cells = dict[str, Any]
 
 
@@ -137,7 +138,8 @@ class Connectors:
             file.unlink()
         for connector in connectors:
             self.of[connector.name] = connector
-            config = {"retention.ms": "-1"}  # records have the times that a case gives them
+            # Records have the times that a case gives them, and may be larger than Tablestore takes.
+            config = {"retention.ms": "-1", "max.message.bytes": str(LARGEST_MESSAGE)}
             self.make_topic(name=connector.topic, partitions=connector.partitions, config=config)
             path = Path(self.stack.project, f"{connector.name}.properties")
             path.write_text(connector.properties(), "utf-8")
@@ -158,10 +160,18 @@ class Connectors:
         """Sends what was not sent yet."""
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+        servers = self.stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+        producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "message.max.bytes": LARGEST_MESSAGE,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
         for connector in self.of.values():
             for item in connector.sent:
                 more = {} if item.timestamp is None else {"timestamp": item.timestamp}
+                producer.poll(0)
                 producer.produce(
                     connector.topic,
                     key=message(item.key),
@@ -253,6 +263,12 @@ class Connectors:
         """Records kept aside in the lake, by offset: the stored record and the reason."""
         found = RefusedStore(lake.refused_uri(str(self.stack.lake), self.of[name].asset)).read().to_pylist()
         return {json.loads(row["row"])["offset"]: {**json.loads(row["row"]), "reason": row["reason"]} for row in found}
+
+    def kept_aside(self, name: str) -> list[tuple[int, int]]:
+        """Partitions and offsets of the records kept aside in the lake, sorted; one for each time that one is kept."""
+        found = RefusedStore(lake.refused_uri(str(self.stack.lake), self.of[name].asset)).read().column("row")
+        records = [json.loads(text) for text in found.to_pylist()]
+        return sorted((record["partition"], record["offset"]) for record in records)
 
 
 def message(content: Any) -> bytes | None:

@@ -181,8 +181,9 @@ def consumed(connectors: Connectors, topic: str, count: int) -> list[dict[str, A
     servers = connectors.stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest"})
     try:
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, count)
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found = [item for item in consumer.consume(count + 1, timeout=5) if item.error() is None]
+        found = [item for item in consumer.consume(count, timeout=10) if item.error() is None]
     finally:
         consumer.close()
     assert len(found) == count
