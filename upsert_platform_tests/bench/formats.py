@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from upsert_platform.kafka.formats import build_decoder, build_encoder
 from upsert_platform.kafka.formats.avro_schema import derive_schema
+from upsert_platform.kafka.formats.base import Decoder, Encoder
 from upsert_platform.types import LogicalType, arrow_type, parse_type
 from upsert_platform_tests.bench.measure import row
 
@@ -82,6 +83,9 @@ def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
     yield _decode("avro_decode", "avro", columns, messages, _by_fastavro, "fastavro.schemaless_reader", "> 1")
     yield _encode("avro_encode", "avro", columns, batch, _to_fastavro, "fastavro.schemaless_writer", "> 1")
     yield from _changes(rows)
+    from upsert_platform_tests.bench.formats_framed import run_framed
+
+    yield from run_framed(rows)
 
 
 def _messages(format_id: str, columns: Columns, batch: pa.RecordBatch) -> list[bytes]:
@@ -98,7 +102,19 @@ def _decode(
     peer_name: str,
     goal: str,
 ) -> dict[str, Any]:
-    decoder = build_decoder(format_id, columns, {})
+    return measure_decoder(name, build_decoder(format_id, columns, {}), columns, messages, peer, peer_name, goal)
+
+
+def measure_decoder(
+    name: str,
+    decoder: Decoder,
+    columns: Columns,
+    messages: list[bytes],
+    peer: Callable[[list[bytes], Columns], Any],
+    peer_name: str,
+    goal: str = "> 1",
+) -> dict[str, Any]:
+    """A decoder against a peer, on the same messages."""
     assert decoder.decode(messages).errors == {}
     theirs = seconds_of(lambda: peer(messages, columns))
     ours = seconds_of(lambda: decoder.decode(messages))
@@ -114,7 +130,19 @@ def _encode(
     peer_name: str,
     goal: str,
 ) -> dict[str, Any]:
-    encoder = build_encoder(format_id, columns, {})
+    return measure_encoder(name, build_encoder(format_id, columns, {}), columns, batch, peer, peer_name, goal)
+
+
+def measure_encoder(
+    name: str,
+    encoder: Encoder,
+    columns: Columns,
+    batch: pa.RecordBatch,
+    peer: Callable[[pa.RecordBatch, Columns], Any],
+    peer_name: str,
+    goal: str = "> 1",
+) -> dict[str, Any]:
+    """An encoder against a peer, on the same rows."""
     theirs = seconds_of(lambda: peer(batch, columns))
     ours = seconds_of(lambda: encoder.encode(batch))
     return row(name, rows=batch.num_rows, seconds=ours, ratio=theirs / ours, ratio_to=peer_name, goal=goal)
@@ -149,6 +177,12 @@ def _changes(rows: int) -> Iterator[dict[str, Any]]:
         for row in new
     ]
     yield _change_rows("canal-json", columns, canal)
+    told = '"database":"shop","table":"users","ts":1700000000,"xid":1'
+    maxwell = [f'{{"data":{text},"old":{{"email":"x"}},{told},"type":"update"}}'.encode() for text in plain]
+    yield _change_rows("maxwell-json", columns, maxwell)
+    told = '"table":"SHOP.USERS","op_ts":"2026-01-01 00:00:00.000000","primary_keys":["id"]'
+    ogg = [f'{{"before":{text},"after":{text},{told},"op_type":"U"}}'.encode() for text in plain]
+    yield _change_rows("ogg-json", columns, ogg)
 
 
 def _change_rows(format_id: str, columns: Columns, messages: list[bytes]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -40,7 +41,20 @@ class ProtobufDecoder:
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.kafka.formats.base.Decoder`."""
-        return decode_blocks(messages, self._schema, None, self._read)
+        return decode_blocks(messages, self._schema, self._read_block, self._read)
+
+    def _read_block(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, None] | None:
+        from google.protobuf.message import DecodeError
+
+        try:
+            found = list(map(self._class.FromString, messages))
+        except DecodeError:
+            return None
+        arrays = [
+            pa.array(list(map(read, found)), field.type)
+            for (_, read), field in zip(self._fields, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), None
 
     def _read(self, message: bytes) -> list[list[Any]]:
         from google.protobuf.message import DecodeError
@@ -81,6 +95,8 @@ def _field_reader(field: FieldDescriptor, logical: LogicalType, defaults: bool) 
         return read_array
     convert = _reader(field, logical, defaults)
     if defaults or not field.has_presence:
+        if convert is _same:
+            return attrgetter(name)
         return lambda message: convert(getattr(message, name))
     return lambda message: convert(getattr(message, name)) if message.HasField(name) else None
 
@@ -96,7 +112,11 @@ def _reader(field: FieldDescriptor, logical: LogicalType, defaults: bool) -> Con
     if kind in _SIGNED:
         bits = _SIGNED[kind]
         return lambda number: number - (1 << bits) if number >> (bits - 1) else number
-    return lambda value: value
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 class ProtobufEncoder:
@@ -104,21 +124,31 @@ class ProtobufEncoder:
 
     def __init__(self, columns: Columns, settings: ProtobufSettings) -> None:
         self._class = message_class(settings.descriptor_file, settings.message_name)
-        self._fields = _writers(self._class.DESCRIPTOR, columns, settings.null_string_literal)
+        fields = self._class.DESCRIPTOR.fields_by_name
+        self._plain = [name for name, kind in columns if _is_plain(fields[name], kind)]
+        others = [(name, kind) for name, kind in columns if name not in self._plain]
+        self._others = _writers(self._class.DESCRIPTOR, others, settings.null_string_literal)
 
     def encode(self, rows: pa.RecordBatch) -> tuple[pa.Array, dict[int, str]]:
         """Encodes a block; see `upsert_platform.kafka.formats.base.Encoder`."""
         made: list[bytes | None] = []
         errors: dict[int, str] = {}
-        for place, row in enumerate(rows.to_pylist()):
+        plain = rows.select(self._plain).to_pylist()
+        others = rows.select([name for name, _ in self._others]).to_pylist() if self._others else plain
+        for place, (row, rest) in enumerate(zip(plain, others, strict=True)):
             try:
-                message = self._class()
-                _fill(message, row, self._fields)
+                message = self._class(**row)  # None is an absent field to it
+                _fill(message, rest, self._others)
                 made.append(message.SerializeToString(deterministic=True))
             except ValueError as error:
                 errors[place] = str(error)
                 made.append(None)
         return pa.array(made, pa.binary()), errors
+
+
+def _is_plain(field: FieldDescriptor, logical: LogicalType) -> bool:
+    """Whether the library takes the column's values as they are."""
+    return not is_repeated(field) and kind_of(field) != "message" and _scalar_writer(field, logical) is _same
 
 
 Writers = list[tuple[str, Callable[[Any, Any], None]]]
@@ -210,4 +240,4 @@ def _scalar_writer(field: FieldDescriptor, logical: LogicalType) -> Convert:
     if kind in _SIGNED:
         mask = (1 << _SIGNED[kind]) - 1
         return lambda value: value & mask
-    return lambda value: value
+    return _same
