@@ -101,9 +101,9 @@ def assumed_key(role: Role, given: Key | None) -> Callable[[], Key]:
     source = given or _from_connector_variables(os.environ)
 
     def fetch() -> Key:
-        from alibabacloud_credentials.provider import DefaultCredentialsProvider, RamRoleArnCredentialsProvider
+        from alibabacloud_credentials.provider import RamRoleArnCredentialsProvider
 
-        base = source or _in_words("the environment", DefaultCredentialsProvider().get_credentials)
+        base = source or environment_key()
         provider = RamRoleArnCredentialsProvider(
             access_key_id=base.id,
             access_key_secret=base.secret.get_secret_value(),
@@ -119,18 +119,17 @@ def assumed_key(role: Role, given: Key | None) -> Callable[[], Key]:
     return fetch
 
 
-def environment_key() -> Callable[[], Key]:
-    """Fetches the key of the environment: variables, OIDC, profiles, the role of the machine, a URI."""
-    held: list[Any] = []
+def environment_key() -> Key:
+    """The key of the environment: variables, OIDC, profiles, the role of the machine, a URI."""
+    return _in_words("the environment", lambda: _chain().get_credentials())
 
-    def fetch() -> Key:
-        from alibabacloud_credentials.provider import DefaultCredentialsProvider
 
-        if not held:
-            held.append(DefaultCredentialsProvider())
-        return _in_words("the environment", held[0].get_credentials)
+@lru_cache(maxsize=1)
+def _chain() -> Any:
+    """What asks the environment; it has a thread of its own, so there is one per process."""
+    from alibabacloud_credentials.provider import DefaultCredentialsProvider
 
-    return fetch
+    return DefaultCredentialsProvider()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ def _fresh(given: Key | None, role: Role | None) -> FreshKey:
     if role is not None:
         return FreshKey(assumed_key(role, given), longest=role.longest.total_seconds())
     # The library renews what it finds by itself; it does not tell when that ends.
-    return FreshKey(environment_key(), longest=_CHAIN_SECONDS)
+    return FreshKey(environment_key, longest=_CHAIN_SECONDS)
 
 
 def sdk_provider(source: KeySource) -> Any:

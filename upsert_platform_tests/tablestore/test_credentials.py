@@ -41,6 +41,7 @@ def sts(server: ServerHandle, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def forgotten() -> None:
     """No key is left from the test before."""
     credentials._fresh.cache_clear()
+    credentials._chain.cache_clear()
 
 
 def _table(
@@ -158,7 +159,7 @@ def test_keys_of_the_environments_variables(server: ServerHandle, sts: StsServer
     bare.setattr(auth_util, "environment_security_token", "a-token")
     assert _write(_table(server, sts, {"account.id": "", "role.name": "", "sts.endpoint": ""}))
     assert sts.asked == []
-    found = environment_key()()
+    found = environment_key()
     assert found.token == SecretStr("a-token")
 
 
@@ -169,13 +170,13 @@ def test_the_role_of_the_machine(tmp_path: Path, bare: pytest.MonkeyPatch) -> No
     with sts_server(tmp_path, keys={}, gives=("id", "secret"), tls=False) as machine:
         # The address of the metadata service is the same on every machine; a proxy stands in for it.
         bare.setenv("HTTP_PROXY", f"http://{machine.address}")
-        found = environment_key()()
+        found = environment_key()
     assert (found.id, found.secret, found.token) == ("id", SecretStr("secret"), SecretStr("token-1"))
 
 
 def test_an_environment_without_any_key_is_told(bare: pytest.MonkeyPatch) -> None:
     with pytest.raises(ServiceError, match="no credentials for the environment were found"):
-        environment_key()()
+        environment_key()
 
 
 class _Clock:
