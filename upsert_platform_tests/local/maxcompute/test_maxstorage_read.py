@@ -134,3 +134,13 @@ def test_a_reloaded_session_is_the_same(client: Any, table: str) -> None:
 def test_refusals(client: Any, table: str, make: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         make(client, table)
+
+
+def test_moments_finer_than_the_unit_are_cut_towards_the_past(odps: Any, name: str) -> None:
+    odps.execute_sql(f"create table {name} (t timestamp)")
+    odps.execute_sql(f"insert into {name} values (timestamp '1969-12-31 23:59:59.999999999'), (null)")
+    session = MaxStorageClient(odps).create_table_read_session(name, arrow_options={"TimestampUnit": "micro"})
+    with session.open_arrow_reader(session.splits[0]) as reader:
+        (column,) = pa.Table.from_batches(list(reader)).columns
+    assert column.type == pa.timestamp("us")
+    assert sorted(column.cast(pa.int64()).to_pylist(), key=repr) == [-1, None]

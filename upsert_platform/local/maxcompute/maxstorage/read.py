@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
@@ -33,6 +34,7 @@ from upsert_platform.local.maxcompute.storage.readers import Reader, View, view
 from upsert_platform.local.maxcompute.storage.snapshot import Rows
 
 _LIFETIME_HOURS = 24
+_FLOORS = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _UNITS = {"second": "s", "milli": "ms", "micro": "us", "nano": "ns"}
 _DEFAULT_SPLIT_BYTES = 256 << 20
 
@@ -233,9 +235,17 @@ def send_view(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for rows in found.slices(start, count):
-            yield from rows.select(schema.names).cast(schema).to_batches(max_chunksize=size)
+            sent = [_in_unit(rows.column(field.name), field.type) for field in schema]
+            yield from pa.table(sent, schema=schema).to_batches(max_chunksize=size)
 
     return send(request, schema, batches())
+
+
+def _in_unit(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Moments in the unit that was asked for, cut towards the past; other values as they are."""
+    if values.type == wanted or not pa.types.is_timestamp(wanted):
+        return values.cast(wanted)
+    return pc.floor_temporal(values, unit=_FLOORS[wanted.unit]).cast(wanted)
 
 
 def _sent_type(column: Column, units: dict[str, str]) -> pa.DataType:
