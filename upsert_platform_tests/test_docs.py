@@ -149,7 +149,7 @@ def test_jobs_and_sensor_have_the_documented_names(project: Path, monkeypatch: p
     assert isinstance(repository, dg.RepositoryDefinition)
     jobs = {words[words.index("-j") + 1] for words in map(str.split, COMMANDS) if "-j" in words}
     sensors = {command.split()[-1] for command in COMMANDS if command.startswith("dagster sensor")}
-    assert jobs == {"sync", "verify"}
+    assert jobs == {"sync", "verify", "compact"}
     assert jobs <= set(repository.job_names)
     assert sensors | {"new_offsets"} == {sensor.name for sensor in repository.sensor_defs}
 

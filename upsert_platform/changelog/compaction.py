@@ -6,12 +6,16 @@ Delta table and carry the position of the head, so a kill at any point leaves ei
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.latest import VERSION_ORDER
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
+from upsert_platform.errors import ChangelogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +24,16 @@ SMALL_FILES: Final = 64
 """So many files make the next run merge the small ones."""
 SMALL_FILE_BYTES: Final = 32 << 20
 """Files from this size on are left alone, so the cost of merging stays with what is new."""
+LARGE_FILE_BYTES: Final = SMALL_FILE_BYTES * 4
+FEW_FILES: Final = 8
+"""So many small files make a compaction that was asked for merge them."""
+_CONFLICTS: Final = (
+    "ConcurrentDelete",
+    "ConcurrentAppend",
+    "ConcurrentWrite",
+    "ConcurrentTransaction",
+    "DELTA_CONCURRENT",
+)
 _USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -44,14 +58,19 @@ def small_files(store: ChangelogStore) -> list[int]:
 
 
 def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
-    """Merges small files into larger ones; rows are not changed."""
+    """Merges small files into larger ones; rows are not changed.
+
+    Raises:
+        ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
+    """
     from delta.tables import DeltaTable
 
     spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(SMALL_FILE_BYTES))
-    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(SMALL_FILE_BYTES * 4))
+    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(LARGE_FILE_BYTES))
     spark.conf.set(_USER_METADATA, store.commit_metadata())
     try:
-        DeltaTable.forPath(spark, store.uri).optimize().executeCompaction()
+        with _conflicts_told(store):
+            DeltaTable.forPath(spark, store.uri).optimize().executeCompaction()
     finally:
         spark.conf.unset(_USER_METADATA)
 
@@ -59,25 +78,28 @@ def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
 def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int) -> CompactionReport:
     """Rewrites a changelog of mode upsert as the last change per key; quarantine and accounting are kept whole.
 
+    Rows are sorted by batch, so that a reader of late batches still skips what lies before them.
+
     Args:
         applied_everywhere: the lowest applied batch of all destinations; tombstones up to it are dropped, for no
             destination waits for them and a new one starts from what is there (unless records are in quarantine).
 
     Raises:
         ValueError: the changelog is not in mode upsert: its consumers need every record.
+        ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
     if store.mode != "upsert":
         raise ValueError(f"the changelog of '{store.table.name}' is in mode {store.mode}: every record is needed")
-    # A record in quarantine may be replayed: the tombstone that overtook it must still be there then.
-    if store.quarantined(limit=1).num_rows:
-        applied_everywhere = 0
     head = store.head()
     if head is None or head.batch == 0:
         return CompactionReport(0, 0, 0, 0)
-    before = len(store.file_sizes())
+    floor = droppable_tombstones(store, applied_everywhere)
+    # Told first: a kill after this refuses no destination that there is, and one before it drops nothing.
+    raise_floor(store, floor)
+    sizes = store.file_sizes()
     whole = spark.read.format("delta").load(store.uri).where(f"{rows.BATCH} <= {head.batch}")
     is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS)
     keys = [F.col(f"`{name.replace('`', '``')}`") for name in store.table.primary_key]
@@ -89,15 +111,64 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
         changes.withColumn("_rank", rank)
         .where("_rank = 1")
         .drop("_rank")
-        .where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {int(applied_everywhere)})")
+        .where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
     )
+    files = max(1, round(sum(sizes) / LARGE_FILE_BYTES))
     compacted = kept.unionByName(whole.where(~is_change))
-    (
-        compacted.write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", f"{rows.BATCH} <= {head.batch}")
-        .option("userMetadata", store.commit_metadata())
-        .save(store.uri)
-    )
+    spread = compacted.coalesce(1) if files == 1 else compacted.repartitionByRange(files, rows.BATCH)
+    with _conflicts_told(store):
+        (
+            spread.sortWithinPartitions(rows.BATCH)
+            .write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", f"{rows.BATCH} <= {head.batch}")
+            .option("userMetadata", store.commit_metadata(reduced=head.batch))
+            .save(store.uri)
+        )
     rows_after = store.read(spark, after=0, upto=head.batch).count()
-    return CompactionReport(before, len(store.file_sizes()), rows_before, rows_after)
+    return CompactionReport(len(sizes), len(store.file_sizes()), rows_before, rows_after)
+
+
+def droppable_tombstones(store: ChangelogStore, applied_everywhere: int) -> int:
+    """The batch up to which tombstones are not needed any more. No JVM."""
+    # A record in quarantine may be replayed: the tombstone that overtook it must still be there then.
+    return 0 if store.quarantined(limit=1).num_rows else applied_everywhere
+
+
+def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int) -> bool:
+    """Whether `compact` would change the changelog. No JVM."""
+    head = store.head()
+    if head is None or head.batch == 0:
+        return False
+    if store.mode != "upsert":
+        return len(small_files(store)) >= FEW_FILES
+    return reduced_upto(store) < head.batch or droppable_tombstones(store, applied_everywhere) > head.floor
+
+
+def compact(spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int) -> CompactionReport:
+    """Reduces history where the mode allows it, and merges small files elsewhere.
+
+    Raises:
+        ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
+    """
+    if store.mode == "upsert":
+        return reduce_history(spark, store, applied_everywhere=applied_everywhere)
+    head = store.head()
+    assert head is not None
+    before = len(store.file_sizes())
+    merge_files(spark, store)
+    count = store.read(spark, after=0, upto=head.batch).count()
+    return CompactionReport(before, len(store.file_sizes()), count, count)
+
+
+@contextmanager
+def _conflicts_told(store: ChangelogStore) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not any(name in f"{type(error).__name__}: {error}" for name in _CONFLICTS):
+            raise
+        raise ChangelogError(
+            f"another run rewrote files of the changelog of '{store.table.name}' meanwhile; nothing was changed, the"
+            " next compaction does it"
+        ) from error

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ID_PROPERTY: Final = "upsert.changelog.id"
 _MODE_PROPERTY: Final = "upsert.changelog.mode"
+FLOOR_PROPERTY: Final = "upsert.changelog.floor"
 _HISTORY_DEPTH: Final = 200
 """How far back a commit with our metadata is looked for; only VACUUM makes commits without it."""
 
@@ -61,6 +62,8 @@ class Head:
         batch: number of the last batch, 0 before the first.
         run: name of the run that committed it.
         delta_version: of the Delta table; counts compactions too, so it is no position.
+        floor: tombstones up to this batch may be gone; a destination that applied some batches, but not this one,
+            cannot read on.
     """
 
     changelog_id: str
@@ -68,6 +71,7 @@ class Head:
     positions: Positions
     run: str = ""
     delta_version: int = 0
+    floor: int = 0
 
 
 class ChangelogStore:
@@ -115,6 +119,7 @@ class ChangelogStore:
                 f" consumers now need mode '{self.mode}'; move it away to have it built anew from the topic"
             )
         batch = delta.transaction_version(changelog_id) or 0
+        floor = int(properties.get(FLOOR_PROPERTY, 0))
         if batch == 0:
             return Head(changelog_id, 0, Positions(), delta_version=delta.version())
         for commit in delta.history(_HISTORY_DEPTH):
@@ -125,7 +130,7 @@ class ChangelogStore:
                     for topic, partitions in record["offsets"].items()
                 }
                 positions = Positions(offsets, record["topic_ids"])
-                return Head(changelog_id, batch, positions, run=record["run"], delta_version=delta.version())
+                return Head(changelog_id, batch, positions, record["run"], delta.version(), floor)
         raise ChangelogError(
             f"batch {batch} of the changelog at {self.uri} is committed, but none of its last {_HISTORY_DEPTH} commits"
             " tells the offsets after it; restore the table's log, or move it away to have it built anew"
@@ -250,8 +255,12 @@ class ChangelogStore:
         if "timestampNtz" not in (delta.protocol().writer_features or ()):
             SparkDeltaTable.forPath(spark, self.uri).addFeatureSupport("timestampNtz")
 
-    def commit_metadata(self) -> str:
-        """The userMetadata of the head, for compactions: the last commit always tells the positions."""
+    def commit_metadata(self, *, reduced: int = 0) -> str:
+        """The userMetadata of the head, for compactions: the last commit always tells the positions.
+
+        Args:
+            reduced: the batch up to which the commit reduces history.
+        """
         head = self.head()
         assert head is not None
         record = {
@@ -259,8 +268,17 @@ class ChangelogStore:
             "run": head.run,
             "offsets": head.positions.offsets,
             "topic_ids": head.positions.topic_ids,
+            **({"reduced": reduced} if reduced else {}),
         }
         return json.dumps({"upsert_platform": record}, separators=(",", ":"))
+
+    def commit_records(self) -> list[dict[str, Any]]:
+        """What the latest commits tell of themselves, newest first. No JVM."""
+        delta = self._delta()
+        records = (
+            _commit_record(item.get("userMetadata")) for item in (delta.history(_HISTORY_DEPTH) if delta else ())
+        )
+        return [record for record in records if record is not None]
 
     def batches_of_run(self, run: str) -> list[int]:
         """Numbers of the batches that a run committed, ascending, as far as the table's log tells. No JVM."""

@@ -31,5 +31,9 @@ def dagster_home() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a Dagster process: this one's, with the shared instance and the lake's root named."""
-    return {**os.environ, "DAGSTER_HOME": str(dagster_home()), lake.HOME_VARIABLE: lake.home()}
+    """The environment of a Dagster process: this one's, with the shared instance and the lake's root named.
+
+    Warnings of Python, which are for those who write code, are not shown unless asked for.
+    """
+    named = {"DAGSTER_HOME": str(dagster_home()), lake.HOME_VARIABLE: lake.home()}
+    return {"PYTHONWARNINGS": "ignore", **os.environ, **named}

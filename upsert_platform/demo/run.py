@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from upsert_platform.demo.instance import dagster_home, environment
 from upsert_platform.demo.readback import differences, read_maxcompute, read_tablestore
@@ -23,7 +26,9 @@ from upsert_platform.local import supervisor
 
 FIRST_WAVE = 3000
 SECOND_WAVE = 1500
-_TABLES = ("users_serving", "users_warehouse")
+_PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")
+"""Begins the lines that a run tells about itself."""
+_END_SECONDS = 15.0
 
 
 class DemoError(UpsertPlatformError):
@@ -47,10 +52,10 @@ def run_demo(console: Console, *, keep: bool = False) -> None:
     _quiet_clients()
     directory = Path(lake.home()) / "local"
     already = {item.name for item in supervisor.status(directory) if item.state == "running"}
-    with console.status("starting Kafka, Tablestore and MaxCompute on this machine"):
-        variables = supervisor.up(directory)
-    console.print(f"[green]✓[/] local stack is up ({', '.join(sorted(_names(directory)))})")
     try:
+        with console.status("starting Kafka, Tablestore and MaxCompute on this machine"):
+            variables = supervisor.up(directory)
+        console.print(f"[green]✓[/] local stack is up ({', '.join(sorted(_names(directory)))})")
         _waves(console, variables)
     finally:
         if not keep and not already:
@@ -95,7 +100,8 @@ def _wave(
     started = time.monotonic()
     log = dagster_home().parent / "demo.log"
     with console.status("dagster job execute -m upsert_platform.definitions -j sync") as spinner:
-        _sync(log, lambda line: spinner.update(line))
+        room = console.width - 4  # beside the spinner
+        _sync(log, lambda line: spinner.update(Text(f"sync: {line}"[:room])))
     console.print(f"[green]✓[/] sync in {time.monotonic() - started:.0f} s (log: {_shown(log)})")
     with console.status("reading both tables back with the vendors' clients"):
         found = {
@@ -113,22 +119,43 @@ def _wave(
 
 
 def _sync(log: Path, tell: Callable[[str], None]) -> None:
-    """Runs job `sync` as a user would, showing the last line of its log that tells something."""
+    """Runs job `sync` as a user would, handing on each line of its console without the time.
+
+    A run that is interrupted is ended before its servers are.
+    """
     command = [str(Path(sys.executable).parent / "dagster"), "job", "execute"]
     command += ["-m", "upsert_platform.definitions", "-j", "sync"]
     with (
         log.open("w", encoding="utf-8") as kept,
         subprocess.Popen(
-            command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         ) as process,
     ):
         assert process.stdout is not None
-        for line in process.stdout:
-            kept.write(line)
-            if " - INFO - " in line or "STEP_START" in line:
-                tell(line.rstrip().split(" - ")[-1][:100])
+        try:
+            for line in process.stdout:
+                kept.write(line)
+                if _PROGRESS.match(line):
+                    tell(line[len("hh:mm:ss ") :].strip())
+        except BaseException:
+            _end(process)
+            raise
     if process.returncode:
         raise DemoError(f"the run failed (exit code {process.returncode}); its log is {log}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Interrupts a run, which Dagster notes as canceled; kills it if it does not end."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _summary(counts: Mapping[str, tuple[int, list[str]]]) -> Table:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
-from upsert_platform.graph import assets, checks, jobs, keys
+from upsert_platform.graph import assets, checks, console, jobs, keys
+from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
 from upsert_platform.graph.resources import (
     KafkaResource,
@@ -40,7 +41,7 @@ def build_definitions(
             *(checks.accounted_check(table) for table in project.sources()),
             *(checks.last_value_check(table) for table in targets),
         ],
-        jobs=[sync, jobs.verify_job(project)] if project.inserts else [],
+        jobs=[sync, jobs.verify_job(project), compact_job(project)] if project.inserts else [],
         sensors=[jobs.new_offsets_sensor(project, sync)] if project.inserts else [],
         resources={
             "platform": platform,
@@ -48,4 +49,5 @@ def build_definitions(
             keys.CHANGELOG_IO: ChangelogIOManager(platform=platform, spark=spark),
             keys.DESTINATION_IO: DestinationIOManager(platform=platform, spark=spark),
         },
+        loggers={console.CONSOLE: console.console},
     )

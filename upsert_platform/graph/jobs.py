@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import keys
+from upsert_platform.graph import console, keys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Project
 
@@ -31,6 +31,7 @@ def sync_job(project: Project) -> Job:
         SYNC,
         selection=dg.AssetSelection.assets(*_materialised(project)),
         executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
         description="Brings every changelog up to its topics' ends, every table up to its changelog, and checks them.",
     )
 
@@ -42,6 +43,7 @@ def verify_job(project: Project) -> Job:
         VERIFY,
         selection=dg.AssetSelection.checks(*checks),
         executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
         tags={keys.COMPLETE_TAG: "true"},
         description="Compares every row of every destination table with the last value per key of its topic.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from upsert_platform_tests.graph.stack import Stack
 
-_EVENT = re.compile(r" - (\S+) - (STEP_START|STEP_SUCCESS|STEP_FAILURE) - ")
+_EVENT = re.compile(r"^\S+ (\S+)  (STEP_START|STEP_SUCCESS|STEP_FAILURE) ", re.MULTILINE)
+_EVERY_EVENT = json.dumps({"loggers": {"console": {"config": {"log_level": "DEBUG"}}}})
 _POLL_SECONDS = 0.02
 
 
@@ -105,7 +107,10 @@ def pick(timeline: Timeline, chance: random.Random, step: str) -> tuple[str, flo
 
 
 def _start(stack: Stack, job: str, output: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(stack.command(job), env=stack.environment(), stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
+    config = stack.path / "events.yaml"
+    config.write_text(_EVERY_EVENT, "utf-8")
+    command = [*stack.command(job), "-c", str(config)]
+    return subprocess.Popen(command, env=stack.environment(), stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
 
 
 def _events(text: bytes) -> list[tuple[str, str]]:

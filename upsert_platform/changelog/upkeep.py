@@ -1,0 +1,43 @@
+"""What compaction notes in a changelog, and the files that it leaves behind. Nothing here needs a JVM."""
+
+from __future__ import annotations
+
+from upsert_platform.changelog.store import FLOOR_PROPERTY, ChangelogStore
+
+
+def raise_floor(store: ChangelogStore, batch: int) -> None:
+    """Notes that tombstones up to a batch may be dropped; never lowers what was noted."""
+    from deltalake import CommitProperties, DeltaTable
+
+    head = store.head()
+    if head is None or batch <= head.floor:
+        return
+    DeltaTable(store.uri).alter.set_table_properties(
+        {FLOOR_PROPERTY: str(batch)},
+        raise_if_not_exists=False,
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
+    )
+
+
+def reduced_upto(store: ChangelogStore) -> int:
+    """The batch up to which history was last reduced, as far as the latest commits tell; else 0."""
+    return max((record.get("reduced", 0) for record in store.commit_records()), default=0)
+
+
+def remove_unused(store: ChangelogStore, *, hours: int) -> int:
+    """Deletes files that the table has not needed for so many hours, and those that killed runs left; how many.
+
+    A run that began before that may still read them, and time travel ends there.
+    """
+    from deltalake import CommitProperties, DeltaTable
+
+    if store.head() is None:
+        return 0
+    table = DeltaTable(store.uri)
+    if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
+        return 0  # a vacuum that finds nothing makes a commit all the same
+    properties = CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()})
+    removed = table.vacuum(
+        hours, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=properties
+    )
+    return len(removed)

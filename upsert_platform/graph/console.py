@@ -1,0 +1,112 @@
+"""What `dagster job execute` shows of a run: a line per thing that a person waits for, not one per event of Dagster's.
+
+The event log in the UI has everything all the same.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import dagster as dg
+
+CONSOLE: Final = "console"
+RUN_CONFIG: Final[Mapping[str, Any]] = {"loggers": {CONSOLE: {}}}
+"""Default configuration of a job: Dagster takes a logger only where the run's configuration names it."""
+_SHOWN: Final = (
+    "upserts",
+    "deletes",
+    "records",
+    "superseded",
+    "quarantined",
+    "refused",
+    "compared",
+    "missing",
+    "extra",
+    "stale",
+    "lag",
+    "batches_behind",
+)
+"""Metadata that a line about an asset or a check repeats, in this order."""
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Time, step and message; of events only those that tell a result, or all."""
+
+    def __init__(self, *, everything: bool) -> None:
+        super().__init__()
+        self.everything = everything
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record, or an empty text."""
+        found: Mapping[str, Any] = getattr(record, "dagster_meta", {})
+        event: dg.DagsterEvent | None = found.get("dagster_event")
+        message = str(found.get("orig_message") or record.getMessage())
+        if event is not None:
+            message = f"{event.event_type_value} {message}" if self.everything else _told(event, message)
+        elif record.levelno < logging.INFO and not self.everything:
+            return ""
+        elif record.levelno >= logging.WARNING:
+            message = f"{record.levelname.lower()}: {message}"
+        if not message:
+            return ""
+        where = found.get("step_key") or found.get("job_name") or record.name
+        return f"{self.formatTime(record, '%H:%M:%S')} {where}  {message}"
+
+
+class _Lines(logging.StreamHandler[Any]):
+    """Writes what the formatter has a line for; to the error output that the process has by then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        if self.format(record):
+            super().emit(record)
+
+
+def _told(event: dg.DagsterEvent, message: str) -> str:
+    """What is said of an event: how an asset, a check, a step or the run ended; empty for any other."""
+    data: Any = event.event_specific_data
+    match event.event_type:
+        case dg.DagsterEventType.ASSET_MATERIALIZATION:
+            return f"done{_numbers(data.materialization.metadata)}"
+        case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            verdict = "passed" if data.passed else "FAILED"
+            more = f": {data.description}" if data.description and not data.passed else ""
+            return f"{data.check_name} {verdict}{_numbers(data.metadata)}{more}"
+        case dg.DagsterEventType.STEP_FAILURE:
+            told = data.user_failure_data and data.user_failure_data.description
+            return f"failed: {told or _reason(data.error)}"
+        case dg.DagsterEventType.RUN_SUCCESS:
+            return "succeeded"
+        case dg.DagsterEventType.RUN_FAILURE:
+            return f"failed: {message}"
+    return ""
+
+
+def _numbers(metadata: Mapping[str, Any]) -> str:
+    values = {name: getattr(metadata.get(name), "value", None) for name in _SHOWN}
+    shown = ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+    return f" ({shown})" if shown else ""
+
+
+def _reason(error: Any) -> str:
+    """The message of an error, with that of its cause where Dagster wrapped it."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return "" if error is None else str(error.message).strip()
+
+
+@dg.logger(
+    config_schema={
+        "log_level": dg.Field(str, default_value="INFO", description="DEBUG shows every event of Dagster's."),
+    },
+    description="A line per result of a run, on the error output.",
+)
+def console(context: dg.InitLoggerContext) -> logging.Logger:
+    """The logger that jobs of a project use."""
+    everything = context.logger_config["log_level"].upper() == "DEBUG"
+    handler = _Lines()
+    handler.setFormatter(ConsoleFormatter(everything=everything))
+    found = logging.Logger(CONSOLE, level=logging.DEBUG)
+    found.addHandler(handler)
+    return found

@@ -1,0 +1,99 @@
+"""Compaction: what is worth doing, what it notes for readers, what it leaves behind, and what it meets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from upsert_platform.changelog import compaction
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.upkeep import raise_floor, reduced_upto, remove_unused
+from upsert_platform.errors import ChangelogError
+from upsert_platform_tests.changelog.test_store import commit, declared, snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ChangelogStore:
+    return ChangelogStore(str(tmp_path / "orders"), declared())
+
+
+def test_compaction_is_worthwhile_once_per_batch_and_floor(spark: SparkSession, store: ChangelogStore) -> None:
+    assert not compaction.is_worthwhile(store, applied_everywhere=0)
+    commit(spark, store, [(2, "b"), (1, None)])
+    assert compaction.is_worthwhile(store, applied_everywhere=0)
+    assert compaction.compact(spark, store, applied_everywhere=0).rows_after == 2
+    assert reduced_upto(store) == 1
+    assert not compaction.is_worthwhile(store, applied_everywhere=0)
+    assert compaction.is_worthwhile(store, applied_everywhere=1)
+    assert compaction.compact(spark, store, applied_everywhere=1).rows_after == 1
+    head = store.head()
+    assert head is not None
+    assert (head.batch, head.floor) == (1, 1)
+    raise_floor(store, 0)
+    assert store.head() == head
+    assert remove_unused(store, hours=1) == 0
+    before = set(Path(store.uri).glob("*.parquet"))
+    removed = remove_unused(store, hours=0)
+    assert 0 < removed == len(before - set(Path(store.uri).glob("*.parquet")))
+    assert snapshot(spark, store) == {2: "b"}
+    after = commit(spark, store, [(3, "c")])
+    assert (after.batch, after.floor, after.positions.offsets) == (2, 1, {"orders": {0: 20}})
+    assert sorted(store.accounts(after=0, upto=2)) == [1, 2]
+
+
+def test_append_changelog_has_its_files_merged_and_every_row_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ChangelogStore(str(tmp_path / "orders"), declared(), mode="append")
+    commit(spark, store, [(1, "a")])
+    commit(spark, store, [(1, "b")])
+    assert not compaction.is_worthwhile(store, applied_everywhere=2)
+    monkeypatch.setattr(compaction, "FEW_FILES", 2)
+    assert compaction.is_worthwhile(store, applied_everywhere=2)
+    report = compaction.compact(spark, store, applied_everywhere=2)
+    assert (report.files_after, report.rows_before, report.rows_after) == (1, 2, 2)
+
+
+def test_batch_committed_meanwhile_is_kept_and_another_compaction_is_not_undone(
+    spark: SparkSession, store: ChangelogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(spark, store, [(1, "a"), (2, "b")])
+    commit(spark, store, [(1, "c")])
+    real = ChangelogStore.commit_metadata
+    met: list[str] = []
+
+    def meanwhile(self: ChangelogStore, **more: Any) -> str:
+        """Runs after the compaction has read the table and before it commits."""
+        told = real(self, **more)
+        if more.get("reduced") and not met:
+            met.append("append")
+            commit(spark, store, [(2, None), (4, "d")])
+        return told
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangelogStore, "commit_metadata", meanwhile)
+        assert compaction.compact(spark, store, applied_everywhere=1).rows_after == 2
+    assert met
+    head = store.head()
+    assert head is not None
+    assert (head.batch, head.positions.offsets) == (3, {"orders": {0: 30}})
+    assert snapshot(spark, store) == {1: "c", 2: None, 4: "d"}
+    assert snapshot(spark, store, after=2) == {2: None, 4: "d"}
+
+
+@pytest.mark.parametrize(
+    "text", ["[DELTA_CONCURRENT_DELETE_READ] deleted by another", "delta.exceptions.ConcurrentDeleteDeleteException"]
+)
+def test_conflict_with_another_compaction_is_told_as_one(store: ChangelogStore, text: str) -> None:
+    with (
+        pytest.raises(ChangelogError, match="another run rewrote files of the changelog of 'orders'"),
+        compaction._conflicts_told(store),
+    ):
+        raise RuntimeError(text)
+    with pytest.raises(RuntimeError, match="no space left"), compaction._conflicts_told(store):
+        raise RuntimeError("no space left")

@@ -1,0 +1,62 @@
+"""Job `compact`: the lake gets smaller, tables stay equal, and what it dropped is never missed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from upsert_platform.changelog import compaction
+from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.store import Head, Positions
+from upsert_platform.destination import DestinationState
+from upsert_platform.errors import DestinationError
+from upsert_platform.graph.destination_hop import DestinationPlan
+from upsert_platform_tests.graph.stack import Stack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """Metadata of the observation of the changelog in a run."""
+    (event,) = [item for item in result.all_events if item.event_type_value == "ASSET_OBSERVATION"]
+    observation = event.asset_observation_data.asset_observation
+    assert observation.asset_key == dg.AssetKey(["changelogs", "users"])
+    return {name: value.value for name, value in observation.metadata.items()}
+
+
+def test_compact_drops_what_every_table_has_and_sync_goes_on(
+    spark: SparkSession, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.declare(warehouse=None, source=", 'batch.max-records' = '60'")
+    stack.produce(stack.users.first_wave(50))
+    stack.produce(stack.users.second_wave(60))
+    assert stack.run().success
+    with monkeypatch.context() as patched:
+        patched.setenv("UPSERT_TABLESTORE_ACCESS_KEY_SECRET", "wrong")
+        patched.setattr(compaction, "compact", lambda *_, **more: CompactionReport(0, 0, 0, more["applied_everywhere"]))
+        assert _observed(stack.run("compact"))["rows_after"] == 0, "a table that cannot be asked may need tombstones"
+    shown = _observed(stack.run("compact"))
+    head = stack.platform().changelog_hop("users", run="test").store.head()
+    assert head is not None
+    assert shown["applied_everywhere"] == head.batch == head.floor > 1
+    assert shown["rows_after"] == len(stack.users.rows) < shown["rows_before"]
+    assert shown["files_after"] == 1 < shown["files_before"]
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction, "compact", lambda *_, **__: pytest.fail("nothing to do"))
+        assert "rows_after" not in _observed(stack.run("compact"))
+    stack.produce(stack.users.second_wave(40))
+    assert stack.run().success
+    assert stack.serving_differences() == []
+
+
+def test_table_that_was_away_while_deletes_were_dropped_is_refused(stack: Stack) -> None:
+    hop = stack.hop("users_serving")
+    head = Head("id", 9, Positions(), floor=7)
+    for applied in (0, 7, 9):
+        hop._check_identity(DestinationPlan(DestinationState(applied, "id"), head))
+    with pytest.raises(DestinationError, match="has applied batch 6, but deletes up to batch 7 were removed"):
+        hop._check_identity(DestinationPlan(DestinationState(6, "id"), head))
+    hop.destination.close()

@@ -1,0 +1,66 @@
+"""What a run shows on the console: results, one a line, and never less than what went wrong."""
+
+import re
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from upsert_platform.errors import DestinationError
+from upsert_platform.graph import console
+from upsert_platform.graph.failures import told_plainly
+
+LINE = re.compile(r"^\d\d:\d\d:\d\d (\S+)  (.+)$")
+
+
+def _run(
+    capsys: pytest.CaptureFixture[str], *, fails: Exception | None = None, config: dict[str, Any] | None = None
+) -> list[str]:
+    """Runs an asset with a check by the console; its lines without the time."""
+
+    @dg.asset(key=["tables", "users"])
+    def users(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        context.log.info("3 batches to apply")
+        context.log.debug("not for everybody")
+        context.log.warning("the topic was widened")
+        with told_plainly():
+            if fails is not None:
+                raise fails
+        return dg.MaterializeResult(metadata={"deletes": 2, "upserts": 5, "seconds": 1.5})
+
+    @dg.asset_check(asset=users, name="last_value_per_key")
+    def check() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, metadata={"missing": 1}, description="look at the sample")
+
+    job = dg.define_asset_job("sync", executor_def=dg.in_process_executor, config=config or dict(console.RUN_CONFIG))
+    definitions = dg.Definitions(
+        assets=[users], asset_checks=[check], jobs=[job], loggers={console.CONSOLE: console.console}
+    )
+    definitions.resolve_job_def("sync").execute_in_process(raise_on_error=False)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [f"{found[1]}: {found[2]}" for line in captured.err.splitlines() if (found := LINE.match(line))]
+
+
+def test_results_warnings_and_verdicts_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(capsys) == [
+        "tables__users: 3 batches to apply",
+        "tables__users: warning: the topic was widened",
+        "tables__users: done (upserts 5, deletes 2)",
+        "tables__users_last_value_per_key: last_value_per_key FAILED (missing 1): look at the sample",
+        "sync: succeeded",
+    ]
+
+
+def test_failure_is_told_by_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _run(capsys, fails=DestinationError("table 'users' is being written by run 7"))
+    assert "tables__users: failed: table 'users' is being written by run 7" in lines
+    assert lines[-1].startswith("sync: failed: ")
+    assert "tables__users: failed: KeyError: 'a defect'" in _run(capsys, fails=KeyError("a defect"))
+
+
+def test_debug_shows_every_event(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _run(capsys, config={"loggers": {"console": {"config": {"log_level": "DEBUG"}}}})
+    assert any(line.startswith("tables__users: STEP_START ") for line in lines)
+    assert any(line.startswith("tables__users: STEP_SUCCESS ") for line in lines)
+    assert "tables__users: not for everybody" in lines
