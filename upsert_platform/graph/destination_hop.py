@@ -184,3 +184,10 @@ class DestinationHop:
                 f" {self.store.uri} ends with batch {plan.head.batch}: the changelog was set back. Restore it, or drop"
                 " the destination table to have it built anew"
             )
+        if plan.head is not None and 0 < plan.state.applied_batch < plan.head.floor:
+            raise DestinationError(
+                f"table '{self.destination.name}' has applied batch {plan.state.applied_batch}, but deletes up to batch"
+                f" {plan.head.floor} were removed from the changelog at {self.store.uri} by a compaction, while the"
+                " table was not declared or not reached: its deleted rows would stay for ever. Drop the destination"
+                " table to have it built anew"
+            )
