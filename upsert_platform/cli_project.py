@@ -61,7 +61,10 @@ def ui(port: int) -> None:
     from upsert_platform.demo.instance import environment
     from upsert_platform.graph import lake
     from upsert_platform.local import supervisor
+    from upsert_platform.local.process import is_free
 
+    if not is_free(port):
+        raise click.ClickException(f"port {port} is taken by another process: name another with --port")
     directory = Path(lake.home()) / "local"
     with Console().status("starting the local servers"):
         supervisor.up(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,20 @@ def test_mistyped_command_names_the_nearest() -> None:
     result = CliRunner().invoke(cli.main, ["vlidate"])
     assert result.exit_code == click.UsageError.exit_code
     assert "'vlidate'; did you mean 'validate'?" in result.output
+
+
+def test_port_of_the_ui_that_is_taken_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(cli.main, ["ui", "--port", str(port)])
+    assert (result.exit_code, result.output) == (
+        1,
+        f"Error: port {port} is taken by another process: name another with --port\n",
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
