@@ -89,8 +89,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(
         {
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            # Many small and different queries: what the second compiler makes of them is never used often enough.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:MetaspaceSize=512m",
+            # Many small and different queries: what compilers make of them is never used often enough.
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+            " -XX:+UseSerialGC -XX:MetaspaceSize=512m",
         }
     )
     yield session

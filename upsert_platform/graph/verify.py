@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SAMPLE_BATCHES: Final = 20
 SAMPLE_ROWS: Final = 1000
+SAMPLE_SCANNED_ROWS: Final = 200_000
+"""Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
 _STATUS: Final = "_status"
 
@@ -73,17 +75,17 @@ def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: i
         return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
     destination = hop.destination
     recent = destination if isinstance(destination, ReadsRecent) else None
-    changes = hop.changes(spark, after=after, upto=upto)
-    since = _sampled_since(hop, after, None if recent is None else recent.recent_batches()) if after > 0 else None
-    if since is not None:
-        changes = changes.unionByName(_earlier_sample(spark, hop, batch=since + 1, upto=upto))
+    since, earlier_rows = _sampled_since(hop, after, None if recent is None else recent.recent_batches())
+    changes = hop.changes(spark, after=since, upto=upto)
+    if since < after:
+        changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
     changes = changes.persist()
     try:
         keys = changes.select(*[_column(name) for name in destination.primary_key])
         if recent is None:
             actual = destination.read(spark, keys=keys)
         else:
-            actual = recent.read_recent(spark, keys=keys, since=after if since is None else since)
+            actual = recent.read_recent(spark, keys=keys, since=since)
         return _compare(hop, changes, actual, batch=upto, complete=False)
     finally:
         changes.unpersist()
@@ -96,40 +98,36 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     return _compare(hop, hop.changes(spark, after=0, upto=upto), hop.destination.read(spark), batch=upto, complete=True)
 
 
-def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | None) -> int | None:
-    """The batch after which a sample of the keys of earlier batches is taken: some batches back, few rows back.
+def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | None) -> tuple[int, int]:
+    """The batch after which keys of earlier batches are sampled, and the change rows between: few enough to read.
 
     Args:
         before: the last batch to sample from.
         starts: of a destination that is read on from a position, the batches that it can start behind.
 
     Returns:
-        None where even the nearest start has more rows behind it than a sample may cost.
+        `before` and 0 where even the nearest start has more rows behind it than a sample may cost.
     """
     first = max(0, before - SAMPLE_BATCHES)
-    accounts = hop.store.accounts(after=first, upto=before)
-    budget, since = SAMPLE_ROWS * SAMPLE_BATCHES, None
+    accounts = hop.store.accounts(after=first, upto=before) if before > first else {}
+    found, rows = (before, 0), 0
     for batch in range(before, first, -1):
-        budget -= sum(account.rows for account in accounts.get(batch, ()))
-        if starts is None:
-            since = batch - 1
-        if budget <= 0:
+        rows += sum(account.rows for account in accounts.get(batch, ()))
+        if rows > SAMPLE_SCANNED_ROWS:
             break
-        if starts is not None and batch - 1 in starts:
-            since = batch - 1
-    return since
+        if starts is None or batch - 1 in starts:
+            found = (batch - 1, rows)
+    return found
 
 
-def _earlier_sample(spark: SparkSession, hop: DestinationHop, *, batch: int, upto: int) -> DataFrame:
-    """Change rows of keys that a batch wrote last, a bounded number."""
+def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_rows: int) -> DataFrame:
+    """Of a change frame that begins before `after`: every key written after it, and about SAMPLE_ROWS of the others."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    key = [_column(name) for name in hop.target.source.table.primary_key]
-    candidates = hop.store.read(spark, after=batch - 1, upto=batch).limit(SAMPLE_ROWS).select(*key).distinct()
-    later = hop.store.read(spark, after=batch, upto=upto).select(*key)
-    names = list(hop.target.source.table.primary_key)
-    untouched = candidates.join(F.broadcast(later.distinct()), names, "left_anti") if upto > batch else candidates
-    return hop.changes(spark, after=batch - 1, upto=batch, keys=untouched)
+    one_in = max(1, earlier_rows // SAMPLE_ROWS)
+    # Of another batch other keys, so that in time all of them are looked at.
+    drawn = F.pmod(F.xxhash64(F.lit(after), *[_column(name) for name in key]), F.lit(one_in)) == 0
+    return changes.where((F.col(SEQUENCE) > after) | drawn)
 
 
 def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:

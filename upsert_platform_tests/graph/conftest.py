@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from upsert_platform.local.kafka import Broker
 from upsert_platform_tests.graph.stack import Stack
@@ -38,8 +39,9 @@ def stack(
     make_topic: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
 ) -> Stack:
-    """A project with both destinations, on a topic and tables of its own."""
+    """A project with both destinations, on a topic and tables of its own; runs in this process share its session."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
