@@ -47,9 +47,9 @@ class BorrowedConsumer:
         """Ends a wait that can only be in vain.
 
         Raises:
-            EndpointError: the brokers refuse the login or the certificate, or the host is not known.
+            EndpointError: the brokers refuse the login or the certificate.
         """
-        raise_if_refused(self._errors, servers=self._servers, secrets=self._secrets)
+        raise_if_refused(self._errors, servers=self._servers, secrets=self._secrets, connected=True)
 
 
 _kept: dict[bytes, BorrowedConsumer] = {}

@@ -30,8 +30,13 @@ def remedy(code: str) -> str:
     return "; give the user the right to do so" if code.endswith("AUTHORIZATION_FAILED") else ""
 
 
-def raise_if_refused(errors: Iterable[KafkaError], *, servers: str, secrets: tuple[str, ...]) -> None:
+def raise_if_refused(
+    errors: Iterable[KafkaError], *, servers: str, secrets: tuple[str, ...], connected: bool = False
+) -> None:
     """Looks through the events of a client.
+
+    Args:
+        connected: the hosts were known before, so one that is not known now may be known again soon.
 
     Raises:
         EndpointError: the brokers refuse the login or the certificate, or the host is not known.
@@ -49,5 +54,5 @@ def raise_if_refused(errors: Iterable[KafkaError], *, servers: str, secrets: tup
                 f"Kafka {servers}: the brokers refuse the login: {text}; check 'properties.security.protocol',"
                 " 'properties.sasl.mechanism' and 'properties.sasl.jaas.config'"
             )
-        if name == "_RESOLVE" and "," not in servers:
+        if name == "_RESOLVE" and "," not in servers and not connected:
             raise EndpointError(f"Kafka {servers}: the host is not known: {text}; check 'properties.bootstrap.servers'")

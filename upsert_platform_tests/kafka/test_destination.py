@@ -72,6 +72,8 @@ def test_58_table_of_keys_alone(spark, destination_of, name, kafka_bootstrap):
 def test_created_topic_is_compacted_and_auto_create_can_be_off(destination_of, name, kafka_bootstrap):
     with pytest.raises(DestinationError, match=r"auto\.create"):
         destination_of(name, **{"auto.create": "false"}).prepare()
+    with pytest.raises(DestinationError, match=r"'properties\.allow\.auto\.create\.topics' = 'true'"):
+        destination_of(name, **{"properties.allow.auto.create.topics": "false"}).prepare()
     destination = destination_of(name, **{"auto.create.partitions": "3"})
     destination.prepare()
     destination.prepare()
