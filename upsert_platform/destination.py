@@ -66,12 +66,14 @@ class BatchSpan:
     Attributes:
         changelog_id: stored with the position, so that a rebuilt changelog is noticed.
         run: name of the run that writes, for messages and recovery.
+        replaces: the rows take the place of all that the destination holds (``INSERT OVERWRITE``); `after` is 0 then.
     """
 
     after: int
     upto: int
     changelog_id: str
     run: str
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

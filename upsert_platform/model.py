@@ -132,6 +132,8 @@ class Insert:
             target's order.
         predicate: Spark SQL of the WHERE clause, or None.
         sql: the statement as written, for messages and metadata.
+        overwrite: ``INSERT OVERWRITE``: every run that finds something new replaces what the target holds by the whole
+            result of the query.
     """
 
     source: str
@@ -140,6 +142,7 @@ class Insert:
     predicate: str | None
     sql: str
     location: SourceLocation
+    overwrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)

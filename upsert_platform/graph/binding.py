@@ -100,6 +100,7 @@ def bind(
         source = sources.get(insert.source)
         if source is not None and insert.target in declared and insert.target not in targets:
             targets[insert.target] = Target(declared[insert.target], insert, source)
+            problems.extend(_overwrite_problems(insert, declared[insert.target]))
     _drop_echoes(problems)
     if any(problem.severity == "error" for problem in problems):
         errors = [problem for problem in problems if problem.severity == "error"]
@@ -169,6 +170,20 @@ def destination_problems(table: Table) -> list[Problem]:
             f"table '{table.name}': connector '{table.connector}' is not known; known are: "
             + ", ".join(DESTINATION_CONNECTORS),
             table.options.location("connector") or table.location,
+        )
+    ]
+
+
+def _overwrite_problems(insert: Insert, target: Table) -> list[Problem]:
+    """INSERT OVERWRITE is for tables that are appended to: it replaces their rows in one commit."""
+    operation = target.options.get("sink.operation", "insert").strip().lower()
+    if not insert.overwrite or (target.connector == "maxcompute" and operation == "insert"):
+        return []
+    return [
+        Problem(
+            f"INSERT OVERWRITE {insert.target}: needs a table with 'connector' = 'maxcompute' and 'sink.operation' ="
+            " 'insert'; a table that is kept equal to the last value per key is followed with INSERT INTO",
+            insert.location,
         )
     ]
 

@@ -105,7 +105,9 @@ class DestinationHop:
             plan = self.plan()
             if plan.head is None or not plan.behind:
                 return None
-            span = BatchSpan(plan.state.applied_batch, plan.head.batch, plan.head.changelog_id, self.run)
+            replaces = self.target.insert.overwrite
+            after = 0 if replaces else plan.state.applied_batch
+            span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
             from pyspark.sql import Observation
             from pyspark.sql import functions as F  # noqa: N812
 

@@ -8,7 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from upsert_platform.destination import BatchSpan, KeepRefused, RefusedRow, WriteReport
+from upsert_platform.destination import (
+    OPERATION,
+    OPERATION_UPSERT,
+    BatchSpan,
+    KeepRefused,
+    RefusedRow,
+    WriteReport,
+)
 from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.committing import Committing
@@ -50,6 +57,7 @@ class Batch:
         actual: the table as it is.
         present: keys to a frame of these keys and the partitions that hold them (`with_moves`).
         keep_refused: is given every refused row before the commit.
+        truncate: empties what no rows replace.
     """
 
     span: BatchSpan
@@ -60,6 +68,7 @@ class Batch:
     committing: Committing
     present: Callable[[DataFrame], DataFrame]
     keep_refused: KeepRefused
+    truncate: Callable[[], None]
 
 
 def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
@@ -71,6 +80,8 @@ def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
     started = time.monotonic()
     batch.lease.check()
     table = batch.table
+    if batch.span.replaces:
+        changes = changes.where(f"{OPERATION} = '{OPERATION_UPSERT}'")
     frame = with_partitions(changes, table)
     dynamic = bool(table.partitions.dynamic)
     if dynamic:
@@ -103,6 +114,7 @@ def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started:
             rows=0,
             table_id=batch.actual.table_id,
             partitions=_counted(specs, table),
+            replaces=span.replaces,
         )
         # Without rows: should this process die, the next one drops the sessions instead of leaving them open for a day.
         batch.lease.change(pending=opened.to_text())
@@ -121,7 +133,9 @@ def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started:
             raise DestinationError(f"commit of batch {span.upto} to {table.target} was refused: {reason}. Run again")
     else:
         sending.abort()
-        batch.lease.change(
+        if span.replaces:
+            batch.truncate()
+        batch.lease.change_later(
             applied_batch=span.upto, changelog_id=span.changelog_id, table_id=batch.actual.table_id, pending=""
         )
     return WriteReport(

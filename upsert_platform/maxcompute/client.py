@@ -31,6 +31,7 @@ _FIRST_POLL_SECONDS = 0.02
 _LONGEST_POLL_SECONDS = 2.0
 _NULL = "\\N"
 _QUERY_SECONDS = 3600.0
+_STATEMENT_SECONDS = 600.0
 _SPLIT_ROWS = 200_000
 _MISSING_TABLE = ("NoSuchTable", "NoSuchObject", "ODPS-0130131")
 
@@ -55,6 +56,8 @@ class TableState:
         transactional: whether it is a Delta table or another transactional table.
         buckets: None when the service does not tell.
         table_id: identity; a table that was dropped and made anew has another one. Empty when it is not told.
+        version: of a Delta table, raised by every commit; None when the service does not tell.
+        history_hours: how long a Delta table keeps versions; None when the service does not tell.
     """
 
     columns: tuple[TableColumn, ...]
@@ -64,6 +67,8 @@ class TableState:
     buckets: int | None
     properties: dict[str, str] = field(default_factory=dict)
     table_id: str = ""
+    version: int | None = None
+    history_hours: int | None = None
 
     def column(self, name: str) -> TableColumn | None:
         """The data or partition column of that name, case ignored."""
@@ -130,7 +135,9 @@ class Client:
             self._tunnel = f"{scheme}://{answer.text.strip()}"
         return self._tunnel
 
-    def run_sql(self, statement: str, *, hints: dict[str, str] | None = None, timeout: float = 600.0) -> str:
+    def run_sql(
+        self, statement: str, *, hints: dict[str, str] | None = None, timeout: float = _STATEMENT_SECONDS
+    ) -> str:
         """Runs one statement to its end and returns the text of its result (CSV for a query).
 
         Raises:
@@ -140,6 +147,15 @@ class Client:
         instance = self._finish(statement, hints or {}, timeout)
         results = self._about(lambda: with_retries(instance.get_task_results, self.connection), statement)
         return next(iter(results.values()), "")
+
+    def execute_sql(self, statement: str) -> None:
+        """Runs one statement to its end, without asking for a result.
+
+        Raises:
+            ServiceError: the statement failed; `code` is the service's.
+            EndpointError: no answer.
+        """
+        self._finish(statement, {}, _STATEMENT_SECONDS)
 
     def open_query(self, statement: str) -> QueryResult:
         """Runs a SELECT whose result is read through the tunnel, in splits.
@@ -246,6 +262,17 @@ class Client:
             explain(failure, self.connection, f"reading table '{name}'")
         return _state(found)
 
+    def partitions(self, name: TableName) -> list[str]:
+        """The partitions of a table as ``k=v,k2=v2``.
+
+        Raises:
+            EndpointError: no answer, or no right to see it.
+            DestinationError: any other refusal.
+        """
+        table = self.odps.get_table(name.table, project=name.project, schema=name.schema)
+        found = self._run(lambda: list(table.partitions), f"listing the partitions of '{name}'")
+        return [",".join(f"{key}={value}" for key, value in item.partition_spec.kv.items()) for item in found]
+
     def _run(self, request: Any, doing: str) -> Any:
         try:
             return with_retries(request, self.connection)
@@ -282,7 +309,17 @@ def _state(table: Any) -> TableState:
         buckets=int(buckets) if buckets else None,
         properties=properties,
         table_id=str(table.table_id or ""),
+        version=_number(reserved.get("cdc_latest_version")),
+        history_hours=_number(reserved.get("acid.data.retain.hours", properties.get("acid.data.retain.hours"))),
     )
+
+
+def _number(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return None
+    return number if number >= 0 else None
 
 
 def _column(column: Any) -> TableColumn:

@@ -1,7 +1,10 @@
-"""Major compaction after enough commits: ``upsert.major-compact.enable`` and ``upsert.major-compact.min-commits``.
+"""Major compaction: after enough commits, or when a job asks for it.
 
-Compaction must not meet a writer (of two transactions on a partition the later one fails), so it runs at the end of a
-batch, under its lease. One that fails is logged and tried again after the next batch; the rows are committed already.
+The options are ``upsert.major-compact.enable`` and ``upsert.major-compact.min-commits``.
+
+Compaction must not meet a writer (of two transactions on a partition the later one fails), so it runs under the lease,
+at the end of a batch or alone. One that fails after a batch is logged and tried again after the next; the rows are
+committed already.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Sequence
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.maxcompute.client import Client
-from upsert_platform.maxcompute.connection import ServiceError
+from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partition_spec import parse_spec
@@ -58,13 +61,55 @@ def compact_where_due(lease: ControlLease, client: Client, table: MaxComputeTabl
     done = []
     for partition in due:
         try:
-            lease.check()
-            client.run_sql(compact_statement(table, partition), hints=_HINTS, timeout=3600)
+            _compact(lease, client, table, partition)
         except (ServiceError, EndpointError) as error:
             _LOGGER.warning("compaction of %s %s is tried again later: %s", table.target, partition, error)
         else:
             done.append(partition)
-    if done:
-        left = {partition: commits for partition, commits in numbers.items() if partition not in done}
-        lease.change(commits=json.dumps(left, separators=(",", ":")) if left else "")
+    _forget(lease, done)
     return len(done)
+
+
+def compact_partitions(lease: ControlLease, client: Client, table: MaxComputeTable) -> tuple[str, ...]:
+    """Compacts every partition that was written since its last compaction; all of them where nobody counts.
+
+    Returns:
+        The partitions; an empty text is the whole of a table without partitions.
+
+    Raises:
+        DestinationError: the service refuses one; those before it are compacted.
+        EndpointError: no answer.
+        LeaseHeldError: the lease was lost.
+    """
+    done: list[str] = []
+    try:
+        for partition in _written(lease, client, table):
+            _compact(lease, client, table, partition)
+            done.append(partition)
+    except ServiceError as error:
+        explain(error, client.connection, f"compacting {table.target}")
+    finally:
+        _forget(lease, done)
+    return tuple(done)
+
+
+def _written(lease: ControlLease, client: Client, table: MaxComputeTable) -> Sequence[str]:
+    if table.settings.compaction:
+        return list(json.loads(lease.record.commits)) if lease.record.commits else []
+    static = dict(table.partitions.static)
+    specs = client.partitions(table.target) if table.partitions.columns else [WHOLE_TABLE]
+    return [spec for spec in specs if not spec or static.items() <= dict(parse_spec(spec)).items()]
+
+
+def _compact(lease: ControlLease, client: Client, table: MaxComputeTable, partition: str) -> None:
+    lease.check()
+    client.run_sql(compact_statement(table, partition), hints=_HINTS, timeout=3600)
+
+
+def _forget(lease: ControlLease, done: Sequence[str]) -> None:
+    """Takes the counts of compacted partitions out of the record."""
+    if not done or not lease.record.commits:
+        return
+    numbers: dict[str, int] = json.loads(lease.record.commits)
+    left = {partition: commits for partition, commits in numbers.items() if partition not in done}
+    lease.change(commits=json.dumps(left, separators=(",", ":")) if left else "")

@@ -6,24 +6,32 @@ concurrency matrix of transactional tables). So `ControlTable.swap` is a compare
 revision it was made from and raises it by one, and is read back by its stamp. A statement that ends late, after its
 client gave up, finds another revision and changes nothing. Every destination has a partition of its own, so
 destinations do not disturb each other.
+
+A statement takes MaxCompute seconds even for one row, so the record is read by MaxStorage where the project has it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.destination import Verdict
 from upsert_platform.maxcompute.client import Client
-from upsert_platform.maxcompute.connection import ServiceError, explain
+from upsert_platform.maxcompute.connection import ServiceError, explain, is_foreign, to_service_error
 from upsert_platform.maxcompute.names import TableName, quote, sql_text
 
+if TYPE_CHECKING:
+    from upsert_platform.maxcompute.maxstorage import MaxStorage
+
+_LOGGER = logging.getLogger(__name__)
 _ID = "state"
 _NUMBERS: Final = ("revision", "epoch", "lease_expires", "applied_batch", "committed_at")
 _TEXTS: Final = ("stamp", "label", "holder", "token", "changelog_id", "table_id", "pending", "verdict", "commits")
@@ -43,6 +51,7 @@ class Pending:
         after: batch after which the rows come.
         upto: batch that is applied once they are committed.
         rows: how many rows are to be committed; 0 while they are being sent.
+        replaces: whether they take the place of what the table holds, so that committing them twice is no harm.
         table_id: identity of the table they are for.
         partitions: that the rows go to, where commits are counted for compaction.
     """
@@ -57,6 +66,7 @@ class Pending:
     rows: int
     table_id: str = ""
     partitions: tuple[str, ...] = ()
+    replaces: bool = False
 
     def to_text(self) -> str:
         """The stored form."""
@@ -148,10 +158,20 @@ class ControlTable:
         name: of the control table.
         key: of `destination_key`.
         label: the destination in words.
+        storage: opens MaxStorage of the control table; without it the record is read by SQL.
     """
 
-    def __init__(self, client: Client, name: TableName, *, key: str, label: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        name: TableName,
+        *,
+        key: str,
+        label: str,
+        storage: Callable[[], MaxStorage] | None = None,
+    ) -> None:
         self._client = client
+        self._storage = storage
         self._name = name
         self._key = key
         self._label = label
@@ -164,19 +184,44 @@ class ControlTable:
             EndpointError: no answer, or no right to read it.
             DestinationError: any other refusal.
         """
-        names = ", ".join(quote(name) for name in (*_NUMBERS, *_TEXTS))
         try:
-            rows = self._client.query(f"SELECT {names} FROM {self._name.sql} WHERE {self._where}")
+            row = self._stored() if self._storage is not None else self._selected()
         except ServiceError as error:
             if _says_missing(error):
                 return ControlRecord()
             explain(error, self._client.connection, f"reading the control table '{self._name}'")
-        if not rows:
+        if row is None:
             return ControlRecord()
-        row = rows[0]
         numbers = {name: int(row[name] or 0) for name in _NUMBERS}
         texts = {name: row[name] or "" for name in _TEXTS}
         return ControlRecord(**numbers, **texts)  # type: ignore[arg-type]
+
+    def _stored(self) -> dict[str, Any] | None:
+        """The row by MaxStorage; by SQL where that refuses."""
+        import pyarrow as pa
+
+        assert self._storage is not None
+        storage = self._storage()
+        try:
+            session = storage.create_read_session((*_NUMBERS, *_TEXTS), partitions=(f"destination={self._key}",))
+            found = [
+                batch.to_pylist() for index in range(session.splits) for batch in storage.read_split(session, index)
+            ]
+        except Exception as error:
+            if not (is_foreign(error) or isinstance(error, pa.ArrowException)):
+                raise
+            failure = to_service_error(error, self._client.connection)
+            if _says_missing(failure):
+                raise failure from None
+            _LOGGER.warning("the control table '%s' is read by SQL: %s", self._name, failure)
+            self._storage = None
+            return self._selected()
+        return next((row for rows in found for row in rows), None)
+
+    def _selected(self) -> dict[str, Any] | None:
+        """The row by SQL."""
+        names = ", ".join(quote(name) for name in (*_NUMBERS, *_TEXTS))
+        return next(iter(self._client.query(f"SELECT {names} FROM {self._name.sql} WHERE {self._where}")), None)
 
     def ensure(self) -> ControlRecord:
         """The record, made with its table and partition when it is missing.
@@ -217,15 +262,6 @@ class ControlTable:
                 return found
         raise AssertionError("the control record is not there although it was inserted")
 
-    def give_up(self, old: ControlRecord) -> None:
-        """Ends the lease of a record that is still the one that was read, without looking whether it was.
-
-        Raises:
-            ServiceError: refused.
-            EndpointError: no answer.
-        """
-        self._run(self._update(old, replace(old, holder="", token="", lease_expires=0)))
-
     def swap(self, old: ControlRecord, new: ControlRecord) -> ControlRecord | None:
         """Replaces a record that is still the one that was read.
 
@@ -261,7 +297,7 @@ class ControlTable:
         return f"UPDATE {self._name.sql} SET {', '.join(assigned)} WHERE {self._where} AND revision = {old.revision}"
 
     def _run(self, statement: str) -> None:
-        self._client.run_sql(statement)
+        self._client.execute_sql(statement)
 
     def _define(self, statement: str) -> None:
         try:

@@ -6,10 +6,10 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
-from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
+from upsert_platform.maxcompute.options import DEFAULT_BUCKETS, SchemaChange
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.settings import MaxComputeTable
-from upsert_platform.maxcompute.types import stores
+from upsert_platform.maxcompute.types import stores, widens
 
 
 def create_statement(table: MaxComputeTable) -> str:
@@ -124,11 +124,63 @@ def prepare_table(client: Client, table: MaxComputeTable) -> TableState:
         actual = client.table(table.target)
         if actual is None:
             raise DestinationError(f"table '{table.name}': {table.target} is not there after CREATE TABLE succeeded")
+    if table.settings.schema_change is SchemaChange.EVOLVE:
+        actual = _evolve(client, table, actual)
     differences = compare(table, actual)
     if differences:
         listed = "\n".join(f"  - {difference}" for difference in differences)
-        raise DestinationError(f"table '{table.name}': {table.target} does not fit its declaration:\n{listed}")
+        hint = ""
+        if table.settings.schema_change is SchemaChange.EXCEPTION and evolve_statements(table, actual):
+            hint = "\n'schema.change.behavior' = 'evolve' adds columns and widens types"
+        raise DestinationError(f"table '{table.name}': {table.target} does not fit its declaration:\n{listed}{hint}")
     return actual
+
+
+def evolve_statements(table: MaxComputeTable, actual: TableState) -> list[str]:
+    """Statements that give the table the declared columns that it lacks, and wider types; rows stay as they are."""
+    statements = []
+    present = {column.name: column for column in actual.columns}
+    key = {name.lower() for name in table.primary_key} | set(actual.primary_key)
+    for column, kind in table.data_columns:
+        assert column.type is not None
+        name = column.name.lower()
+        found = present.get(name)
+        comment = f" COMMENT {sql_text(column.comment)}" if column.comment else ""
+        if name in key:
+            continue
+        if found is None:
+            statements.append(f"ALTER TABLE {table.target.sql} ADD COLUMNS ({quote(column.name)} {kind}{comment})")
+        elif not stores(found.type, kind, column.type) and widens(found.type, kind):
+            shown = quote(column.name)
+            statements.append(f"ALTER TABLE {table.target.sql} CHANGE COLUMN {shown} {shown} {kind}{comment}")
+    return statements
+
+
+def _evolve(client: Client, table: MaxComputeTable, actual: TableState) -> TableState:
+    statements = evolve_statements(table, actual)
+    for statement in statements:
+        try:
+            client.run_sql(statement, hints={"odps.sql.allow.schema.evolution": "true"})
+        except ServiceError as error:
+            explain(error, client.connection, f"changing table '{table.target}' as declared ({statement})")
+    changed = client.table(table.target) if statements else actual
+    if changed is None:
+        raise DestinationError(f"table '{table.name}': {table.target} is gone")
+    return changed
+
+
+def truncate_statements(table: MaxComputeTable) -> tuple[str, ...]:
+    """Statements that empty what rows without any partition of their own replace: the table, or its static partition.
+
+    With dynamic partitions there is nothing to empty: rows replace the partitions that they are in.
+    """
+    if table.partitions.dynamic:
+        return ()
+    spec = table.partitions.static
+    if not spec:
+        return (f"TRUNCATE TABLE {table.target.sql}",)
+    listed = ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in spec)
+    return (add_partition_statement(table, spec), f"TRUNCATE TABLE {table.target.sql} PARTITION ({listed})")
 
 
 def add_partition_statement(table: MaxComputeTable, spec: Spec) -> str:

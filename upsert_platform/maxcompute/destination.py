@@ -23,25 +23,22 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.errors import DestinationError, LeaseHeldError
-from upsert_platform.maxcompute.client import Client, TableState
-from upsert_platform.maxcompute.committing import Committing, MaxStorageCommitting, TunnelCommitting
-from upsert_platform.maxcompute.compaction import compact_where_due
-from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
-from upsert_platform.maxcompute.control import ControlRecord, ControlTable, destination_key
-from upsert_platform.maxcompute.ddl import compare, prepare_table
+from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
+from upsert_platform.maxcompute.client import TableState
+from upsert_platform.maxcompute.clients import Clients
+from upsert_platform.maxcompute.committing import Committing
+from upsert_platform.maxcompute.compaction import compact_partitions, compact_where_due
+from upsert_platform.maxcompute.connection import ServiceError, explain
+from upsert_platform.maxcompute.control import ControlRecord
+from upsert_platform.maxcompute.ddl import compare, prepare_table, truncate_statements
 from upsert_platform.maxcompute.lease import ControlLease
-from upsert_platform.maxcompute.maxstorage import MaxStorage
-from upsert_platform.maxcompute.options import WriteApi
+from upsert_platform.maxcompute.options import SHORT_INTERVAL, WriteApi
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.settings import MaxComputeTable
-from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from upsert_platform.maxcompute.read_back import Reading
-    from upsert_platform.maxcompute.sending import Sending
 
 _LOGGER = logging.getLogger(__name__)
 _RECOVERY_LEASE = timedelta(seconds=60)
@@ -63,24 +60,15 @@ class MaxComputeDestination:
         static = f"?{table.partitions.static_text}" if table.partitions.static else ""
         self.uri = f"maxcompute://{place}{static}"
         self._what = f"table '{table.name}' ({self.uri})"
-        self._client = Client(Connection.of(table.settings))
-        self._control = ControlTable(
-            self._client,
-            target.sibling(table.settings.control_table),
-            key=destination_key(target, table.partitions.static_text),
-            label=self.uri,
-        )
-        self._storage: MaxStorage | None = None
-        self._tunnel: UpsertTunnel | None = None
+        self._clients = Clients(table)
+        self._client = self._clients.project
+        self._control = self._clients.control(label=self.uri)
+        self._held: ControlLease | None = None
         self._state: TableState | None = None
 
     def close(self) -> None:
         """Releases clients. Idempotent."""
-        for opened in (self._storage, self._tunnel):
-            if opened is not None:
-                opened.close()
-        self._storage = self._tunnel = None
-        self._client.close()
+        self._clients.close()
 
     def prepare(self) -> None:
         """Creates the table when it is missing and ``auto.create`` is on; compares it with the declaration otherwise.
@@ -100,8 +88,8 @@ class MaxComputeDestination:
             EndpointError: no answer, or credentials refused.
             DestinationError: a recorded commit cannot be settled.
         """
-        record = self._control.read()
-        if record.pending and not record.held_at(time.time()):
+        record = self._control.read() if self._held is None else self._held.record
+        if self._held is None and record.pending and not record.held_at(time.time()):
             try:
                 with self.lease(owner="recovery of a recorded commit", duration=_RECOVERY_LEASE) as lease:
                     record = lease.record
@@ -131,7 +119,11 @@ class MaxComputeDestination:
         """
         with ControlLease(self._control, owner=owner, duration=duration, what=self._what) as lease:
             self._settle(lease)
-            yield lease
+            self._held = lease
+            try:
+                yield lease
+            finally:
+                self._held = None
 
     def _settle(self, lease: ControlLease) -> None:
         """Finishes a recorded commit, or drops it when the table that it was for is no longer there.
@@ -170,6 +162,8 @@ class MaxComputeDestination:
         """
         if not isinstance(lease, ControlLease):
             raise TypeError("the lease must come from this destination")
+        if span.replaces and self.table.upserts:
+            raise DestinationError(f"{self._what} holds the last value per key, which INSERT OVERWRITE cannot replace")
         actual = self._actual()
         if self._is_applied(self._effective(lease.record, actual), span):
             return WriteReport(metrics={"already_applied": 1})
@@ -181,15 +175,35 @@ class MaxComputeDestination:
             lease=lease,
             table=self.table,
             actual=actual,
-            sending=self._sending(actual),
+            sending=self._clients.sending(actual, replaces=span.replaces),
             committing=self.committing(self.table.settings.api),
             present=self._present,
             keep_refused=keep_refused,
+            truncate=self._truncate,
         )
         report = apply_batch(changes, batch)
         compacted = compact_where_due(lease, self._client, self.table)
-        more = {"compacted_partitions": compacted} | ({"seconds_since_last_commit": since} if since else {})
-        return replace(report, metrics={**report.metrics, **more})
+        more: dict[str, int | float | str] = {"compacted_partitions": compacted}
+        if since:
+            more["seconds_since_last_commit"] = since
+        return replace(report, metrics={**report.metrics, **more, **self._history()})
+
+    def _history(self) -> dict[str, int | float | str]:
+        """What a Delta table kept of the commit: its version, for how long, and how to read it. For people."""
+        if not self.table.upserts:
+            return {}
+        try:
+            actual = self._client.table(self.table.target)
+        except (UpsertPlatformError, ServiceError) as error:
+            _LOGGER.warning("%s: its version is not known: %s", self._what, error)
+            return {}
+        if actual is None or actual.version is None:
+            return {}
+        found: dict[str, int | float | str] = {
+            "table_version": actual.version,
+            "time_travel": f"SELECT * FROM {self.table.target} VERSION AS OF {actual.version}",
+        }
+        return found | ({} if actual.history_hours is None else {"history_hours": actual.history_hours})
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         """Rows of the table as it is now, in declared types.
@@ -204,7 +218,21 @@ class MaxComputeDestination:
         """
         from upsert_platform.maxcompute.read_back import read_table
 
-        return read_table(spark, self._reading(), keys=keys)
+        return read_table(spark, self._clients.reading(self._actual()), keys=keys)
+
+    def compact(self, *, owner: str) -> tuple[str, ...]:
+        """Runs a major compaction of what was written since the last one, as the only writer.
+
+        Returns:
+            The partitions that were compacted; an empty text is the whole of a table without partitions.
+
+        Raises:
+            LeaseHeldError: a run writes the table.
+            DestinationError: refused; partitions before are compacted.
+            EndpointError: no answer.
+        """
+        with self.lease(owner=owner, duration=_RECOVERY_LEASE) as lease:
+            return compact_partitions(lease, self._client, self.table)
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch.
@@ -227,37 +255,25 @@ class MaxComputeDestination:
         Raises:
             EndpointError: the project does not answer.
         """
-        if api is WriteApi.TUNNEL:
-            return TunnelCommitting(self._upsert_tunnel(), self.table)
-        return MaxStorageCommitting(self._max_storage(), self.table)
+        return self._clients.committing(api)
 
-    def _sending(self, actual: TableState) -> Sending:
-        from upsert_platform.maxcompute.sending import MaxStorageSending, TunnelSending
+    def _truncate(self) -> None:
+        """Empties the table, or its static partition: rows that replace it may be none.
 
-        if self.table.settings.api is WriteApi.TUNNEL:
-            return TunnelSending(self.table, actual, self._upsert_tunnel(), self._client)
-        return MaxStorageSending(self.table, actual, self._max_storage())
-
-    def _reading(self) -> Reading:
-        from upsert_platform.maxcompute.read_back import Reading
-
-        storage = None if self.table.settings.api is WriteApi.TUNNEL else self._max_storage()
-        return Reading(self.table, self._actual(), self._client, storage)
+        Raises:
+            DestinationError: refused.
+            EndpointError: no answer.
+        """
+        try:
+            for statement in truncate_statements(self.table):
+                self._client.run_sql(statement)
+        except ServiceError as error:
+            explain(error, self._client.connection, f"emptying {self._what}")
 
     def _present(self, keys: DataFrame) -> DataFrame:
         from upsert_platform.maxcompute.read_back import read_partitions
 
-        return read_partitions(keys, self._reading())
-
-    def _max_storage(self) -> MaxStorage:
-        if self._storage is None:
-            self._storage = MaxStorage(self._client.connection, self._client.tunnel_endpoint(), self.table.target)
-        return self._storage
-
-    def _upsert_tunnel(self) -> UpsertTunnel:
-        if self._tunnel is None:
-            self._tunnel = UpsertTunnel(self._client.connection, self._client.tunnel_endpoint(), self.table.target)
-        return self._tunnel
+        return read_partitions(keys, self._clients.reading(self._actual()))
 
     def _actual(self) -> TableState:
         if self._state is None:
@@ -282,12 +298,19 @@ class MaxComputeDestination:
         if not record.committed_at:
             return 0
         since = time.time() - record.committed_at / 1000
-        least = self.table.settings.commit_interval.total_seconds()
+        settings = self.table.settings
+        least = settings.least_interval.total_seconds()
         if since < least:
             raise DestinationError(
                 f"{self._what}: the last commit is {since:.0f} s old, 'commit.min-interval' is {least:.0f} s. Nothing"
                 " was written; a later run applies this batch with those that follow"
             )
+        if settings.commit_interval is None and 0 < least <= since < SHORT_INTERVAL.total_seconds():
+            _LOGGER.warning(
+                "%s: commits %.0f s apart make small files and slow queries; sync every %.0f minutes or less often, or"
+                " set 'commit.min-interval'",
+                self._what, since, SHORT_INTERVAL.total_seconds() / 60,
+            )  # fmt: skip
         return max(1, int(since))
 
     def _effective(self, record: ControlRecord, actual: TableState) -> ControlRecord:
@@ -305,7 +328,8 @@ class MaxComputeDestination:
             return False
         if record.applied_batch >= span.upto:
             return True
-        if record.applied_batch < span.after or (record.applied_batch > span.after and not self.table.upserts):
+        again = self.table.upserts or span.replaces
+        if record.applied_batch < span.after or (record.applied_batch > span.after and not again):
             raise DestinationError(
                 f"{self._what} has applied batch {record.applied_batch}, the changes come after batch {span.after}."
                 " Nothing was written; run again"

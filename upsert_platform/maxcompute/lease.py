@@ -43,7 +43,8 @@ class ControlLease:
         self._what = what
         self._token = uuid.uuid4().hex
         self._lock = threading.Lock()
-        self._record = ControlRecord()
+        self._stored = ControlRecord()
+        self._unsaved: dict[str, int | str] = {}
         self._deadline = 0.0
         self._lost: str | None = None
         self._stop = threading.Event()
@@ -66,7 +67,7 @@ class ControlLease:
     @property
     def epoch(self) -> int:
         """Grows by one with every new holder."""
-        return self._record.epoch
+        return self._stored.epoch
 
     @property
     def deadline(self) -> datetime:
@@ -76,8 +77,8 @@ class ControlLease:
 
     @property
     def record(self) -> ControlRecord:
-        """The control record as this holder last saw or wrote it."""
-        return self._record
+        """The control record as this holder last saw or wrote it, with what it still has to write."""
+        return replace(self._stored, **self._unsaved)  # type: ignore[arg-type]
 
     def check(self) -> None:
         """Raises LeaseHeldError when the lease was lost."""
@@ -123,22 +124,34 @@ class ControlLease:
             self.check()
             return self._swap(values)
 
+    def change_later(self, **values: int | str) -> None:
+        """Changes fields with the next change, renewal or the end of the lease: one statement less.
+
+        For what the next holder finds out by itself when this one dies: that a recorded commit happened.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+        """
+        with self._lock:
+            self.check()
+            self._unsaved.update(values)
+
     def give_back(self) -> None:
         """Ends the lease, unless it was lost. Failures are logged: the lease then ends by itself."""
         with self._lock:
-            if self._lost is not None or not self._record.token:
+            if self._lost is not None or not self._stored.token:
                 return
             try:
-                self._control.give_up(self._record)
+                self._swap({"holder": "", "token": "", "lease_expires": 0})
             except (UpsertPlatformError, ServiceError) as error:
                 _LOGGER.warning("the lease on %s ends by itself: %s", self._what, error)
-            self._record = replace(self._record, token="")
+            self._stored = replace(self._stored, token="")
 
     def _swap(self, values: Mapping[str, int | str]) -> ControlRecord:
         while True:
             started = time.monotonic()
-            wanted = replace(self._record, lease_expires=self._expiry(), **values)  # type: ignore[arg-type]
-            stored = self._control.swap(self._record, wanted)
+            changed = {"lease_expires": self._expiry(), **self._unsaved, **values}
+            stored = self._control.swap(self._stored, replace(self._stored, **changed))  # type: ignore[arg-type]
             if stored is not None:
                 self._accept(stored, started)
                 return stored
@@ -146,10 +159,11 @@ class ControlLease:
             if found.token != self._token:
                 self._lost = f"'{found.holder}' took it" if found.token else "somebody ended it"
                 self.check()
-            self._record = found  # a check stored its verdict meanwhile
+            self._stored = found  # a check stored its verdict meanwhile
 
     def _accept(self, record: ControlRecord, started: float) -> None:
-        self._record = record
+        self._stored = record
+        self._unsaved = {}
         self._deadline = started + self._seconds * (1 - _MARGIN)
 
     def _expiry(self) -> int:

@@ -222,6 +222,31 @@ class MaxStorage:
         )
         return ReadSession(session.id, len(session.splits), session._response.route_token)  # noqa: SLF001
 
+    def create_change_session(
+        self, columns: Sequence[str], *, partition_columns: Sequence[str], after: int, upto: int | None
+    ) -> tuple[ReadSession, int]:
+        """Opens a read session on the changes that were committed after a version; the table's latest version.
+
+        Raises:
+            ServiceError: refused (the table keeps no changes), or no answer.
+        """
+        from odps.maxstorage.models.requests import CreateTableReadSessionRequest
+        from odps.maxstorage.options import IncrementalReadOptions
+        from odps.maxstorage.read.table_session import TableReadSession
+
+        request = CreateTableReadSessionRequest(
+            required_data_columns=list(columns),
+            required_partition_columns=list(partition_columns),
+            arrow_options=dict(_READ_UNITS),
+            incremental_read=True,
+            incremental_read_options=IncrementalReadOptions(version="CDC", from_=after, to=upto),
+        )
+        session = self._run(
+            lambda: TableReadSession(self._stub, self._table, request, session_ready_timeout=_READ_READY_SECONDS)
+        )
+        answer = session._response  # noqa: SLF001
+        return ReadSession(session.id, len(session.splits), answer.route_token), int(answer.latest_version or 0)
+
     def read_split(self, session: ReadSession, index: int) -> Iterator[pa.RecordBatch]:
         """Reads one split.
 

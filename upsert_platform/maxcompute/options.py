@@ -11,15 +11,21 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlparse
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
+from upsert_platform.maxcompute.assigners import check_assigner, check_pattern
 from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 MAX_BUCKETS = 4096
 DEFAULT_BUCKETS = 16
 DEFAULT_PARTITION_LIMIT = 100
+SHORT_INTERVAL = timedelta(minutes=3)
+"""Commits that follow faster make small files and slow queries."""
+_LEAST_INTERVAL = timedelta(minutes=1)
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 class SinkOperation(StrEnum):
@@ -41,6 +47,13 @@ class WriteApi(StrEnum):
 
     MAXSTORAGE = "maxstorage"
     TUNNEL = "tunnel"
+
+
+class SchemaChange(StrEnum):
+    """What happens when a declaration has columns that the table has not, or wider ones."""
+
+    EXCEPTION = "exception"
+    EVOLVE = "evolve"
 
 
 class Compression(StrEnum):
@@ -137,7 +150,17 @@ class MaxComputeSettings(Settings):
     )  # fmt: skip
     assigner: str | None = option(
         "sink.partition.assigner.class", None, origin="alibaba",
-        description="`package.module:function` that takes a record batch and gives the dynamic partition columns.",
+        description="`package.module:function` that takes a record batch and gives the dynamic partition columns; or"
+        " the connector's own classes `TablePartitionAssigner` (columns) and `DateTimePartitionAssigner` (time of the"
+        " batch), with their package.",
+    )  # fmt: skip
+    assigner_format: str = option(
+        "sink.partition.assigner.format", "yyyy-MM-dd--HH", origin="platform",
+        description="Pattern of the date-time assigner: yyyy, yy, MM, dd, HH, mm, ss and quoted text.",
+    )  # fmt: skip
+    assigner_zone: str = option(
+        "sink.partition.assigner.time-zone", "UTC", origin="platform",
+        description="Time zone in which the date-time assigner writes the time.",
     )  # fmt: skip
 
     # Spill files of the Flink sink; Spark's shuffle does their work.
@@ -248,6 +271,11 @@ class MaxComputeSettings(Settings):
     auto_create: Boolean = option(
         "auto.create", False, origin="platform", description="Whether a missing table is created from the declaration."
     )
+    schema_change: Annotated[SchemaChange, BeforeValidator(_lower)] = option(
+        "schema.change.behavior", SchemaChange.EXCEPTION, origin="platform",
+        description="`evolve` adds declared columns that the table lacks and widens types before a batch is written;"
+        " `exception` stops and names them.",
+    )  # fmt: skip
     on_error: Annotated[OnError, BeforeValidator(_lower)] = option(
         "on-error", OnError.QUARANTINE, origin="platform",
         description="Rows that the table will not take: `quarantine` keeps them aside, `fail` stops before anything is"
@@ -283,9 +311,10 @@ class MaxComputeSettings(Settings):
     request_timeout: Duration = option(
         "request.timeout", timedelta(seconds=120), origin="platform", description="Longest wait for one answer."
     )
-    commit_interval: Duration = option(
-        "commit.min-interval", timedelta(0), origin="platform",
-        description="A batch that comes sooner after the last commit is refused and left to a later run; 0 takes all.",
+    commit_interval: Duration | None = option(
+        "commit.min-interval", None, origin="platform",
+        description="A batch that comes sooner after the last commit is refused and left to a later run; 0 takes all."
+        " If it is not given, one minute, and 0 for a service on this machine.",
     )  # fmt: skip
     control_table: str = option(
         "control.table", "upsert_platform_control", origin="platform",
@@ -318,10 +347,22 @@ class MaxComputeSettings(Settings):
 
     @field_validator("assigner")
     @classmethod
-    def _is_importable_name(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value.strip()):
-            raise ValueError("takes 'package.module:function'")
-        return value.strip() if value is not None else None
+    def _is_known_assigner(cls, value: str | None) -> str | None:
+        return check_assigner(value) if value is not None else None
+
+    @field_validator("assigner_format")
+    @classmethod
+    def _is_pattern(cls, value: str) -> str:
+        return check_pattern(value)
+
+    @field_validator("assigner_zone")
+    @classmethod
+    def _is_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value.strip())
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"takes a time zone as 'Asia/Shanghai', not '{value}'") from None
+        return value.strip()
 
     @field_validator("request_timeout")
     @classmethod
@@ -337,6 +378,13 @@ class MaxComputeSettings(Settings):
         if self.bucket_buffer > self.writer_buffer:
             raise ValueError("'upsert.writer.bucket.buffer-size' is at most 'upsert.writer.buffer-size'")
         return self
+
+    @property
+    def least_interval(self) -> timedelta:
+        """Of commits: as declared, else a minute, and none for a service on this machine."""
+        if self.commit_interval is not None:
+            return self.commit_interval
+        return timedelta(0) if urlparse(self.endpoint).hostname in _THIS_MACHINE else _LEAST_INTERVAL
 
     @property
     def body_bytes(self) -> int:

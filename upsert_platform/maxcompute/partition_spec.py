@@ -62,6 +62,7 @@ class PartitionPlan:
         default: value for a null or blank dynamic column.
         limit: most distinct partitions of one batch.
         assigner: ``package.module:function`` that computes the dynamic columns, or None when rows carry them.
+        time_format: pattern of the time of the batch, which is the dynamic column's value, or None.
     """
 
     static: Spec = ()
@@ -69,6 +70,13 @@ class PartitionPlan:
     default: str = "__DEFAULT_PARTITION__"
     limit: int = 100
     assigner: str | None = None
+    time_format: str | None = None
+    time_zone: str = "UTC"
+
+    @property
+    def computed(self) -> bool:
+        """Whether dynamic columns are computed, so that rows need not carry them."""
+        return bool(self.assigner or self.time_format)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.assigners import format_time
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, PartitionPlan, Spec
 from upsert_platform.maxcompute.rows import PARTITION_PREFIX
@@ -42,6 +44,8 @@ def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
     if plan.assigner:
         changes = _assign(changes, plan)
         texts: list[SparkColumn] = [F.col(name) for name in partition_columns(plan)]
+    elif plan.time_format:
+        texts = [F.lit(format_time(plan.time_format, datetime.now(UTC), plan.time_zone))]
     else:
         names = {column.name.lower(): column.name for column in table.columns}
         texts = [F.col(quote(names[name])).cast("string") for name in plan.dynamic]

@@ -41,7 +41,7 @@ def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None 
         DestinationError: the service refuses.
         EndpointError: no answer.
     """
-    return _read(spark, _declared_columns(reading.table, reading.actual), reading, keys)
+    return _read(spark, declared_columns(reading.table, reading.actual), reading, keys)
 
 
 def read_partitions(keys: DataFrame, reading: Reading) -> DataFrame:
@@ -53,7 +53,7 @@ def read_partitions(keys: DataFrame, reading: Reading) -> DataFrame:
     """
     table = reading.table
     key = set(table.primary_key)
-    columns = [column for column in _declared_columns(table, reading.actual) if column.name in key]
+    columns = [column for column in declared_columns(table, reading.actual) if column.name in key]
     kinds = {column.name: column.type for column in reading.actual.partition_columns}
     for index, name in enumerate(table.partitions.dynamic):
         columns.append(ReadColumn(present_name(index), name, LogicalType(TypeName.STRING), kinds[name], partition=True))
@@ -108,7 +108,8 @@ def _selected(name: str, kind: MaxComputeType | None) -> str:
     return quote(name)
 
 
-def _declared_columns(table: MaxComputeTable, actual: TableState) -> list[ReadColumn]:
+def declared_columns(table: MaxComputeTable, actual: TableState) -> list[ReadColumn]:
+    """The declared columns as they are in the table."""
     fixed = dict(table.partitions.static)
     columns = []
     for column in table.columns:

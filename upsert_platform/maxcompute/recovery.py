@@ -2,8 +2,9 @@
 
 A commit is recorded with everything it needs (session, streams, batch) before it is asked for. If its answer is lost,
 or the process dies, asking again settles it: a session is committed once, however often that is asked. Only a session
-that the service no longer knows leaves a question. For `upsert` it does not matter, the batch is written again and
-gives the same rows. For `insert` a person has to look, because both answers (not there, there twice) would be wrong.
+that the service no longer knows leaves a question. For `upsert`, and for rows that replace a table, it does not matter:
+the batch is written again and gives the same rows. For rows that are appended a person has to look, because both
+answers (not there, there twice) would be wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def commit_recorded(lease: ControlLease, committing: Committing, table: MaxComputeTable) -> str | None:
-    """Makes the recorded commit happen and records that it did.
+    """Makes the recorded commit happen; that it did is recorded when the lease ends, or with its next change.
 
     Returns:
         None when its rows are in the table. Otherwise why they are not, or why that is not known and does not
@@ -42,7 +43,8 @@ def commit_recorded(lease: ControlLease, committing: Committing, table: MaxCompu
         committing.commit(pending, deadline=time.monotonic() + table.settings.commit_timeout)
     except ServiceError as error:
         return _without_commit(error, lease, committing, table, pending)
-    lease.change(
+    # Should this process die before that is written, the next holder asks for the commit again and is told it happened.
+    lease.change_later(
         applied_batch=pending.upto,
         changelog_id=pending.changelog_id,
         table_id=pending.table_id,
@@ -84,7 +86,7 @@ def _without_commit(
     gone = is_gone(error)
     if may_pass(error) and not gone:
         explain(error, committing.connection, f"{what} (it stays recorded; the next run finishes it)")
-    if gone and not table.upserts:
+    if gone and not table.upserts and not pending.replaces:
         sessions = ", ".join(session_id for _, session_id in pending.sessions)
         raise DestinationError(
             f"{what}: session {sessions} of run '{pending.run}' is no longer known, so nobody can tell whether its"

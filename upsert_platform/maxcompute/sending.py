@@ -64,9 +64,12 @@ class Sending(Protocol):
 class MaxStorageSending:
     """Through MaxStorage: one session for all partitions of the batch."""
 
-    def __init__(self, table: MaxComputeTable, actual: TableState, storage: MaxStorage) -> None:
+    def __init__(
+        self, table: MaxComputeTable, actual: TableState, storage: MaxStorage, *, replaces: bool = False
+    ) -> None:
         self.api = WriteApi.MAXSTORAGE.value
         self._table, self._plan, self._storage = table, wire_plan(table, actual), storage
+        self._replaces = replaces
         self._session: WriteSession | None = None
 
     @property
@@ -77,7 +80,8 @@ class MaxStorageSending:
     def open(self, specs: list[Spec]) -> None:
         """Opens the session; partitions that are missing are made by the service when it commits."""
         try:
-            self._session = self._storage.create_write_session(self._table.partitions.static_text)
+            static = self._table.partitions.static_text
+            self._session = self._storage.create_write_session(static, overwrite=self._replaces)
         except ServiceError as error:
             explain(error, self._storage.connection, f"opening a write session on {self._table.target}")
 

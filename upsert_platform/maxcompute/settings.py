@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upsert_platform.errors import Problem
+from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME
 from upsert_platform.maxcompute.names import TableName, parse_table_name
 from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings, SinkOperation, WriteApi
 from upsert_platform.maxcompute.partition_spec import MAX_LEVELS, PartitionPlan, Spec, parse_spec, plan_partitions
@@ -59,7 +60,7 @@ class MaxComputeTable:
     def partitions_follow_key(self) -> bool:
         """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
         key = {name.lower() for name in self.primary_key}
-        return not self.partitions.assigner and all(name in key for name in self.partitions.dynamic)
+        return not self.partitions.computed and all(name in key for name in self.partitions.dynamic)
 
 
 def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Problem]]:
@@ -152,7 +153,9 @@ def _plan(table: Table, settings: MaxComputeSettings) -> PartitionPlan:
         dynamic=dynamic,
         default=settings.partition_default,
         limit=settings.partition_limit,
-        assigner=settings.assigner,
+        assigner=settings.assigner if settings.assigner not in (None, BY_COLUMNS, BY_TIME) else None,
+        time_format=settings.assigner_format if settings.assigner == BY_TIME else None,
+        time_zone=settings.assigner_zone,
     )
 
 
@@ -161,12 +164,15 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
     if len(plan.columns) > MAX_LEVELS:
         add(f"has {len(plan.columns)} partition columns; MaxCompute allows {MAX_LEVELS}")
     for name in plan.dynamic:
-        if name not in physical and not settings.assigner:
+        if name not in physical and not plan.computed:
             add(
                 f"PARTITIONED BY names '{name}', which is no column; declare it or give 'sink.partition.assigner.class'"
             )
     if settings.assigner and not plan.dynamic:
         add("option 'sink.partition.assigner.class' needs dynamic partition columns in PARTITIONED BY",
+            "sink.partition.assigner.class")  # fmt: skip
+    if plan.time_format and len(plan.dynamic) > 1:
+        add("the date-time assigner fills one partition column, the last; fix the others with 'sink.partition'",
             "sink.partition.assigner.class")  # fmt: skip
     if settings.partition_limit > DEFAULT_PARTITION_LIMIT:
         add(
@@ -207,7 +213,7 @@ def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPla
             " single tasks are not committed together", "sink.coordinator.enable")  # fmt: skip
     if not table.primary_key:
         add("'sink.operation' = 'upsert' needs PRIMARY KEY (...) NOT ENFORCED", "sink.operation")
-    if settings.assigner:
+    if plan.computed:
         add("option 'sink.partition.assigner.class' needs 'sink.operation' = 'insert': a delete carries the key only,"
             " so its partition cannot be computed", "sink.partition.assigner.class")  # fmt: skip
     partition = set(plan.columns)

@@ -281,6 +281,27 @@ def stores(actual: MaxComputeType, wanted: MaxComputeType, declared: LogicalType
     return False
 
 
+_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def widens(actual: MaxComputeType, wanted: MaxComputeType) -> bool:
+    """Whether a column may be changed from one type to another without losing a value."""
+    match actual.root:
+        case "TINYINT" | "SMALLINT" | "INT":
+            return wanted.root in _NUMBERS and _NUMBERS.index(actual.root) < _NUMBERS.index(wanted.root)
+        case "FLOAT":
+            return wanted.root == "DOUBLE"
+        case "CHAR" | "VARCHAR":
+            longer = (wanted.length or 0) > (actual.length or 0)
+            return wanted.root == "STRING" or (wanted.root == actual.root and longer)
+        case "DECIMAL":
+            same = wanted.root == "DECIMAL" and wanted.scale == actual.scale
+            return same and (wanted.precision or 0) > (actual.precision or 0)
+        case "DATETIME":
+            return wanted.root == "TIMESTAMP"
+    return False
+
+
 def _some(logical: LogicalType | None) -> LogicalType:
     assert logical is not None
     return logical

@@ -91,7 +91,7 @@ class ViewDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class InsertDeclaration:
-    """INSERT INTO target [PARTITION (...)] [(columns)] query.
+    """INSERT INTO | OVERWRITE target [PARTITION (...)] [(columns)] query.
 
     Attributes:
         partition: columns to SQL of their constant.
@@ -105,6 +105,7 @@ class InsertDeclaration:
     partition: dict[str, tuple[Token, ...]]
     columns: tuple[str, ...]
     sql: str
+    overwrite: bool = False
 
 
 @dataclass(slots=True)

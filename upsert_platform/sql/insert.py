@@ -1,4 +1,4 @@
-"""INSERT INTO: a resolved query laid on the columns of its target."""
+"""INSERT INTO and INSERT OVERWRITE: a resolved query laid on the columns of its target."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class _InsertResolver:
 
     def error(self, message: str, location: SourceLocation | None = None, severity: str = "error") -> None:
         place = location or self.declaration.location
-        self.problems.append(Problem(f"INSERT INTO {self.declaration.target}: {message}", place, severity))
+        statement = "INSERT OVERWRITE" if self.declaration.overwrite else "INSERT INTO"
+        self.problems.append(Problem(f"{statement} {self.declaration.target}: {message}", place, severity))
 
     def resolve(self) -> tuple[Insert | None, list[Problem]]:
         declaration = self.declaration
@@ -92,6 +93,7 @@ class _InsertResolver:
             predicate=relation.predicate.sql if relation.predicate else None,
             sql=declaration.sql,
             location=declaration.location,
+            overwrite=declaration.overwrite,
         )
         return insert, self.problems
 

@@ -159,11 +159,9 @@ def _read_view(reader: TokenReader) -> ViewDeclaration:
 def _read_insert(reader: TokenReader) -> InsertDeclaration:
     location, sql = reader.location, shown(reader.tokens[reader.at :])
     reader.accept("INSERT")
-    if reader.next_is("OVERWRITE"):
-        raise reader.fault(
-            "INSERT OVERWRITE is not supported: a destination follows its source row by row; INTO expected"
-        )
-    reader.expect("INTO", where="after INSERT")
+    overwrite = reader.accept("OVERWRITE")
+    if not overwrite:
+        reader.expect("INTO", where="after INSERT")
     target = reader.qualified_name("table name")
     partition: dict[str, tuple[Token, ...]] = {}
     if reader.accept("PARTITION"):
@@ -187,4 +185,4 @@ def _read_insert(reader: TokenReader) -> InsertDeclaration:
     query = tuple(reader.take_until())
     if not query:
         raise reader.fault("SELECT expected")
-    return InsertDeclaration(target, location, query, partition, columns, sql)
+    return InsertDeclaration(target, location, query, partition, columns, sql, overwrite)

@@ -48,7 +48,7 @@ def main(options: dict[str, str], point: str, number: int, rows: list[Any]) -> N
     if point == "recorded":
         die()
     if point == "committed":
-        ControlLease.change = lambda *_arguments, **_values: die()  # type: ignore[method-assign,assignment]
+        ControlLease.change_later = lambda *_arguments, **_values: die()  # type: ignore[method-assign,assignment]
     recovery.commit_recorded(lease, MaxStorageCommitting(storage, table), table)
     die()
 

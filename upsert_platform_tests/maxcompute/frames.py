@@ -26,9 +26,10 @@ def frame(spark: SparkSession, table: MaxComputeTable, changes: Iterable[Change]
     return spark.createDataFrame(rows, schema).coalesce(tasks)
 
 
-def span(upto: int, *, after: int | None = None, changelog: str = "changelog-1") -> BatchSpan:
-    """Batches after `after` (the one before `upto` if None) and up to `upto`."""
-    return BatchSpan(upto - 1 if after is None else after, upto, changelog, f"run-{upto}")
+def span(upto: int, *, after: int | None = None, changelog: str = "changelog-1", replaces: bool = False) -> BatchSpan:
+    """Batches after `after` (the one before `upto` if None) and up to `upto`; all of them if they replace the table."""
+    after = 0 if replaces else upto - 1 if after is None else after
+    return BatchSpan(after, upto, changelog, f"run-{upto}", replaces)
 
 
 def write(
@@ -39,11 +40,13 @@ def write(
     *,
     after: int | None = None,
     tasks: int = 2,
+    replaces: bool = False,
 ) -> WriteReport:
     """Writes one batch under a lease; refused rows are only in the report."""
     with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
         changed = frame(spark, destination.table, changes, tasks=tasks)
-        return destination.write(changed, span=span(upto, after=after), lease=lease, keep_refused=lambda _: None)
+        written = span(upto, after=after, replaces=replaces)
+        return destination.write(changed, span=written, lease=lease, keep_refused=lambda _: None)
 
 
 def stored(server: ServerHandle, table: MaxComputeTable, columns: str = "*") -> list[tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from upsert_platform.maxcompute.ddl import prepare_table
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.sending import wire_plan
 from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.tunnel import UpsertTunnel
+from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 from upsert_platform.maxcompute.writer import TaskWriter, WriteJob
 from upsert_platform.types import arrow_type
 
@@ -55,6 +58,26 @@ def open_job(table: MaxComputeTable, **changed: Any) -> tuple[WriteJob, MaxStora
     )
 
 
+def open_tunnel_job(table: MaxComputeTable, **changed: Any) -> tuple[TunnelJob, UpsertTunnel]:
+    """Makes the table, opens an upsert session on it, and gives what a task gets and the tunnel."""
+    connection = Connection.of(table.settings)
+    with closing(Client(connection)) as client:
+        actual = prepare_table(client, table)
+        tunnel = UpsertTunnel(connection, client.tunnel_endpoint(), table.target)
+    values = {
+        "connection": connection,
+        "endpoint": tunnel.endpoint,
+        "target": table.target,
+        "sessions": (((), tunnel.create("")),),
+        "plan": wire_plan(table, actual),
+        "bucket_bytes": 1 << 20,
+        "buffer_bytes": 64 << 20,
+        "concurrency": 2,
+        "compression": None,
+    }
+    return TunnelJob(**{**values, **changed}), tunnel
+
+
 def send(job: WriteJob, batches: Sequence[pa.RecordBatch], *, stream: str = "0", version: int = 1) -> TaskWriter:
     """Sends batches as one attempt of a task, and closes its stream."""
     writer = TaskWriter(job, stream_id=stream, version=version)
@@ -65,6 +88,15 @@ def send(job: WriteJob, batches: Sequence[pa.RecordBatch], *, stream: str = "0",
     finally:
         writer.close()
     return writer
+
+
+def append(table: MaxComputeTable, *tasks: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+    """Sends rows as so many tasks, and commits them at once."""
+    job, storage, _ = open_job(table)
+    for number, rows in enumerate(tasks):
+        send(job, [batch(table, rows)], stream=str(number))
+    storage.commit(job.session, [(str(number), 1) for number in range(len(tasks))])
+    storage.close()
 
 
 def let_lease_end(control: ControlTable) -> None:

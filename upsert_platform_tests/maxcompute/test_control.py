@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -19,9 +20,11 @@ from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable, Pending, destination_key
 from upsert_platform.maxcompute.lease import ControlLease
+from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.names import TableName, sql_text
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
+from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.sending import let_lease_end
 
 LONG = timedelta(seconds=60)
@@ -33,6 +36,14 @@ def control(client: Client, maxcompute: ServerHandle) -> ControlTable:
     return ControlTable(client, name, key="t", label="maxcompute://p/t")
 
 
+@pytest.fixture
+def storage(control: ControlTable, client: Client) -> Iterator[MaxStorage]:
+    """MaxStorage of the control table."""
+    opened = MaxStorage(client.connection, client.tunnel_endpoint(), control._name)
+    yield opened
+    opened.close()
+
+
 def lease(control: ControlTable, owner: str, duration: timedelta = LONG) -> ControlLease:
     return ControlLease(control, owner=owner, duration=duration, what="table 't'")
 
@@ -42,6 +53,30 @@ def test_before_the_first_write_there_is_no_record(control: ControlTable) -> Non
     first = control.ensure()
     assert first.revision == 1
     assert control.ensure() == first
+
+
+def test_maxstorage_reads_what_sql_does(control: ControlTable, client: Client, storage: MaxStorage) -> None:
+    other = ControlTable(client, control._name, key="t", label="maxcompute://p/t", storage=lambda: storage)
+    assert other.read() == ControlRecord()
+    other.ensure()
+    changed = other.swap(other.read(), replace(other.read(), applied_batch=7, pending="p'\\行"))
+    assert changed == other.read() == control.read()
+    assert ControlTable(client, control._name, key="u", label="u", storage=lambda: storage).read() == ControlRecord()
+
+
+@pytest.mark.parametrize("status", [404, 500, 0])
+def test_without_maxstorage_the_record_is_read_by_sql(
+    control: ControlTable, client: Client, maxcompute: ServerHandle, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    present = control.ensure()
+    with fault_proxy(maxcompute) as proxy:
+        proxy.faults.append(Fault("TableCreateReadSession", times=99, status=status))
+        connection = replace(client.connection, retries=0)
+        with closing(MaxStorage(connection, proxy.endpoint, control._name)) as storage:
+            other = ControlTable(client, control._name, key="t", label="t", storage=lambda: storage)
+            assert [other.read(), other.read()] == [present, present]
+            assert proxy.actions == ["TableCreateReadSession"]
+    assert "is read by SQL" in caplog.text
 
 
 def test_every_field_is_kept(control: ControlTable) -> None:
@@ -150,6 +185,19 @@ def test_a_verdict_stored_meanwhile_does_not_cost_the_lease(control: ControlTabl
         held.change(applied_batch=3)
         stored = control.read()
     assert (stored.applied_batch, stored.last_verdict) == (3, verdict)
+
+
+def test_what_can_wait_is_written_with_the_next_change_or_the_end(control: ControlTable) -> None:
+    with lease(control, "run") as held:
+        held.change_later(applied_batch=3, pending="")
+        assert (held.record.applied_batch, control.read().applied_batch) == (3, 0)
+        held.change(commits="{}")
+        assert (control.read().applied_batch, control.read().commits) == (3, "{}")
+        held.change_later(applied_batch=4)
+        found = control.read()
+        control.swap(found, found.with_verdict(Verdict(3, True, False, datetime.now(UTC))))
+    stored = control.read()
+    assert (stored.applied_batch, stored.token, stored.last_verdict is not None) == (4, "", True)
 
 
 def test_a_closed_lease_is_given_back(control: ControlTable) -> None:

@@ -7,10 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from upsert_platform.errors import DestinationError, EndpointError
-from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.client import Client, TableColumn, TableState
 from upsert_platform.maxcompute.connection import Connection
-from upsert_platform.maxcompute.ddl import create_statement, prepare_table
+from upsert_platform.maxcompute.ddl import compare, create_statement, evolve_statements, prepare_table
 from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.types import parse_maxcompute_type
+from upsert_platform_tests.local.maxcompute.server import ServerHandle
+from upsert_platform_tests.maxcompute.frames import stored
+from upsert_platform_tests.maxcompute.sending import append
 
 EVERY_TYPE = {
     "id": "BIGINT", "c": "CHAR(4)", "v": "VARCHAR(9)", "s": "STRING", "b": "BOOLEAN", "i1": "TINYINT", "i2": "SMALLINT",
@@ -111,3 +115,50 @@ def test_refused_credentials_name_the_options_and_show_no_secret(make_table: Cal
     with pytest.raises(EndpointError, match=r"odps\.access\.key") as raised:
         prepare_table(Client(Connection.of(table.settings)), table)
     assert "not-the-key-of-anyone" not in str(raised.value)
+
+
+def test_65_a_partitioned_table_without_a_spec_is_refused(make_table: Callable[..., MaxComputeTable]) -> None:
+    table = make_table(key=())
+    text = parse_maxcompute_type("STRING")
+    actual = TableState(
+        columns=tuple(TableColumn(column.name, kind, True) for column, kind in table.data_columns),
+        partition_columns=(TableColumn("ds", text, True),),
+        primary_key=(),
+        transactional=False,
+        buckets=None,
+    )
+    (difference,) = compare(table, actual)
+    assert "is partitioned by (ds): name the columns in PARTITIONED BY" in difference
+
+
+def test_90_91_92_a_table_follows_its_declaration(
+    maxcompute: ServerHandle, client: Client, make_table: Callable[..., MaxComputeTable]
+) -> None:
+    first = make_table({"id": "BIGINT", "gone": "STRING", "n": "INT", "short": "VARCHAR(3)"})
+    prepare_table(client, first)
+    append(first, [("U", (1, "x", 1, "abc")), ("U", (2, "y", 2, None)), ("U", (3, None, None, None))])
+    wanted = {"id": "BIGINT", "n": "BIGINT", "short": "STRING", "id3": "BIGINT", "name": "STRING"}
+    shared = {"table_name": first.target.table, "control_table": first.settings.control_table}
+    with pytest.raises(DestinationError, match="= 'evolve' adds columns and widens types"):
+        prepare_table(client, make_table(wanted, **shared))
+    second = make_table(wanted, schema_change_behavior="evolve", **shared)
+    actual = prepare_table(client, second)
+    assert [f"{column.name} {column.type}" for column in actual.columns] == [
+        "id BIGINT", "gone STRING", "n BIGINT", "short STRING", "id3 BIGINT", "name STRING",
+    ]  # fmt: skip
+    assert evolve_statements(second, actual) == []
+    append(second, [("D", (1, None, None, None, None)), ("U", (2, 2**40, "longer", 3, "x"))])
+    assert stored(maxcompute, first, "id, n, short, id3, name") == [
+        (2, 2**40, "longer", 3, "x"), (3, None, None, None, None),
+    ]  # fmt: skip
+
+
+def test_what_would_lose_values_or_touch_the_key_is_no_evolution(
+    client: Client, make_table: Callable[..., MaxComputeTable]
+) -> None:
+    first = make_table({"id": "INT", "n": "BIGINT"})
+    prepare_table(client, first)
+    shared = {"table_name": first.target.table, "schema_change_behavior": "evolve"}
+    for columns, name in (({"id": "INT", "n": "INT"}, "n"), ({"id": "BIGINT", "n": "BIGINT"}, "id")):
+        with pytest.raises(DestinationError, match=f"column '{name}' is"):
+            prepare_table(client, make_table(columns, **shared))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from upsert_platform.destination import Verdict
-from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.errors import DestinationError, EndpointError, RecordError
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
+from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.frames import frame, span, stored, write
+from upsert_platform_tests.soak.partition_kills import open_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +30,13 @@ def test_rows_are_put_replaced_and_deleted(
     report = write(spark, destination, 1, [("U", (1, "a")), ("U", (2, "b")), ("U", (3, None))])
     assert (report.upserts, report.deletes, report.refused_count) == (3, 0, 0)
     assert stored(maxcompute, destination.table) == [(1, "a"), (2, "b"), (3, None)]
+    maxcompute.journal(clear=True)
     report = write(spark, destination, 2, [("U", (2, "B")), ("D", (3, None)), ("D", (9, None))])
+    # The lease, the open session, the commit, and what was applied with its end: seconds each in the cloud.
+    assert len(maxcompute.journal("instance.create")) == 4
+    assert [report.metrics[name] for name in ("table_version", "history_hours")] == [3, 24]
+    with maxcompute.odps().execute_sql(str(report.metrics["time_travel"])).open_reader(tunnel=False) as reader:
+        assert sorted(int(record["id"]) for record in reader) == [1, 2]
     assert (report.upserts, report.deletes) == (1, 2)
     assert stored(maxcompute, destination.table) == [(1, "a"), (2, "B")]
     state = destination.state()
@@ -65,7 +74,7 @@ def test_117_an_empty_batch_commits_nothing_and_is_applied(
     assert stored(maxcompute, destination.table) == []
 
 
-def test_refused_rows_are_handed_back_and_the_others_are_written(
+def test_89_refused_rows_are_handed_back_and_the_others_are_written(
     spark: SparkSession, maxcompute: ServerHandle, opened: Callable[..., MaxComputeDestination]
 ) -> None:
     destination = opened({"id": "BIGINT", "name": "VARCHAR(3)"})
@@ -78,7 +87,7 @@ def test_refused_rows_are_handed_back_and_the_others_are_written(
     assert stored(maxcompute, destination.table) == [(1, "abc")]
 
 
-def test_on_error_fail_commits_nothing(
+def test_89_on_error_fail_commits_nothing(
     spark: SparkSession, maxcompute: ServerHandle, opened: Callable[..., MaxComputeDestination]
 ) -> None:
     destination = opened({"id": "BIGINT", "name": "CHAR(2)"}, on__error="fail")
@@ -100,6 +109,45 @@ def test_key_columns_need_not_be_first(
     )
     write(spark, destination, 2, [("D", (None, "k5", "k6"))])
     assert stored(maxcompute, destination.table) == [("v2", "k1", "k2"), ("v3", "k3", "k4")]
+
+
+@pytest.mark.parametrize(
+    ("api", "request_name", "status"),
+    [("maxstorage", "TableWrite", 503), ("tunnel", "PUT upserts", 308), ("tunnel", "POST upserts", 0)],
+    ids=["bodies-refused", "slots-that-never-settle", "connections-cut"],
+)
+def test_a_batch_that_cannot_be_sent_leaves_nothing_behind(
+    spark: SparkSession,
+    maxcompute: ServerHandle,
+    opened: Callable[..., MaxComputeDestination],
+    api: str,
+    request_name: str,
+    status: int,
+) -> None:
+    open_before = open_sessions(maxcompute)
+    with fault_proxy(maxcompute) as proxy:
+        options = {"odps_tunnel_end_point": proxy.endpoint, "upsert_writer_max__retries": "0", "write_api": api}
+        destination = opened(**options)
+        fault = Fault(request_name, times=99, status=status)
+        proxy.faults.append(fault)
+        with pytest.raises((DestinationError, EndpointError)) as raised:
+            write(spark, destination, 1, [("U", (n, "a")) for n in range(50)])
+        assert "test_key" not in str(raised.value)
+        assert stored(maxcompute, destination.table) == []
+        assert (destination.state().applied_batch, open_sessions(maxcompute)) == (0, open_before)
+        fault.times = 0
+        write(spark, destination, 1, [("U", (n, "a")) for n in range(50)])
+        assert len(stored(maxcompute, destination.table)) == 50
+
+
+def test_116_a_frame_made_of_arrow_is_written_to_a_table_with_a_key(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Callable[..., MaxComputeDestination]
+) -> None:
+    destination = opened()
+    rows = pa.table({"id": [1, 2], "name": ["a", None], "_op": ["U", "U"], "_seq": [0, 1]})
+    with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
+        destination.write(spark.createDataFrame(rows), span=span(1), lease=lease)
+    assert stored(maxcompute, destination.table) == [(1, "a"), (2, None)]
 
 
 def test_a_verdict_is_kept_beside_the_batch(spark: SparkSession, opened: Callable[..., MaxComputeDestination]) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
-from upsert_platform_tests.maxcompute.frames import stored, write
+from upsert_platform_tests.maxcompute.frames import span, stored, write
+from upsert_platform_tests.maxcompute.sending import append, batch, open_job, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Make = Callable[..., MaxComputeTable]
 Opened = Callable[..., MaxComputeDestination]
 
 
@@ -29,6 +34,59 @@ def test_52_duplicates_are_kept_and_replays_are_not(
     assert len(stored(maxcompute, destination.table)) == 10
     assert destination.primary_key == ()
     assert destination.read(spark).count() == 10
+
+
+def test_55_many_rows_of_ten_tasks_are_added_and_replaced(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened({"id": "BIGINT", "name": "STRING"}, key=(), sink_parallelism="10")
+    rows = spark.range(100_000).selectExpr("id", "concat('name ', id) AS name", "'U' AS _op", "id AS _seq")
+    for number, replaces, expected in ((1, False, 100_000), (2, False, 200_000), (3, True, 100_000)):
+        with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
+            report = destination.write(rows, span=span(number, replaces=replaces), lease=lease)
+        assert (report.upserts, report.metrics["tasks"]) == (100_000, 10)
+        assert stored(maxcompute, destination.table, "count(*), count(distinct id)") == [(expected, 100_000)]
+
+
+def test_56_59_88_rows_of_all_tasks_are_visible_with_their_commit(maxcompute: ServerHandle, make_table: Make) -> None:
+    table = make_table({"n": "INT"}, key=())
+    append(table, [("U", (n,)) for n in (2, 10, 20)])
+    job, storage, _ = open_job(table)
+    for number in range(3):
+        send(job, [batch(table, [("U", (n,)) for n in range(1000 + number, 2000, 3)])], stream=str(number))
+    assert stored(maxcompute, table) == [(10,), (2,), (20,)]
+    storage.commit(job.session, [("0", 1), ("1", 1), ("2", 1)])
+    assert stored(maxcompute, table, "count(*), count(distinct n)") == [(1003, 1003)]
+
+
+def test_57_rows_get_the_value_of_the_static_partition(maxcompute: ServerHandle, make_table: Make) -> None:
+    table = make_table({"content": "STRING"}, key=(), sink_partition="id=1")
+    append(table, [("U", (f"Comment#{n}",)) for n in range(5, 10)])
+    assert stored(maxcompute, table) == [(f"Comment#{n}", "1") for n in range(5, 10)]
+
+
+def test_86_two_tables_hold_what_each_was_sent(maxcompute: ServerHandle, make_table: Make) -> None:
+    tables = [make_table(key=()), make_table(key=())]
+    for name, table in zip("ab", tables, strict=True):
+        append(table, [("U", (n, f"{name}{n}")) for n in range(3)])
+    assert [stored(maxcompute, table) for table in tables] == [[(n, f"{name}{n}") for n in range(3)] for name in "ab"]
+
+
+def test_87_an_update_replaces_a_row_and_a_delete_removes_it(maxcompute: ServerHandle, make_table: Make) -> None:
+    table = make_table({"id": "BIGINT", "name": "STRING", "score": "INT"})
+    append(table, [("U", (1, "A", 99)), ("U", (2, "B", 100))])
+    append(table, [("U", (1, "UPSERT_TEST", 100))])
+    assert stored(maxcompute, table) == [(1, "UPSERT_TEST", 100), (2, "B", 100)]
+    append(table, [("D", (1, None, None))])
+    assert stored(maxcompute, table) == [(2, "B", 100)]
+
+
+def test_96_moments_days_and_bytes_of_the_epoch(maxcompute: ServerHandle, make_table: Make) -> None:
+    table = make_table({"d": "DATE", "t": "TIMESTAMP(3)", "z": "TIMESTAMP_LTZ(9)", "b": "BYTES"}, key=())
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    append(table, [("U", (dt.date(1970, 1, 1) + dt.timedelta(12345), epoch.replace(tzinfo=None), epoch, b"\x01"))])
+    ((day, moment, zoned, content),) = stored(maxcompute, table)
+    assert (day, moment.timestamp(), zoned.timestamp(), content) == (dt.date(2003, 10, 20), 0, 0, b"\x01")
 
 
 def test_a_span_that_overlaps_is_refused_rather_than_doubled(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.maxcompute.compaction import compact_statement, count_commits
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.settings import MaxComputeTable
@@ -72,3 +73,20 @@ def test_a_commit_that_comes_too_soon_is_left_to_a_later_run(
         write(spark, destination, 2, [("U", (1, "b"))])
     assert destination.state().applied_batch == 1
     assert stored(maxcompute, destination.table) == [(1, "a")]
+
+
+def test_a_job_compacts_what_was_written_as_the_only_writer(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    columns = {"id": "BIGINT", "ds": "STRING"}
+    uncounted = opened(columns, key=["id", "ds"], partitioned_by=["ds"])
+    write(spark, uncounted, 1, [("U", (1, "a")), ("U", (2, "b"))])
+    assert uncounted.compact(owner="job") == ("ds=a", "ds=b")
+    with uncounted.lease(owner="run-1", duration=timedelta(seconds=60)), pytest.raises(LeaseHeldError, match="run-1"):
+        uncounted.compact(owner="job")
+    counted = opened(columns, key=["id", "ds"], partitioned_by=["ds"], **COMPACT)
+    assert counted.compact(owner="job") == ()
+    write(spark, counted, 1, [("U", (1, "a"))])
+    assert counted.compact(owner="job") == ("ds=a",)
+    assert counted.compact(owner="job") == ()
+    assert stored(maxcompute, uncounted.table) == [(1, "a"), (2, "b")]

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME, format_time
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.partition_spec import refuse_value
+from upsert_platform.maxcompute.partition_spec import plan_partitions, refuse_value
+from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import stored, write
 
@@ -40,15 +42,17 @@ def test_dynamic_partitions_follow_the_key_and_rows_read_back(
     assert sorted(destination.read(spark).collect()) == [(1, "b", "y"), (2, "c", "x")]
 
 
-def test_66_null_and_blank_go_to_the_default_partition(
+def test_66_67_null_and_blank_go_to_the_default_partition_wherever_the_column_is(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened
 ) -> None:
-    destination = opened(COLUMNS, key=(), partitioned_by=["ds"])
-    write(spark, destination, 1, [("U", (1, "a", None)), ("U", (2, "b", "  ")), ("U", (3, "c", "z"))])
-    assert stored(maxcompute, destination.table) == [
-        (1, "a", "__DEFAULT_PARTITION__"),
-        (2, "b", "__DEFAULT_PARTITION__"),
-        (3, "c", "z"),
+    columns = {"p1": "STRING", "c1": "BIGINT", "p2": "STRING", "c2": "STRING"}
+    destination = opened(columns, key=(), partitioned_by=["p1", "p2"], sink_partition="p1=1")
+    rows = [("x", 1, None, "a"), ("x", 2, "  ", "b"), (None, 3, "p2v", "c")]
+    write(spark, destination, 1, [("U", row) for row in rows])
+    assert stored(maxcompute, destination.table, "c1, c2, p1, p2") == [
+        (1, "a", "1", "__DEFAULT_PARTITION__"),
+        (2, "b", "1", "__DEFAULT_PARTITION__"),
+        (3, "c", "1", "p2v"),
     ]
 
 
@@ -121,6 +125,50 @@ def test_63_an_assigner_computes_the_partition(spark: SparkSession, maxcompute: 
     destination = opened({"id": "BIGINT", "v": "STRING"}, key=(), partitioned_by=["ds"], **options)
     write(spark, destination, 1, [("U", (1, "a")), ("U", (2, "b"))])
     assert stored(maxcompute, destination.table) == [(1, "a", "d1"), (2, "b", "d2")]
+
+
+def test_62_83_both_columns_dynamic_and_grouped(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:
+    columns = {"id": "BIGINT", "author": "STRING", "date": "STRING"}
+    options = {"sink_group-partition_enable": "true", "sink_dynamic-partition_limit": "2"}
+    destination = opened(columns, key=(), partitioned_by=["author", "date"], **options)
+    rows = [(n, f"a{n % 2}", f"2024010{n % 2}") for n in range(10)]
+    assert write(spark, destination, 1, [("U", row) for row in rows]).metrics["partitions"] == 2
+    assert stored(maxcompute, destination.table) == rows
+
+
+def test_68_static_columns_come_first_and_dynamic_ones_as_declared() -> None:
+    assert plan_partitions((("p3", "1"),), ["p3", "p2", "p1"]) == ((("p3", "1"),), ("p2", "p1"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "at", "zone", "text"),
+    [
+        ("yyyy-MM-dd--HH", dt.datetime(2016, 6, 22, 19, 5, tzinfo=dt.UTC), "UTC", "2016-06-22--19"),
+        ("yyyy-MM-dd--HH", dt.datetime(2017, 11, 10, 16, 0, tzinfo=dt.UTC), "Asia/Shanghai", "2017-11-11--00"),
+        ("yyyy-MM-dd", dt.datetime(2016, 6, 22, 1, 2, 3, tzinfo=dt.UTC), "UTC", "2016-06-22"),
+        ("'day' yyMMdd HH.mm.ss ''", dt.datetime(2016, 6, 2, 1, 2, 3, tzinfo=dt.UTC), "UTC", None),
+        ("'day' yyMMdd HH.mm.ss", dt.datetime(2016, 6, 2, 1, 2, 3, tzinfo=dt.UTC), "UTC", "day 160602 01.02.03"),
+    ],
+)
+def test_70_the_time_of_a_batch_as_partition_text(pattern: str, at: dt.datetime, zone: str, text: str | None) -> None:
+    if text is None:
+        with pytest.raises(ValueError, match="contains a control character or one of"):
+            format_time(pattern, at, zone)
+    else:
+        assert format_time(pattern, at, zone) == text
+
+
+def test_70_classes_of_the_connector_have_their_equal(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened, make_table: Callable[..., MaxComputeTable]
+) -> None:
+    by_columns = make_table(COLUMNS, key=(), partitioned_by=["ds"], sink_partition_assigner_class=BY_COLUMNS)
+    assert not by_columns.partitions.computed
+    options = {"sink_partition_assigner_class": BY_TIME, "sink_partition_assigner_format": "'y'yyyy"}
+    before = dt.datetime.now(dt.UTC)
+    destination = opened({"id": "BIGINT"}, key=(), partitioned_by=["p1", "dt"], sink_partition="p1=3", **options)
+    write(spark, destination, 1, [("U", (1,)), ("U", (2,))])
+    years = {f"y{before.year}", f"y{dt.datetime.now(dt.UTC).year}"}
+    assert stored(maxcompute, destination.table) in [[(1, "3", year), (2, "3", year)] for year in years]
 
 
 def test_values_that_no_partition_can_have_are_refused(

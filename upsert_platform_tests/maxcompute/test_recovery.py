@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -18,11 +20,12 @@ from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.tunnel_writer import TunnelTaskWriter
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.conftest import options_for
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.frames import stored
-from upsert_platform_tests.maxcompute.sending import batch, let_lease_end, open_job, send
+from upsert_platform_tests.maxcompute.sending import batch, let_lease_end, open_job, open_tunnel_job, send
 
 Opened = Callable[..., MaxComputeDestination]
 MINUTE = timedelta(seconds=60)
@@ -93,8 +96,11 @@ def test_a_frozen_writer_that_wakes_changes_nothing(maxcompute: ServerHandle, op
         assert lease.record.applied_batch == 1
         record_commit(lease, destination.table, 2, [("U", (1, "new"))])
         assert commit_recorded(lease, destination.committing(WriteApi.MAXSTORAGE), destination.table) is None
+    assert commit_recorded(frozen, destination.committing(WriteApi.MAXSTORAGE), destination.table) is None
+    assert stored(maxcompute, destination.table) == [(1, "new")]
     with pytest.raises(LeaseHeldError):
-        commit_recorded(frozen, destination.committing(WriteApi.MAXSTORAGE), destination.table)
+        record_commit(frozen, destination.table, 2, [("U", (1, "old"))])
+    frozen.give_back()
     assert stored(maxcompute, destination.table) == [(1, "new")]
     assert destination.state().applied_batch == 2
 
@@ -127,6 +133,33 @@ def test_a_commit_that_nobody_answers_is_finished_by_the_next_run(
                 commit_recorded(lease, destination.committing(WriteApi.MAXSTORAGE), destination.table)
         assert destination.state().applied_batch == 1
         assert stored(maxcompute, destination.table) == [(1, "a")]
+
+
+@pytest.mark.parametrize("api", [WriteApi.MAXSTORAGE, WriteApi.TUNNEL])
+@pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
+def test_a_server_that_restarts_around_a_commit_keeps_what_it_was_sent(
+    maxcompute: ServerHandle, opened: Opened, committed: bool, api: WriteApi
+) -> None:
+    destination = opened(key=["id"] if api is WriteApi.TUNNEL else [], write_api=api.value)
+    table, committing = destination.table, destination.committing(api)
+    with destination.lease(owner="run", duration=MINUTE) as lease:
+        if api is WriteApi.TUNNEL:
+            job, _ = open_tunnel_job(table)
+            with closing(TunnelTaskWriter(job)) as writer:
+                writer.add(batch(table, [("U", (1, "a"))]))
+                writer.finish()
+            named = (("", job.sessions[0][1].session_id),)
+            lease.change(pending=Pending("tunnel", named, (), 0, 1, "changelog-1", "run", 1).to_text())
+        else:
+            record_commit(lease, table, 1, [("U", (1, "a"))])
+        pending = lease.record.pending_commit
+        assert pending is not None
+        if committed:
+            committing.commit(pending, deadline=time.monotonic() + 60)
+        maxcompute.restart()
+        assert commit_recorded(lease, committing, table) is None
+    assert stored(maxcompute, table) == [(1, "a")]
+    assert destination.state().applied_batch == 1
 
 
 def test_while_the_writer_lives_nobody_finishes_its_commit(maxcompute: ServerHandle, opened: Opened) -> None:

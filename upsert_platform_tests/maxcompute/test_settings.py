@@ -90,6 +90,14 @@ def test_1_6_2_id_without_key_is_refused(present: str) -> None:
     assert errors(options={other: None}) == [f"table 'users': required option '{other}' is missing"]
 
 
+def test_71_missing_option_lone_access_id_and_negative_retries_are_three_errors() -> None:
+    assert errors(options={"odps.access.key": None, "table.name": None, "upsert.writer.max-retries": "-1"}) == [
+        "table 'users': required option 'odps.access.key' is missing",
+        "table 'users': required option 'table.name' is missing",
+        "table 'users': option 'upsert.writer.max-retries' Input should be greater than or equal to 0",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -121,6 +129,12 @@ def test_1_6_2_id_without_key_is_refused(present: str) -> None:
         ("odps.end.point", "http://me:pw@host/api"),
         ("odps.project.name", "1p"),
         ("sink.partition.assigner.class", "com.example.Assigner"),
+        ("sink.partition.assigner.class", "two words:f"),
+        ("sink.partition.assigner.format", "yyyy-ww"),
+        ("sink.partition.assigner.format", "yyyy/MM"),
+        ("sink.partition.assigner.format", "yyyy'"),
+        ("sink.partition.assigner.time-zone", "Mars/Base"),
+        ("schema.change.behavior", "lenient"),
         ("acid.data.retain.hours", "169"),
         ("on-error", "ignore"),
         ("write.compression", "gzip"),
@@ -164,6 +178,20 @@ def test_options_without_work_warn_and_say_what_replaces_them(name: str) -> None
     assert REPLACED[name] in found[0]
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "declared", "seconds"),
+    [
+        ("http://service.cn-beijing.maxcompute.aliyun.com/api", None, 60),
+        ("http://service.cn-beijing.maxcompute.aliyun.com/api", "0 s", 0),
+        ("http://127.0.0.1:8080", None, 0),
+        ("http://localhost:8080", "5 min", 300),
+    ],
+)
+def test_commits_are_a_minute_apart_but_on_this_machine(endpoint: str, declared: str | None, seconds: int) -> None:
+    options = {"odps.end.point": endpoint, "commit.min-interval": declared}
+    assert read(options=options).settings.least_interval.total_seconds() == seconds
+
+
 def test_secrets_are_never_shown() -> None:
     table = read(options={"odps.sts.token": "a-sts-token"})
     shown = f"{table!r} {table.settings!r} {table.settings.model_dump_json()}"
@@ -203,7 +231,8 @@ def test_without_coordinator_upsert_is_refused_and_insert_warns() -> None:
     assert len(errors(key=["id"], options={**UPSERT, **options})) == 1
 
 
-def test_1_6_7_dynamic_before_static_and_unknown_partition_columns_are_refused() -> None:
+def test_64_69_dynamic_before_static_and_unknown_partition_columns_are_refused() -> None:
+    """Rule 1.6.7."""
     columns = {"id": "BIGINT", "author": "STRING", "date": "STRING"}
     partitioned = {"columns": columns, "partitioned_by": ["author", "date"]}
     assert read(**partitioned, options={"sink.partition": "author=me"}).partitions.dynamic == ("date",)
@@ -221,7 +250,7 @@ def test_1_6_11_partition_specs_are_normalised(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["dd", "dd=", "=1", "dd=1,dd=2", "dd=a'b'c"])
-def test_bad_partition_specs_are_refused(text: str) -> None:
+def test_75_bad_partition_specs_are_refused(text: str) -> None:
     assert "sink.partition" in errors(options={"sink.partition": text})[0]
 
 

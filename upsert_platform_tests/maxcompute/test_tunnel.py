@@ -5,28 +5,26 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection, ServiceError
 from upsert_platform.maxcompute.control import Pending
-from upsert_platform.maxcompute.ddl import prepare_table
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.sending import wire_plan
 from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
-from upsert_platform.maxcompute.tunnel import UpsertTunnel
 from upsert_platform.maxcompute.tunnel_writer import TunnelJob, TunnelTaskWriter
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
 from upsert_platform_tests.maxcompute.declare import declare
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, FaultProxy, fault_proxy
 from upsert_platform_tests.maxcompute.frames import frame, stored, write
-from upsert_platform_tests.maxcompute.sending import batch
+from upsert_platform_tests.maxcompute.sending import batch, open_tunnel_job
 from upsert_platform_tests.maxcompute.test_ddl import EVERY_TYPE
 from upsert_platform_tests.maxcompute.test_round_trip import NULLS, ROW
 
@@ -54,26 +52,6 @@ def tunnel_table(make_table: Make, server: ServerHandle, *arguments: Any, **opti
     return make_table(*arguments, server=server, **{"write_api": "tunnel", **options})
 
 
-def open_job(table: MaxComputeTable, **changed: Any) -> tuple[TunnelJob, UpsertTunnel]:
-    """Makes the table and opens a session on it."""
-    connection = Connection.of(table.settings)
-    with closing(Client(connection)) as client:
-        actual = prepare_table(client, table)
-        tunnel = UpsertTunnel(connection, client.tunnel_endpoint(), table.target)
-    values = {
-        "connection": connection,
-        "endpoint": tunnel.endpoint,
-        "target": table.target,
-        "sessions": (((), tunnel.create("")),),
-        "plan": wire_plan(table, actual),
-        "bucket_bytes": 1 << 20,
-        "buffer_bytes": 64 << 20,
-        "concurrency": 2,
-        "compression": None,
-    }
-    return TunnelJob(**{**values, **changed}), tunnel
-
-
 def send(job: TunnelJob, rows: list[Any]) -> TunnelTaskWriter:
     with closing(TunnelTaskWriter(job)) as writer:
         for part in rows:
@@ -84,7 +62,7 @@ def send(job: TunnelJob, rows: list[Any]) -> TunnelTaskWriter:
 
 def test_1_rows_are_visible_after_the_commit_alone(strict: ServerHandle, make_table: Make) -> None:
     table = tunnel_table(make_table, strict)
-    job, tunnel = open_job(table)
+    job, tunnel = open_tunnel_job(table)
     session = job.sessions[0][1]
     writer = send(job, [batch(table, [("U", (1, "a")), ("U", (2, None)), ("U", (3, "c")), ("D", (9, None))])])
     assert (writer.result.rows, writer.result.deletes) == (4, 1)
@@ -99,7 +77,7 @@ def test_1_rows_are_visible_after_the_commit_alone(strict: ServerHandle, make_ta
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_bodies_may_be_compressed(strict: ServerHandle, make_table: Make, compression: str) -> None:
     table = tunnel_table(make_table, strict)
-    job, tunnel = open_job(table, compression=compression)
+    job, tunnel = open_tunnel_job(table, compression=compression)
     send(job, [batch(table, [("U", (n, "x" * 50)) for n in range(500)])])
     tunnel.commit("", job.sessions[0][1].session_id)
     assert len(stored(strict, table)) == 500
@@ -126,7 +104,7 @@ def test_24_105_106_keys_of_every_type_reach_their_bucket(
     strict: ServerHandle, make_table: Make, kind: str, values: list[Any]
 ) -> None:
     table = tunnel_table(make_table, strict, {"k": kind, "n": "INT"}, key=["k"], upsert_write_bucket_num="16")
-    job, tunnel = open_job(table)
+    job, tunnel = open_tunnel_job(table)
     send(job, [batch(table, [("U", (value, number)) for number, value in enumerate(values)])])
     tunnel.commit("", job.sessions[0][1].session_id)
     assert sorted(stored(strict, table, "n")) == [(number,) for number in range(len(values))]
@@ -160,7 +138,7 @@ def test_98_101_102_spoiled_bodies_are_sent_again(
     strict: ServerHandle, make_table: Make, proxy: FaultProxy, status: int, reached: bool
 ) -> None:
     table = tunnel_table(make_table, strict, odps_tunnel_end_point=proxy.endpoint)
-    job, tunnel = open_job(table)
+    job, tunnel = open_tunnel_job(table)
     proxy.faults.append(Fault("PUT upserts", times=3, status=status, reached=reached))
     writer = send(job, [batch(table, [("U", (n, "x")) for n in range(200)])])
     assert writer.result.retries == 3
@@ -172,7 +150,7 @@ def test_100_a_bucket_is_sent_when_it_is_full_and_not_row_by_row(
     strict: ServerHandle, make_table: Make, proxy: FaultProxy
 ) -> None:
     table = tunnel_table(make_table, strict, odps_tunnel_end_point=proxy.endpoint)
-    job, tunnel = open_job(table, bucket_bytes=8 << 10, buffer_bytes=64 << 10)
+    job, tunnel = open_tunnel_job(table, bucket_bytes=8 << 10, buffer_bytes=64 << 10)
     rows = [batch(table, [("U", (n, "x" * 100)) for n in range(s, s + 100)]) for s in range(0, 3000, 100)]
     writer = send(job, rows)
     bodies = proxy.actions.count("PUT upserts")
@@ -185,7 +163,7 @@ def test_104_a_commit_whose_answer_is_lost_is_found_done(
     strict: ServerHandle, make_table: Make, proxy: FaultProxy
 ) -> None:
     table = tunnel_table(make_table, strict, odps_tunnel_end_point=proxy.endpoint)
-    job, tunnel = open_job(table)
+    job, tunnel = open_tunnel_job(table)
     send(job, [batch(table, [("U", (1, "a"))])])
     proxy.faults.append(Fault("POST upserts", times=1, status=500, reached=True))
     tunnel.commit("", job.sessions[0][1].session_id)
@@ -194,12 +172,44 @@ def test_104_a_commit_whose_answer_is_lost_is_found_done(
 
 def test_9_an_aborted_session_is_not_committed(strict: ServerHandle, make_table: Make) -> None:
     table = tunnel_table(make_table, strict)
-    job, tunnel = open_job(table)
+    job, tunnel = open_tunnel_job(table)
     session = job.sessions[0][1]
     send(job, [batch(table, [("U", (1, "a"))])])
     tunnel.abort("", session.session_id)
     with pytest.raises(ServiceError, match="aborted"):
         tunnel.commit("", session.session_id)
+    assert stored(strict, table) == []
+
+
+def test_111_113_a_writer_that_fails_leaves_the_session_to_the_driver(strict: ServerHandle, make_table: Make) -> None:
+    table = tunnel_table(make_table, strict)
+    job, tunnel = open_tunnel_job(table, bucket_bytes=1)
+    rows = [batch(table, [("U", (n, "x")) for n in range(start, start + 20)]) for start in range(0, 100, 20)]
+
+    def send_and_fail() -> None:
+        with closing(TunnelTaskWriter(job)) as writer:
+            for part in rows[:2]:
+                writer.add(part)
+            raise RuntimeError("of the task")
+
+    with pytest.raises(RuntimeError):
+        send_and_fail()
+    send(job, rows)
+    assert stored(strict, table) == []
+    tunnel.commit("", job.sessions[0][1].session_id)
+    assert stored(strict, table) == sorted(((n, "x") for n in range(100)), key=repr)
+
+
+def test_115_other_buckets_than_rows_were_sorted_into_are_an_error(
+    strict: ServerHandle, make_table: Make, proxy: FaultProxy
+) -> None:
+    table = tunnel_table(make_table, strict, odps_tunnel_end_point=proxy.endpoint)
+    job, _ = open_tunnel_job(table)
+    (key, session), *_ = job.sessions
+    before = replace(session, routes=session.routes[:2])
+    proxy.faults.append(Fault("PUT upserts", times=9, status=308))
+    with pytest.raises(ServiceError, match="the table has 4 buckets now, rows were sorted into 2"):
+        send(replace(job, sessions=((key, before),)), [batch(table, [("U", (1, "a"))])])
     assert stored(strict, table) == []
 
 
@@ -215,7 +225,7 @@ def test_invariant_4_a_recorded_commit_of_several_partitions_is_finished(
     columns = {"id": "BIGINT", "ds": "STRING"}
     table = tunnel_table(make_table, strict, columns, key=["id", "ds"], partitioned_by=["ds"])
     with closing(open_destination(table)) as destination:
-        tunnel = destination._upsert_tunnel()
+        tunnel = destination._clients.tunnel()
         sessions = []
         for day in ("1", "2"):
             destination._client.run_sql(f"ALTER TABLE {table.target.sql} ADD PARTITION (ds='{day}')")
@@ -248,7 +258,7 @@ def test_a_session_that_is_gone_means_the_batch_is_written_again(strict: ServerH
 
 def open_job_on(table: MaxComputeTable, destination: MaxComputeDestination, sessions: Any) -> tuple[TunnelJob, Any]:
     """A job into sessions of partitions."""
-    tunnel = destination._upsert_tunnel()
+    tunnel = destination._clients.tunnel()
     plan = wire_plan(table, destination._actual())
     connection = Connection.of(table.settings)
     return TunnelJob(connection, tunnel.endpoint, table.target, sessions, plan, 1 << 20, 64 << 20, 2, None), tunnel

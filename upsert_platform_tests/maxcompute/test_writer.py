@@ -192,3 +192,15 @@ def test_41_an_aborted_session_takes_nothing_more(make_table: Make) -> None:
     storage.abort(job.session)
     with pytest.raises(ServiceError):
         send(job, [batch(table, [("U", (1, "a"))])])
+
+
+def test_112_a_body_that_is_sent_again_stays_before_the_next(
+    maxcompute: ServerHandle, make_table: Make, proxy: FaultProxy
+) -> None:
+    table = make_table(**{"odps_tunnel_end_point": proxy.endpoint})
+    job, storage, _ = open_job(table, body_bytes=1)
+    proxy.faults.append(Fault("TableWrite", status=500))
+    writer = send(job, [batch(table, [("U", (1, value))]) for value in ("old", "new")])
+    assert (writer.result.retries, proxy.actions.count("TableWrite")) == (1, 3)
+    storage.commit(job.session, [("0", 1)])
+    assert stored(maxcompute, table) == [(1, "new")]

@@ -1,4 +1,4 @@
-"""Kills writers of many partitions at random moments, lets a last one finish, and compares the tables with the model."""
+"""Kills writers of many partitions at random moments, lets a last one finish, compares the tables with the model."""
 
 from __future__ import annotations
 

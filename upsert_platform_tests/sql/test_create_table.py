@@ -312,7 +312,7 @@ def test_faults_of_like(statement: str, message: str) -> None:
         ("CREATE FUNCTION f AS 'x'", "error", "register functions with Spark"),
         ("SELECT * FROM t", "error", "needs a target"),
         ("FROB x", "error", "a statement cannot begin with 'FROB'"),
-        ("INSERT OVERWRITE t SELECT 1", "error", "INSERT OVERWRITE is not supported"),
+        ("INSERT TO t SELECT 1", "error", "INTO expected"),
     ],
 )
 def test_other_statements(statement: str, severity: str, message: str) -> None:

@@ -278,3 +278,14 @@ def test_a_key_of_another_type_is_declared_anew_not_cast() -> None:
         INSERT INTO t SELECT id FROM s;"""
     )
     assert errors(problems) == ["3: INSERT INTO t: column 'id' is BIGINT, column 'id' is STRING; declare it BIGINT too"]
+
+
+def test_insert_overwrite_is_the_same_statement_that_replaces() -> None:
+    plain = one_insert(TABLES + "INSERT INTO target SELECT user_id, name FROM users;")
+    overwriting = one_insert(TABLES + "INSERT OVERWRITE target SELECT user_id, name FROM users;")
+    assert (plain.overwrite, overwriting.overwrite) == (False, True)
+    assert overwriting.projections == plain.projections
+    _, problems = read(TABLES + "INSERT OVERWRITE target SELECT user_id FROM users;")
+    assert errors(problems) == [
+        f"{AFTER}: INSERT OVERWRITE target: the query gives 1 columns (user_id) for 2 of the target (id, name)"
+    ]
