@@ -79,11 +79,13 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
     root = Path(lake.home())
     console.print("\n[bold]Where to look next[/]")
     hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    hints.add_row("make ui", "the asset graph with these runs, their metadata and checks")
-    hints.add_row("upsert-platform local up", "the servers again, with their data")
-    hints.add_row("upsert-platform quarantine list", "records that could not be decoded")
-    hints.add_row(_shown(lake.project_path()), "the declarations")
-    hints.add_row(_shown(root), "the lake, the data of the servers, and DAGSTER_HOME")
+    hints.add_column(no_wrap=True)
+    hints.add_column(overflow="fold")  # a path is never cut
+    hints.add_row("these runs, their metadata and checks", "make ui")
+    hints.add_row("the servers again, with their data", "upsert-platform local up")
+    hints.add_row("records that could not be decoded", "upsert-platform quarantine list")
+    hints.add_row("the declarations", _shown(lake.project_path()))
+    hints.add_row("the lake, data of the servers, DAGSTER_HOME", _shown(root))
     console.print(hints)
 
 
