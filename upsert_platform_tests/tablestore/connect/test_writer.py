@@ -26,6 +26,7 @@ from upsert_platform.tablestore.task import TaskStats
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.records import message, table
 from upsert_platform_tests.tablestore.declared import table_on
+from upsert_platform_tests.tablestore.disturbance import FAULTS
 
 SCHEMA = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()),
@@ -178,6 +179,19 @@ def test_85_90_lost_answers_and_replays_converge(disturbed: ServerHandle, write:
         if value is not None:
             expected[(key["pk0"],)] = {"A": str(value["A"])}
     assert first == expected
+
+
+def test_85_the_order_of_a_rows_records_outlasts_faults(disturbed: ServerHandle, write: Callable[..., Any]) -> None:
+    made = table(primarykey_mode="record_key", insert_mode="update", delete_mode="row_and_column")
+    # Deleted, changed and cut columns of 400 rows; what will not merge is written in several requests, one by one.
+    values: list[Any] = [{"A": 1, "B": 1}, {"A": None}, None, {"B": 2}, {"B": None}, {"C": 3, "A": 2}, {"A": None}]
+    records = [({"pk0": f"k{n:03}"}, value) for n in range(400) for value in values[: 1 + n % len(values)]]
+    last = [{"A": "1", "B": "1"}, {"B": "1"}, None, {"B": "2"}, {}, {"C": "3", "A": "2"}, {"C": "3"}]
+    disturbed.faults(*FAULTS)
+    stats, refused, found = write(disturbed, made, records)
+    assert (refused, stats.retried_rows > 0) == ([], True)
+    rows = {(f"k{n:03}",): last[n % len(last)] for n in range(400)}
+    assert found == {key: row for key, row in rows.items() if row is not None}
 
 
 def _judged(made: ConnectTable, records: Sequence[tuple[Any, Any]]) -> list[dict[str, Any]]:
