@@ -126,3 +126,4 @@ def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
         assert instance.global_op_concurrency_default_limit is None  # a run that was killed keeps its slot for ever
         assert instance.run_monitoring_enabled
         assert not instance.telemetry_enabled
+        assert instance.python_log_level == "INFO"  # Kafka's client tells every failed attempt at DEBUG
