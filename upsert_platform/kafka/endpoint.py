@@ -69,7 +69,7 @@ class _Redact(logging.Filter):
         record.msg = redact(record.getMessage(), self._secrets)
         record.args = ()
         record.levelno, record.levelname = logging.DEBUG, "DEBUG"
-        return True
+        return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)  # asked before for the level that it had
 
 
 @dataclass(frozen=True, slots=True)
