@@ -290,22 +290,26 @@ class MaxComputeDestination:
         return self._state
 
     def _since_last_commit(self, record: ControlRecord) -> int:
-        """Whole seconds since the last commit; 0 before the first.
+        """Whole seconds since the last commit; 0 before the first. Waits for the interval that nobody declared.
 
         Raises:
-            DestinationError: fewer than ``commit.min-interval``.
+            DestinationError: fewer than a declared ``commit.min-interval``.
         """
         if not record.committed_at:
             return 0
-        since = time.time() - record.committed_at / 1000
         settings = self.table.settings
         least = settings.least_interval.total_seconds()
+        since = time.time() - record.committed_at / 1000
+        if since < least and settings.commit_interval is None:
+            _LOGGER.info("%s: waiting %.0f s, so that commits are %.0f s apart", self._what, least - since, least)
+            time.sleep(least - max(0.0, since))
+            since = least
         if since < least:
             raise DestinationError(
                 f"{self._what}: the last commit is {since:.0f} s old, 'commit.min-interval' is {least:.0f} s. Nothing"
                 " was written; a later run applies this batch with those that follow"
             )
-        if settings.commit_interval is None and 0 < least <= since < SHORT_INTERVAL.total_seconds():
+        if settings.commit_interval is None and least and since < SHORT_INTERVAL.total_seconds():
             _LOGGER.warning(
                 "%s: commits %.0f s apart make small files and slow queries; sync every %.0f minutes or less often, or"
                 " set 'commit.min-interval'",

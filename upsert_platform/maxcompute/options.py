@@ -314,7 +314,7 @@ class MaxComputeSettings(Settings):
     commit_interval: Duration | None = option(
         "commit.min-interval", None, origin="platform",
         description="A batch that comes sooner after the last commit is refused and left to a later run; 0 takes all."
-        " If it is not given, one minute, and 0 for a service on this machine.",
+        " If it is not given, a batch waits until a minute has passed; not so for a service on this machine.",
     )  # fmt: skip
     control_table: str = option(
         "control.table", "upsert_platform_control", origin="platform",

@@ -43,7 +43,7 @@ def write(
     replaces: bool = False,
 ) -> WriteReport:
     """Writes one batch under a lease; refused rows are only in the report."""
-    with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
+    with destination.lease(owner="test", duration=timedelta(minutes=5)) as lease:
         changed = frame(spark, destination.table, changes, tasks=tasks)
         written = span(upto, after=after, replaces=replaces)
         return destination.write(changed, span=written, lease=lease, keep_refused=lambda _: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.maxcompute import options
 from upsert_platform.maxcompute.compaction import compact_statement, count_commits
+from upsert_platform.maxcompute.control import ControlRecord
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
@@ -73,6 +76,21 @@ def test_a_commit_that_comes_too_soon_is_left_to_a_later_run(
         write(spark, destination, 2, [("U", (1, "b"))])
     assert destination.state().applied_batch == 1
     assert stored(maxcompute, destination.table) == [(1, "a")]
+
+
+def test_without_a_declared_interval_a_batch_waits_for_it(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    destination = opened()
+    just_now = ControlRecord(committed_at=int(time.time() * 1000))
+    assert destination._since_last_commit(just_now) == 1
+    assert caplog.text == ""
+    monkeypatch.setattr(options, "_THIS_MACHINE", ())
+    monkeypatch.setattr(options, "_LEAST_INTERVAL", timedelta(seconds=2))
+    started = time.monotonic()
+    assert destination._since_last_commit(just_now) == 2
+    assert time.monotonic() - started > 0.5
+    assert "make small files and slow queries" in caplog.text
 
 
 def test_a_job_compacts_what_was_written_as_the_only_writer(
