@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -16,12 +16,16 @@ from upsert_platform.changelog.records import RECORD_OBJECT_BYTES, Record, Recor
 
 R = TypeVar("R", bound=Record)
 
+FIRST_REDUCTION_BYTES: Final = 32 << 20
+"""Held before the first reduction; each further one waits until twice of what the last one left is held."""
+
 
 class LatestByKey:
     """The last record per raw key, of records added in offset order, within a memory budget.
 
     Args:
-        budget: bytes; more is held for a moment while records are reduced.
+        budget: bytes; more is held for a moment while records are reduced. Less is held where keys are repeated: memory
+            follows the keys, not the records.
         keep: keep the client's objects, see RecordBlock.records.
 
     Attributes:
@@ -35,6 +39,7 @@ class LatestByKey:
         self._keep = keep
         self._blocks: list[RecordBlock] = []
         self._held = 0
+        self._reduces_at = min(budget, FIRST_REDUCTION_BYTES)
         self.records = 0
         self.bytes = 0
         self.without_key: list[Record] = []
@@ -56,12 +61,13 @@ class LatestByKey:
 
     def is_full(self) -> bool:
         """Whether what is held, without replaced records, has reached three quarters of the budget."""
-        if self._held <= self._budget:
+        if self._held <= self._reduces_at:
             return False
         lone = self._held - sum(block.held for block in self._blocks)
         reduced = self.survivors()
         self._blocks = [reduced] if reduced is not None else []
         self._held = lone + (reduced.held if reduced is not None else 0)
+        self._reduces_at = min(self._budget, max(FIRST_REDUCTION_BYTES, 2 * self._held))
         return self._held * 4 >= self._budget * 3
 
     def survivors(self) -> RecordBlock | None:
