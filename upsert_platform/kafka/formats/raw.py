@@ -52,9 +52,9 @@ class RawDecoder:
             array = self._text(messages, errors)
         else:
             array = pa.array(messages, pa.binary())
-        places = [place for place in range(len(messages)) if place not in errors]
+        places = np.delete(np.arange(len(messages), dtype=np.int32), list(errors))
         rows = pa.RecordBatch.from_arrays([array], schema=self._schema)
-        return Decoded(rows, pa.array(places, pa.int32()), errors)
+        return Decoded(rows, pa.array(places), errors)
 
     def _numbers(self, messages: Sequence[bytes], errors: dict[int, str]) -> pa.Array:
         kind = _width(self._type, self._settings)
