@@ -20,12 +20,18 @@ _NOISE: Final = b"WARNING: Using incubator modules: "
 """Begins a line that every JVM of Spark writes before it reads a setting, and that has no remedy."""
 
 
+_JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
+"""A run lives for seconds and plans many different queries: what the second compiler would make of them comes too late
+to be used, and collecting beside the program costs a core. Records are decoded and encoded outside of the JVM."""
+
+
 def default_settings() -> dict[str, str]:
     """Spark settings of a local session: loopback only, no web page unless asked for, Delta Lake on, UTC.
 
     Jars are resolved once into the cache and named one by one (`spark.jars.packages` would ask the network at every
     start). Few shuffle partitions: a batch is bounded, and a task costs more than a megabyte of shuffle.
     """
+    from upsert_platform.class_archive import archive_options
     from upsert_platform.jars import delta_jars
 
     cores = os.cpu_count() or 1
@@ -39,7 +45,9 @@ def default_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         # Read before the session exists, unlike `spark.log.level`, which would be told after the first warnings.
-        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
+        "spark.driver.defaultJavaOptions": " ".join(
+            (f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"', _JVM_FLAGS, archive_options())
+        ).strip(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -92,8 +92,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Many small and different queries: what compilers make of them is never used often enough.
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.codegen.wholeStage": "false",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-            " -XX:+UseSerialGC -XX:MetaspaceSize=512m",
         }
     )
     yield session

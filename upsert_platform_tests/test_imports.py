@@ -20,7 +20,9 @@ VOCABULARY = {"errors", "types", "model", "options", "destination"}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
     "jars": VOCABULARY,
-    "spark": VOCABULARY | {"jars"},
+    "class_archive": VOCABULARY | {"jars"},
+    "spark": VOCABULARY | {"class_archive", "jars"},
+    "train_archive": VOCABULARY | {"class_archive", "spark"},
     "local": {"jars", "errors"},
     "changelog": VOCABULARY,
     "sql": VOCABULARY | {"changelog.rows"},
@@ -45,7 +47,7 @@ LIGHT = (
     "kafka.table", "kafka.offsets", "kafka.destination", "kafka.formats", "maxcompute.destination",
     "maxcompute.settings", "tablestore.destination", "tablestore.settings", "tablestore.connect.destination",
     "graph.mail", "sql.statements", "sql.transform",
-    "local.supervisor", "demo.run", "jars", "spark",
+    "local.supervisor", "demo.run", "jars", "class_archive", "spark", "train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
 IN_WORKERS = (
