@@ -7,7 +7,7 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,9 @@ KEYS = 1_000
 FIRST = 2_000
 BIT = 300
 """Records that are produced whenever a hop begins."""
-BATCH = 1_500
-FEW_LINES, MANY_LINES = 2, 3
+FEW_BATCH, MANY_BATCH = 4_000, 1_500
+LINES = 2
+"""A copy is killed in one of its first so many hops: into the changelog, or out of it."""
 KILL_SECONDS = 1.0
 COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (
@@ -60,52 +61,38 @@ def stack(
 
 @pytest.mark.timeout(200)
 def test_copy_under_a_few_kills_has_every_record_once(stack: Stack, seed: int, spark: SparkSession) -> None:
-    """The writers share a JVM, whose jobs end with them."""
-    copy_under_kills(
-        stack,
-        seed,
-        kills=FEW_KILLS,
-        lines=FEW_LINES,
-        environment=way_to(spark),
-        at_kill=spark.sparkContext.cancelAllJobs,
-    )
+    copy_under_kills(stack, seed, spark, kills=FEW_KILLS, batch=FEW_BATCH)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_copy_under_many_kills_has_every_record_once(stack: Stack, seed: int) -> None:
-    copy_under_kills(stack, seed, kills=MANY_KILLS, lines=MANY_LINES)
+def test_copy_under_many_kills_has_every_record_once(stack: Stack, seed: int, spark: SparkSession) -> None:
+    copy_under_kills(stack, seed, spark, kills=MANY_KILLS, batch=MANY_BATCH, alone=3)
 
 
-def copy_under_kills(
-    stack: Stack,
-    seed: int,
-    *,
-    kills: int,
-    lines: int,
-    environment: Mapping[str, str] | None = None,
-    at_kill: Callable[[], None] = lambda: None,
-) -> None:
+def copy_under_kills(stack: Stack, seed: int, spark: SparkSession, *, kills: int, batch: int, alone: int = 0) -> None:
     """Copies a topic that grows, killing the copying process again and again, and compares at the end.
 
     Args:
-        lines: a process is killed in one of its first so many hops.
-        environment: of the processes, added to that of the stack.
+        spark: its JVM is that of the processes, and runs no job of a process that is dead.
+        batch: most records of a hop.
+        alone: one process in so many has a JVM of its own, which dies with it; 0 for none.
     """
-    stack.declare(serving=None, warehouse=None, source=f", 'batch.max-records' = '{BATCH}'")
+    stack.declare(serving=None, warehouse=None, source=f", 'batch.max-records' = '{batch}'")
     (stack.project / "zz_copy.sql").write_text(COPY.format(columns=COLUMNS, key=KEY, topic=stack.topic), "utf-8")
     chance = random.Random(seed)
     load = Load(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], stack.topic, stack.users, chance, KEYS)
     load.produce(FIRST)
     moments: Counter[str] = Counter()
-    around = {**stack.environment(), **(environment or {})}
+    shared = {**stack.environment(), **way_to(spark)}
     for number in range(kills):
-        writer = Writer(MODULE, "forever", log=stack.path / f"{number}.log", environment=around)
-        last = writer.kill_after(chance, lines=lines, seconds=KILL_SECONDS, at_line=lambda: load.produce(BIT))
-        at_kill()
+        environment = stack.environment() if alone and number % alone == 0 else shared
+        writer = Writer(MODULE, "forever", log=stack.path / f"{number}.log", environment=environment)
+        last = writer.kill_after(chance, lines=LINES, seconds=KILL_SECONDS, at_line=lambda: load.produce(BIT))
+        spark.sparkContext.cancelAllJobs()
         moments[last.split()[0]] += 1
         _let_lease_end(stack)
-    Writer(MODULE, "once", log=stack.path / "last.log", environment=around).finish()
+    Writer(MODULE, "once", log=stack.path / "last.log", environment=shared).finish()
     records = committed(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], f"{stack.topic}-copy")
     last_values: dict[int, dict[str, Any]] = {}
     deletes: Counter[int] = Counter()
