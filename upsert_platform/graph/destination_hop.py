@@ -143,21 +143,13 @@ class DestinationHop:
                     time.sleep(_WAIT_SECONDS)
             yield lease
 
-    def changes(self, spark: SparkSession, *, after: int, upto: int, keys: DataFrame | None = None) -> DataFrame:
-        """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key.
+    def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key."""
+        return self._transformed(spark, self._reduced(spark, after=after, upto=upto))
 
-        Args:
-            keys: only these keys of the source (its primary key columns; few rows), or all.
-        """
-        return self._transformed(spark, self._reduced(spark, after=after, upto=upto, keys=keys))
-
-    def _reduced(self, spark: SparkSession, *, after: int, upto: int, keys: DataFrame | None = None) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
-
+    def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         source = self.target.source.table
         found = self.store.read(spark, after=after, upto=upto)
-        if keys is not None:
-            found = found.join(F.broadcast(keys), list(source.primary_key), "left_semi")
         names = [column.name for column in stored_columns(source)]
         if not source.primary_key:
             return every_row(found, columns=names)
