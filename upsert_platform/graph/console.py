@@ -13,6 +13,8 @@ import dagster as dg
 CONSOLE: Final = "console"
 RUN_CONFIG: Final[Mapping[str, Any]] = {"loggers": {CONSOLE: {}}}
 """Default configuration of a job: Dagster takes a logger only where the run's configuration names it."""
+_NO_OUTPUT: Final = "did not yield or return expected outputs"
+"""Part of what Dagster says of a check that has nothing to look at, which is its right."""
 _SHOWN: Final = (
     "upserts",
     "deletes",
@@ -44,7 +46,7 @@ class ConsoleFormatter(logging.Formatter):
         message = str(found.get("orig_message") or record.getMessage())
         if event is not None:
             message = f"{event.event_type_value} {message}" if self.everything else _told(event, message)
-        elif record.levelno < logging.INFO and not self.everything:
+        elif not self.everything and (record.levelno < logging.INFO or _NO_OUTPUT in message):
             return ""
         elif record.levelno >= logging.WARNING:
             message = f"{record.levelname.lower()}: {message}"

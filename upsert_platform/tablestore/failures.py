@@ -6,6 +6,11 @@ from enum import Enum, auto
 
 from upsert_platform.errors import EndpointError
 
+_CREDENTIALS = {"OTSAuthFailed", "OTSNoPermissionAccess"}
+_CHECK_CREDENTIALS = (
+    "; check 'tablestore.access.key.id', 'tablestore.access.key.secret' and the rights they have on the instance"
+)
+
 
 class ServiceError(EndpointError):
     """The service answered a request, or one of its rows, with an error.
@@ -20,7 +25,8 @@ class ServiceError(EndpointError):
         self.code = code
         self.detail = message
         identity = f", request {request_id}" if request_id else ""
-        super().__init__(f"{api}: {code or f'HTTP status {status}'}: {message}{identity}")
+        remedy = _CHECK_CREDENTIALS if code in _CREDENTIALS else ""
+        super().__init__(f"{api}: {code or f'HTTP status {status}'}: {message}{identity}{remedy}")
 
 
 class NoAnswerError(EndpointError):
