@@ -81,6 +81,8 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
                     tags={"dagster/data_version": metadata.data_version_of_topic(plan, topic.name).value},
                 )
             )
+        # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
+        context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
         version = dg.DataVersion(
             ";".join(metadata.data_version_of_topic(plan, topic.name).value for topic in plan.topics)
         )
