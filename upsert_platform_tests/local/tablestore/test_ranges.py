@@ -154,7 +154,9 @@ def test_split_points_of_a_large_table_are_estimated(tmp_path: Path, monkeypatch
     described.table_options.time_to_live = -1
     store = engine.Engine(tmp_path)
     table = store.create_table(described, 0)
+    store.begin()
     store.write_many(table, [(b"%05d" % number, 0, 90 + number % 20, b"row") for number in range(3000)])
+    store.commit()
     exact = list(store.split_keys(table, 50_000))
     monkeypatch.setattr(engine, "_EXACT_ROWS", 500)
     estimated = list(store.split_keys(table, 50_000))
