@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Insert, Project, Table
@@ -144,6 +145,7 @@ def project_assets(project: Project) -> Iterator[Any]:
         yield changelog_asset(table)
     for insert, source, target in inserts_of(project):
         yield destination_asset(insert, source, target)
+    yield from delta_source_assets(project)
 
 
 def inserts_of(project: Project) -> Iterable[tuple[Insert, Table, Table]]:

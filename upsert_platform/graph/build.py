@@ -6,6 +6,7 @@ import dagster as dg
 
 from upsert_platform.graph import assets, checks, console, jobs, keys
 from upsert_platform.graph.compact import compact_job
+from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
 from upsert_platform.graph.resources import (
     KafkaResource,
@@ -35,13 +36,15 @@ def build_definitions(
     )
     sync = jobs.sync_job(project)
     targets = [target for _, _, target in assets.inserts_of(project)]
+    major_compact = major_compact_job(project)
+    upkeep = [] if major_compact is None else [major_compact]
     return dg.Definitions(
         assets=list(assets.project_assets(project)),
         asset_checks=[
             *(checks.accounted_check(table) for table in project.sources()),
             *(checks.last_value_check(table) for table in targets),
         ],
-        jobs=[sync, jobs.verify_job(project), compact_job(project)] if project.inserts else [],
+        jobs=[sync, jobs.verify_job(project), compact_job(project), *upkeep] if project.inserts else [],
         sensors=[jobs.new_offsets_sensor(project, sync)] if project.inserts else [],
         resources={
             "platform": platform,

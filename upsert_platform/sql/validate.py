@@ -61,7 +61,7 @@ def _table_problems(table: Table, *, source: bool, used: bool) -> list[Problem]:
                 f" declare 6 at most, or set '{TRUNCATE_TIMESTAMPS}' = 'true' to cut them"
             )
             problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
-    if not used:
+    if not used and not _is_observed(table):
         message = f"table '{table.name}' is neither read nor written by an INSERT; nothing happens with it"
         problems.append(Problem(message, table.location, "warning"))
     value = table.options.get(TRUNCATE_TIMESTAMPS)
@@ -125,3 +125,8 @@ def without_platform_options(table: Table) -> Table:
     values = {name: value for name, value in table.options.items() if name != TRUNCATE_TIMESTAMPS}
     places = {name: place for name in values if (place := table.options.location(name)) is not None}
     return replace(table, options=Options(values, places))
+
+
+def _is_observed(table: Table) -> bool:
+    """Whether a table is of use without an INSERT: a Delta table of MaxCompute is a source asset then."""
+    return table.connector == "maxcompute" and table.options.get("sink.operation", "").strip().lower() == "upsert"

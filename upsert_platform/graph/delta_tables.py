@@ -1,0 +1,162 @@
+"""Delta tables of MaxCompute: those that others write, as source assets with their changes; major compaction as a job.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from upsert_platform.errors import DeclarationError
+from upsert_platform.graph import keys
+from upsert_platform.graph.binding import with_defaults
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.model import Project, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.maxcompute.changes import TableVersions
+    from upsert_platform.maxcompute.settings import MaxComputeTable
+
+MAJOR_COMPACT = "major_compact"
+
+
+def source_key(table: str) -> dg.AssetKey:
+    """Key of the source asset of a declared Delta table."""
+    return dg.AssetKey(["sources", *keys.destination_key(table).path[1:]])
+
+
+def delta_source_assets(project: Project) -> list[Any]:
+    """One observable asset per Delta table that is declared and that no INSERT writes; its data version is the table's.
+
+    Only tables with a key are meant: ``'connector' = 'maxcompute'``, ``'sink.operation' = 'upsert'``.
+    """
+    written = {insert.target for insert in project.inserts}
+    return [_source(table) for table in project.tables.values() if _is_delta(table) and table.name not in written]
+
+
+def changes_of(
+    platform: PlatformResource, spark: "SparkSession", name: str, *, after: int, upto: int | None = None
+) -> tuple["DataFrame", int]:
+    """Changes of a declared Delta table after a version, and the version to read on after.
+
+    Raises:
+        DeclarationError: the table is not declared, or not as a MaxCompute table.
+        DestinationError: it keeps no changes, or differs from its declaration.
+        EndpointError: no answer.
+    """
+    from upsert_platform.maxcompute.changes import read_changes
+
+    return read_changes(spark, _settings(platform, name), after=after, upto=upto)
+
+
+def major_compact_job(project: Project) -> dg.JobDefinition | None:
+    """One step per Delta table that an INSERT keeps; None without any."""
+    written = {insert.target for insert in project.inserts}
+    steps = [_compaction(table) for table in project.tables.values() if _is_delta(table) and table.name in written]
+    if not steps:
+        return None
+
+    @dg.job(
+        name=MAJOR_COMPACT,
+        executor_def=dg.in_process_executor,
+        description="Runs a major compaction of every Delta table of MaxCompute as its only writer: it keeps the newest"
+        " row per key, and loses history. A table that a run is writing fails its step; run it again.",
+    )
+    def major_compact() -> None:
+        for step in steps:
+            step()
+
+    return major_compact
+
+
+def _is_delta(table: Table) -> bool:
+    return table.connector == "maxcompute" and table.options.get("sink.operation", "").strip().lower() == "upsert"
+
+
+def _source(table: Table) -> Any:
+    with warnings.catch_warnings():
+        # The only form of a table whose data version drives automation is marked beta.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return _observable(table)
+
+
+def _observable(table: Table) -> Any:
+    key = source_key(table.name)
+
+    @dg.observable_source_asset(
+        key=key,
+        group_name="sources",
+        description=f"Delta table {table.name} of MaxCompute, declared at {table.location}; others write it.",
+        metadata={
+            keys.TABLE_METADATA: table.name,
+            "dagster/column_schema": keys.column_schema(table.physical_columns, table.primary_key),
+        },
+        tags={"dagster/kind/maxcompute": ""},
+    )
+    def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
+        from upsert_platform.maxcompute.changes import table_versions
+
+        with told_plainly():
+            settings = _settings(platform, table.name)
+            versions = table_versions(settings)
+        return dg.ObserveResult(
+            asset_key=key,
+            data_version=dg.DataVersion(str(versions.latest)),
+            metadata=_shown(settings, versions),
+        )
+
+    return observe
+
+
+def _shown(table: "MaxComputeTable", versions: "TableVersions") -> Mapping[str, Any]:
+    shown: dict[str, Any] = {
+        "table_version": versions.latest,
+        "keeps_changes": versions.keeps_changes,
+        "time_travel": f"SELECT * FROM {table.target} VERSION AS OF {versions.latest}",
+    }
+    return shown if versions.history_hours is None else {**shown, "history_hours": versions.history_hours}
+
+
+def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
+    from upsert_platform.errors import Problem
+    from upsert_platform.maxcompute.settings import read_maxcompute_table
+
+    declared = platform.binding().project.tables.get(name)
+    if declared is None or declared.connector != "maxcompute":
+        known = ", ".join(sorted(platform.binding().project.tables)) or "none"
+        raise DeclarationError([Problem(f"'{name}' is no declared MaxCompute table; declared are: {known}", None)])
+    table, problems = read_maxcompute_table(with_defaults(declared, platform.maxcompute.defaults()))
+    if table is None:
+        raise DeclarationError([problem for problem in problems if problem.severity == "error"])
+    return table
+
+
+def _compaction(table: Table) -> Any:
+    @dg.op(
+        name=keys.op_name("major_compact", table.name),
+        description=f"Major compaction of table {table.name}.",
+        tags={"dagster/kind/maxcompute": ""},
+        out=dg.Out(dg.Nothing),
+    )
+    def step(context: dg.OpExecutionContext, platform: PlatformResource) -> None:
+        from upsert_platform.maxcompute.destination import MaxComputeDestination
+
+        with told_plainly():
+            destination = MaxComputeDestination(_settings(platform, table.name))
+            try:
+                done = destination.compact(owner=context.run.run_id)
+            finally:
+                destination.close()
+        context.log.info(f"compacted: {', '.join(spec or 'the table' for spec in done) or 'nothing'}")
+        context.log_event(
+            dg.AssetObservation(
+                asset_key=keys.destination_key(table.name), metadata={"compacted_partitions": len(done)}
+            )
+        )
+
+    return step
