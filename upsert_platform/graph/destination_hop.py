@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.changelog.rows import stored_columns
+from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
-from upsert_platform.destination import BatchSpan, Destination, DestinationState, Lease, WriteReport
+from upsert_platform.destination import (
+    OPERATION,
+    OPERATION_DELETE,
+    BatchSpan,
+    Destination,
+    DestinationState,
+    Lease,
+    WriteReport,
+)
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.graph.binding import Target
 from upsert_platform.sql.transform import change_query
@@ -52,12 +60,22 @@ class DestinationPlan:
 
 @dataclass(frozen=True)
 class DestinationRun:
-    """What a run did, for metadata."""
+    """What a run did, for metadata.
+
+    Attributes:
+        unmatched: deletes of rows that do not meet the insert's WHERE; the table need not have held them.
+    """
 
     span: BatchSpan
     report: WriteReport
     multi_partition_keys: int
+    unmatched: int
     seconds: float
+
+    @property
+    def never_written(self) -> int:
+        """Deletes of keys that the platform has never put into the table: known of its first write alone."""
+        return self.report.deletes if self.span.after == 0 else 0
 
 
 class DestinationHop:
@@ -111,18 +129,24 @@ class DestinationHop:
             from pyspark.sql import Observation
             from pyspark.sql import functions as F  # noqa: N812
 
-            observed = Observation(f"reduced {self.destination.name} {span.upto}")
+            read = Observation(f"reduced {self.destination.name} {span.upto}")
+            made = Observation(f"changes {self.destination.name} {span.upto}")
             reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
-                observed, F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("multi_partition_keys")
+                read,
+                F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("multi_partition_keys"),
+                F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted"),
+            )
+            changes = self._transformed(spark, reduced).observe(
+                made, F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
             )
             report = self.destination.write(
-                self._transformed(spark, reduced),
+                changes,
                 span=span,
                 lease=lease,
                 keep_refused=lambda found: self.refused.append(found, span),
             )
-            met = int(observed.get["multi_partition_keys"])
-        return DestinationRun(span, report, met, time.monotonic() - started)
+            met, unmatched = int(read.get["multi_partition_keys"]), int(made.get["deletes"]) - int(read.get["deleted"])
+        return DestinationRun(span, report, met, max(0, unmatched), time.monotonic() - started)
 
     @contextmanager
     def _leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:

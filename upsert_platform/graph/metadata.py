@@ -112,6 +112,8 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
         "batches_behind": 0,
         "upserts": report.upserts,
         "deletes": report.deletes,
+        "deletes_unmatched": run.unmatched,
+        "deletes_never_written": run.never_written,
         "refused": report.refused_count,
         "multi_partition_keys": run.multi_partition_keys,
         "seconds": round(run.seconds, 3),

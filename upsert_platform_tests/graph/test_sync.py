@@ -17,6 +17,9 @@ def test_two_waves_make_both_tables_equal(stack: Stack) -> None:
     assert first.success
     assert stack.serving_differences() == []
     assert stack.warehouse_differences() == []
+    warehouse = metadata_of(first, "tables", "users_warehouse")
+    assert warehouse["deletes_unmatched"] == sum(row["region"] == "test" for row in stack.users.rows.values()) > 0
+    assert warehouse["deletes_never_written"] == warehouse["deletes"] >= warehouse["deletes_unmatched"]
     done = metadata_of(first, "changelogs", "users")
     assert done["records"] == done["rows"] + done["superseded"] == stack.users.produced
     assert checks_of(first) == {
@@ -29,7 +32,8 @@ def test_two_waves_make_both_tables_equal(stack: Stack) -> None:
     assert second.success
     assert stack.serving_differences() == []
     assert stack.warehouse_differences() == []
-    assert metadata_of(second, "tables", "users_serving")["deletes"] > 0
+    serving = metadata_of(second, "tables", "users_serving")
+    assert serving["deletes"] > serving["deletes_never_written"] == serving["deletes_unmatched"] == 0
     assert all(checks_of(second).values())
     assert stack.run("verify").success
 
