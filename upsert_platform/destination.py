@@ -67,6 +67,8 @@ class BatchSpan:
         changelog_id: stored with the position, so that a rebuilt changelog is noticed.
         run: name of the run that writes, for messages and recovery.
         replaces: the rows take the place of all that the destination holds (``INSERT OVERWRITE``); `after` is 0 then.
+        repeats: rows of batches that are applied are written once more, as they are by now; `after` equals `upto` then,
+            and the position stays.
     """
 
     after: int
@@ -74,6 +76,7 @@ class BatchSpan:
     changelog_id: str
     run: str
     replaces: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,4 +227,12 @@ class ComparesRecords(Protocol):
         Returns:
             Few rows: `count` rows of the table have a `status`: null when they are right, else ``missing``, ``extra``,
             ``stale`` or ``refused``. Examples of rows that differ have a row of their own, with `key` and `difference`.
+        """
+
+    def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+        """Of changes, those of refused keys and all others of the same rows: written in turn they give the rows anew.
+
+        Args:
+            changes: as `Destination.write` takes them.
+            refused: keys of `RefusedRow`.
         """

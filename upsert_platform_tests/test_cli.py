@@ -127,3 +127,40 @@ def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
         assert instance.run_monitoring_enabled
         assert not instance.telemetry_enabled
         assert instance.python_log_level == "INFO"  # Kafka's client tells every failed attempt at DEBUG
+
+
+APPENDED = """
+CREATE TABLE events (id INT) WITH ('connector' = 'kafka', 'topic' = 'e', 'format' = 'json',
+  'properties.bootstrap.servers' = '127.0.0.1:1');
+CREATE TABLE kept (id INT) WITH ('connector' = 'maxcompute', 'table.name' = 'kept', 'sink.operation' = 'insert',
+  'odps.end.point' = 'http://127.0.0.1:1', 'odps.project.name' = 'p', 'odps.access.id' = 'i', 'odps.access.key' = 'k');
+INSERT INTO kept SELECT id FROM events;
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["list", "kept"], "1 row refused by the destination"),
+        (["show", "kept", '{"id": 1}'], '"name": "long"'),
+        (["show", "kept", '{"id":2}'], "is not in the quarantine of 'kept'"),
+        (["show", "kept", '{"id":'], "is not a key as 'quarantine list' prints it"),
+        (["show", "kept", "1"], "is not topic-partition@offset, for example users-0@42, nor the key of a row"),
+        (["replay", "kept"], "appends rows without a key, so a refused row cannot be replayed"),
+        (["replay", "events"], "nothing of 'events' is in quarantine"),
+        (["replay", "other"], "no table 'other' is read or written by an insert; there are: events, kept"),
+    ],
+)
+def test_quarantine_of_a_destination(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    from upsert_platform.changelog.refused import RefusedStore
+    from upsert_platform.destination import BatchSpan, RefusedRow
+
+    (tmp_path / "tables.sql").write_text(APPENDED)
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(tmp_path))
+    row = RefusedRow('{"id":1}', '{"id":1,"name":"long"}', "too long")
+    RefusedStore(str(tmp_path / "home" / "refused" / "kept")).append([row], BatchSpan(0, 1, "c", "run"))
+    result = CliRunner().invoke(cli.main, ["quarantine", *arguments])
+    assert told in f"{result.output} {result.exception}"

@@ -43,10 +43,10 @@ MAY_IMPORT_DAGSTER = ("graph", "components.project_component", "definitions", "d
 LIGHT = (
     "model", "options", "destination", "project", "cli", "cli_local", "cli_options", "cli_project", "cli_quarantine",
     "components.connect", "components.declared_yaml", "components.pipeline", "changelog.store", "changelog.refused",
-    "graph.binding", "graph.lake", "graph.changelog_hop", "graph.destination_hop", "graph.replay", "graph.verify",
-    "kafka.table", "kafka.offsets", "kafka.destination", "kafka.formats", "maxcompute.destination",
-    "maxcompute.settings", "tablestore.destination", "tablestore.settings", "tablestore.connect.destination",
-    "graph.mail", "sql.statements", "sql.transform",
+    "graph.binding", "graph.lake", "graph.changelog_hop", "graph.destination_hop", "graph.replay",
+    "graph.replay_refused", "graph.verify", "kafka.table", "kafka.offsets", "kafka.destination", "kafka.formats",
+    "maxcompute.destination", "maxcompute.settings", "tablestore.destination", "tablestore.settings",
+    "tablestore.connect.destination", "graph.mail", "sql.statements", "sql.transform",
     "local.supervisor", "demo.run", "jars", "class_archive", "spark", "train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.destination import BatchSpan, RefusedRow
+from upsert_platform.model import Column
+from upsert_platform.types import spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS: Final = ("batch", "key", "row", "reason", "at")
 
@@ -29,19 +32,9 @@ class RefusedStore:
         """Keeps the rows that a write of `span` refused. A replayed span replaces what its first try kept."""
         if not refused:
             return
-        import pyarrow as pa
         from deltalake import write_deltalake
 
-        now = datetime.now(UTC)
-        table = pa.table(
-            {
-                "batch": pa.array([span.upto] * len(refused), pa.int64()),
-                "key": pa.array([row.key for row in refused], pa.string()),
-                "row": pa.array([row.row for row in refused], pa.string()),
-                "reason": pa.array([row.reason for row in refused], pa.string()),
-                "at": pa.array([now] * len(refused), pa.timestamp("us", tz="UTC")),
-            }
-        )
+        table = _table(refused, span.upto)
         if self._exists():
             # A span that is tried again may have grown, never shrunk: what it covers is everything after span.after.
             write_deltalake(self.uri, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
@@ -49,6 +42,27 @@ class RefusedStore:
             if "://" not in self.uri:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
             write_deltalake(self.uri, table, mode="append")
+
+    def settle(self, keys: Collection[str], again: Sequence[RefusedRow] = (), *, batch: int = 0) -> None:
+        """Takes out what is kept of some keys, in one commit. To be called by who has the destination's lease.
+
+        Args:
+            again: rows that were refused once more; they take the place of what is kept of their keys.
+            batch: the applied batch, up to which `again` was refused.
+        """
+        kept = self.read()
+        gone = {*keys, *(row.key for row in again)}
+        stays = [key not in gone for key in kept["key"].to_pylist()]
+        if all(stays) and not again:
+            return
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        left = kept.filter(pa.array(stays, pa.bool_()))
+        if again:
+            new = _table(again, batch)
+            left = pa.concat_tables([left.cast(new.schema), new]) if left.num_rows else new
+        write_deltalake(self.uri, left, mode="overwrite")
 
     def read(self, *, limit: int | None = None) -> pa.Table:
         """The rows kept, by batch: columns batch (int64), key, row, reason (text), at (UTC)."""
@@ -66,3 +80,42 @@ class RefusedStore:
         from deltalake import DeltaTable
 
         return bool(DeltaTable.is_deltatable(self.uri))
+
+
+def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
+    """Keys of refused rows as values.
+
+    Args:
+        kept: of `RefusedStore.read`.
+        columns: of the destination.
+        key: names of its primary key columns.
+
+    Returns:
+        `k0`, `k1`, ... in declared types (null where the text gives none), `_keys` (the texts that gave them) and
+        `_refused_in`, the last batch that was refused. One row per key.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    types = {column.name: column.type for column in columns}
+    schema = ", ".join(f"`{name.replace('`', '``')}` {spark_type(types[name])}" for name in key)  # type: ignore[arg-type]
+    return (
+        spark.createDataFrame(kept.select(["batch", "key"]))
+        .select(F.from_json("key", schema).alias("k"), "key", "batch")
+        .groupBy(*[F.col("k").getField(name).alias(f"k{index}") for index, name in enumerate(key)])
+        .agg(F.max("batch").alias("_refused_in"), F.collect_set("key").alias("_keys"))
+    )
+
+
+def _table(refused: Sequence[RefusedRow], batch: int) -> pa.Table:
+    import pyarrow as pa
+
+    now = datetime.now(UTC)
+    return pa.table(
+        {
+            "batch": pa.array([batch] * len(refused), pa.int64()),
+            "key": pa.array([row.key for row in refused], pa.string()),
+            "row": pa.array([row.row for row in refused], pa.string()),
+            "reason": pa.array([row.reason for row in refused], pa.string()),
+            "at": pa.array([now] * len(refused), pa.timestamp("us", tz="UTC")),
+        }
+    )

@@ -119,7 +119,7 @@ class DestinationHop:
         """
         started = time.monotonic()
         self.destination.prepare()
-        with self._leased(tell) as lease:
+        with self.leased(tell) as lease:
             plan = self.plan()
             if plan.head is None or not plan.behind:
                 return None
@@ -149,8 +149,12 @@ class DestinationHop:
         return DestinationRun(span, report, met, max(0, unmatched), time.monotonic() - started)
 
     @contextmanager
-    def _leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:
-        """Takes the lease; waits a while for one that is held, which may be a dead run's."""
+    def leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:
+        """Takes the lease; waits a while for one that is held, which may be a dead run's.
+
+        Raises:
+            LeaseHeldError: another run has it for longer than PATIENCE.
+        """
         deadline = time.monotonic() + PATIENCE.total_seconds()
         told = False
         with ExitStack() as held:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.changelog.refused import key_frame
 from upsert_platform.destination import (
     OPERATION,
     OPERATION_UPSERT,
@@ -22,7 +23,7 @@ from upsert_platform.destination import (
 )
 from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.model import Column
-from upsert_platform.types import LogicalType, TypeName, spark_type
+from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -194,14 +195,7 @@ def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str
     kept = hop.refused.read()
     if not kept.num_rows:
         return expected, F.lit(False)
-    types = {column.name: column.type for column in hop.destination.columns}
-    schema = ", ".join(f"`{name.replace('`', '``')}` {spark_type(types[name])}" for name in key)  # type: ignore[arg-type]
-    parsed = (
-        expected.sparkSession.createDataFrame(kept.select(["batch", "key"]))
-        .select(F.from_json("key", schema).alias("k"), "batch")
-        .groupBy(*[F.col("k").getField(name).alias(f"k{index}") for index, name in enumerate(key)])
-        .agg(F.max("batch").alias("_refused_in"))
-    )
+    parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop("_keys")
     joined = expected.join(F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
     return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
 

@@ -224,7 +224,7 @@ class _Task:
         """
         wanted = np.ones(changes.num_rows, bool)
         wanted[list(block.refused)] = False
-        done = self._committed
+        done = None if self._plan.span.repeats else self._committed
         if done is not None and replace(done, upto=0) == replace(self._share, upto=0):
             replayed = wanted & (changes.column(SEQUENCE).to_numpy(zero_copy_only=False) <= done.upto)
             self._stats.replayed += int(replayed.sum())

@@ -330,7 +330,7 @@ class MaxComputeDestination:
         """
         if not record.changelog_id or record.changelog_id != span.changelog_id:
             return False
-        if record.applied_batch >= span.upto:
+        if record.applied_batch >= span.upto and not (span.repeats and self.table.upserts):
             return True
         again = self.table.upserts or span.replaces
         if record.applied_batch < span.after or (record.applied_batch > span.after and not again):

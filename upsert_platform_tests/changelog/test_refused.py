@@ -29,3 +29,18 @@ def test_span_tried_again_replaces_what_it_kept(tmp_path: Path) -> None:
     store.append([row(2), row(3)], BatchSpan(2, 4, "c", "killed"))
     store.append([row(2), row(3), row(4)], BatchSpan(2, 5, "c", "again"))
     assert store.read().column("key").to_pylist() == ['{"id":1}', '{"id":2}', '{"id":3}', '{"id":4}']
+
+
+def test_settled_keys_are_gone_and_rows_refused_again_take_the_place_of_what_was_kept(tmp_path: Path) -> None:
+    store = RefusedStore(str(tmp_path / "refused"))
+    store.settle(["x"])
+    store.append([row(1), row(2), row(3)], BatchSpan(0, 2, "c", "run"))
+    store.append([row(2)], BatchSpan(2, 4, "c", "run"))
+    store.settle([], [row(2, "still too long")], batch=5)
+    store.settle([row(1).key])
+    found = store.read().select(["batch", "key", "reason"]).to_pylist()
+    assert [tuple(item.values()) for item in found] == [(2, row(3).key, "too long"), (5, row(2).key, "still too long")]
+    store.settle([row(2).key, row(3).key])
+    assert store.read().num_rows == 0
+    store.append([row(4)], BatchSpan(5, 6, "c", "run"))
+    assert store.read()["key"].to_pylist() == [row(4).key]

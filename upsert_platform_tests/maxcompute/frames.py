@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,12 @@ def write(
     after: int | None = None,
     tasks: int = 2,
     replaces: bool = False,
+    repeats: bool = False,
 ) -> WriteReport:
     """Writes one batch under a lease; refused rows are only in the report."""
     with destination.lease(owner="test", duration=timedelta(minutes=5)) as lease:
         changed = frame(spark, destination.table, changes, tasks=tasks)
-        written = span(upto, after=after, replaces=replaces)
+        written = replace(span(upto, after=after, replaces=replaces), repeats=repeats)
         return destination.write(changed, span=written, lease=lease, keep_refused=lambda _: None)
 
 

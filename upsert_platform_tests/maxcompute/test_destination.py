@@ -53,6 +53,9 @@ def test_a_replayed_span_changes_nothing(
     report = write(spark, destination, 1, [("U", (1, "a"))])
     assert report.metrics == {"already_applied": 1}
     assert stored(maxcompute, destination.table) == [(1, "b")]
+    assert write(spark, destination, 2, [("U", (2, "c"))], after=2, repeats=True).upserts == 1
+    assert stored(maxcompute, destination.table) == [(1, "b"), (2, "c")]
+    assert destination.state().applied_batch == 2
 
 
 def test_a_span_that_leaves_batches_out_is_refused(

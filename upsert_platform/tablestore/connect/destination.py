@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection
 from functools import partial
@@ -124,6 +125,21 @@ class ConnectDestination(ControlledDestination):
         if self.sink.rows_meet:
             records = self._judged(records)
         return self._ordered(records).mapInArrow(comparing_task(self.sink, refused), COMPARED_DDL)
+
+    def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+        """Refused records and all others of their rows; see `upsert_platform.destination.ComparesRecords`."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from upsert_platform.tablestore.connect.frame import KEY, record_frame
+
+        place = ["topic", "partition", "offset"]
+        places = [tuple(json.loads(key)[name] for name in place) for key in refused]
+        wanted = changes.sparkSession.createDataFrame(places, "topic STRING, partition INT, `offset` BIGINT")
+        if self.sink.rows_meet:
+            judged = self._judged(record_frame(changes)).select(*place, KEY)
+            keys = judged.join(F.broadcast(wanted), place, "left_semi").select(KEY)
+            wanted = wanted.unionByName(judged.join(keys, KEY, "left_semi").select(*place)).distinct()
+        return changes.join(wanted, place, "left_semi")
 
     def _judged(self, records: DataFrame) -> DataFrame:
         from upsert_platform.tablestore.connect.change import row_key

@@ -1,0 +1,146 @@
+"""Replaying rows that a destination refused: the present value arrives, once, and nothing newer is overwritten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+
+from upsert_platform.cli import main
+from upsert_platform.errors import DestinationError
+from upsert_platform.graph.destination_hop import DestinationHop
+from upsert_platform.graph.replay_refused import RefusedReplay, replay_refused
+from upsert_platform.graph.verify import check_everything
+from upsert_platform_tests.graph.connector_cases import ALL, MIXED
+from upsert_platform_tests.graph.connectors import Connector, Connectors, Sent
+from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
+from upsert_platform_tests.graph.test_topics import last_values
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COPY = """
+CREATE TABLE users_copy ({columns}, {key}) WITH (
+  'connector' = 'upsert-kafka', 'topic' = '{topic}-copy', 'auto.create' = 'true',
+  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
+  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{topic}',
+  'key.format' = 'json', 'value.format' = 'json', 'properties.max.request.size' = '{limit}'
+);
+INSERT INTO users_copy SELECT * FROM users;
+"""
+LONG = "x" * 3000
+
+
+def declare(stack: Stack, limit: int) -> None:
+    stack.declare(serving=None, warehouse=None)
+    text = COPY.format(columns=COLUMNS, key=KEY, topic=stack.topic, limit=limit)
+    (stack.project / "zz_copy.sql").write_text(text, "utf-8")
+
+
+def send(stack: Stack, *names: tuple[int, str | None]) -> None:
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    for key, name in names:
+        value = None if name is None else json.dumps({"user_id": key, "name": name}).encode()
+        producer.produce(stack.topic, key=json.dumps({"user_id": key}).encode(), value=value, partition=0)
+    producer.flush()
+
+
+def replay(stack: Stack, spark: SparkSession) -> RefusedReplay:
+    hop: DestinationHop = stack.hop("users_copy")
+    with closing(hop.destination):
+        return replay_refused(spark, hop)
+
+
+def quarantine(stack: Stack, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    """The command on the stack's project."""
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+    monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(stack.project))
+    return CliRunner().invoke(main, ["quarantine", *arguments])
+
+
+def test_mended_limit_brings_present_values_once(
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(stack, 1000)
+    send(stack, (1, "one"), (2, LONG), (3, LONG), (4, LONG))
+    assert stack.run().success
+    assert last_values(stack, f"{stack.topic}-copy").keys() == {1}
+    send(stack, (3, "short"))
+    changelog = stack.platform().changelog_hop("users", run="test")
+    changelog.execute(spark, changelog.plan())
+    with pytest.raises(DestinationError, match=r"has applied batch 1 of 2: run job 'sync'"):
+        replay(stack, spark)
+    with closing((hop := stack.hop("users_copy")).destination):
+        assert hop.execute(spark) is not None
+    still = replay(stack, spark)
+    assert (still.replayed, still.superseded, still.unknown) == (0, 1, ())
+    assert sorted(row.key for row in still.refused) == ['{"user_id": 2}', '{"user_id": 4}']
+    listed = quarantine(stack, monkeypatch, "list", "users_copy")
+    assert "2 rows refused by the destination" in listed.output
+    assert "properties.max.request.size" in listed.output
+    shown = quarantine(stack, monkeypatch, "show", "users_copy", '{"user_id":2}')
+    assert json.loads(shown.output)["row"]["name"] == LONG
+    declare(stack, 1_000_000)
+    with monkeypatch.context() as kept_open:
+        kept_open.setattr("upsert_platform.spark.open_session", lambda: spark)
+        kept_open.setattr(spark, "stop", lambda: None)
+        one = quarantine(stack, kept_open, "replay", "users_copy", '{"user_id":4}')
+    assert "1 replayed, 0 superseded by later values, 0 still refused" in one.output
+    with ThreadPoolExecutor(2) as two:
+        both = [run.result() for run in [two.submit(replay, stack, spark) for _ in range(2)]]
+    assert sorted(done.replayed for done in both) == [0, 1], "a replay does not see what another one settles"
+    names = {key: row["name"] for key, row in last_values(stack, f"{stack.topic}-copy").items()}
+    assert names == {1: "one", 2: LONG, 3: "short", 4: LONG}
+    assert replay(stack, spark) == RefusedReplay()
+    assert "nothing of 'users_copy' is in quarantine" in quarantine(stack, monkeypatch, "replay", "users_copy").output
+    with closing((hop := stack.hop("users_copy")).destination):
+        compared = check_everything(spark, hop, upto=2)
+    assert (compared.compared, compared.passed, compared.refused) == (4, True, 0)
+
+
+@pytest.fixture
+def connectors(
+    variables: Mapping[str, str],
+    make_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+) -> Iterator[Connectors]:
+    """A project for Kafka Connect configurations."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    stack = Stack(tmp_path, variables, "unused")
+    stack.project.mkdir()
+    yield Connectors(stack, make_topic)
+
+
+def test_records_of_a_row_are_written_again_in_their_order(
+    connectors: Connectors, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused record is not the last one of its row: what it alone wrote comes back, what came later stays."""
+    options = {**ALL, **MIXED, "primarykey.mode": "record_key", "insert.mode": "update"}
+    strict = Connector("mended", options, keys="pk0:string", whitelist="A:integer,B:integer")
+    connectors.declare([strict])
+    strict.sent += [Sent("k", {"A": 1, "B": 1}), Sent("k", {"A": "x", "B": 2}), Sent("k", {"A": 3})]
+    strict.sent += [Sent("other", {"A": 5, "B": 5}), Sent("bad", [1])]
+    connectors.produce()
+    assert connectors.sync().success
+    assert connectors.rows("mended") == {("k",): {"A": 3, "B": 1}, ("other",): {"A": 5, "B": 5}}
+    connectors.put(strict, ("other",), {"A": 6})  # not of a refused record, so it is not written again
+    mended = Connector("mended", options, keys="pk0:string", whitelist="A:string,B:integer", suffix=strict.suffix)
+    (connectors.stack.project / "mended.properties").write_text(mended.properties(), "utf-8")
+    hop = connectors.stack.hop(strict.asset)
+    with closing(hop.destination):
+        done = replay_refused(spark, hop)
+    assert (done.replayed, done.superseded, len(done.refused)) == (1, 0, 1)
+    assert connectors.rows("mended") == {("k",): {"A": "3", "B": 2}, ("other",): {"A": 6}}
+    assert sorted(connectors.refused("mended")) == [4]
+    shown = quarantine(connectors.stack, monkeypatch, "show", strict.asset, f"{strict.topic}-0@4")
+    assert json.loads(shown.output)["row"]["error"] == "DirtyRecordError"
