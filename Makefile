@@ -18,7 +18,7 @@ test: setup ## all tests but the long ones; ARGS="-k name -n 2" are given to pyt
 	.venv/bin/pytest -m "not soak" -n 2 --dist loadfile $(ARGS)
 
 soak: setup ## the long tests
-	.venv/bin/pytest -m soak $(ARGS)
+	.venv/bin/pytest -m soak -n 2 --dist loadfile $(ARGS)
 
 lint: setup ## format, rules, types
 	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy

@@ -58,6 +58,19 @@ class Java:
         return found
 
 
+def each(found: Any) -> list[Any]:
+    """Items of a Java collection, asked for one by one up to its end and not past it.
+
+    Python's own loop ends with an exception of Java; PySpark takes those of any JVM for ones of its own, and finds some
+    other exception there under the same number.
+    """
+    iterator = found.iterator()
+    items = []
+    while iterator.hasNext():
+        items.append(iterator.next())
+    return items
+
+
 @contextmanager
 def java(class_path: Sequence[Path], *, log: Path, options: Sequence[str] = ()) -> Iterator[Java]:
     """Starts a JVM with jars on its class path, and ends it.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 
 _POLL_MILLIS = 50
@@ -32,7 +32,9 @@ class MaxComputeJava:
         instance.waitForSuccess(_POLL_MILLIS)
         if not query.lstrip().upper().startswith("SELECT"):
             return []
-        return [[row.getString(index) for index in range(row.getColumnCount())] for row in task.getResult(instance)]
+        return [
+            [row.getString(index) for index in range(row.getColumnCount())] for row in each(task.getResult(instance))
+        ]
 
     def write(self, way: str, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Writes rows.

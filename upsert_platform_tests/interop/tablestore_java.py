@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 
 KEY = ("name", "number", "raw")
@@ -130,7 +130,7 @@ class TablestoreJava:
         answer = self.client.getRange(self.model.GetRangeRequest(criteria))
         assert answer.getNextStartPrimaryKey() is None
         found = []
-        for row in answer.getRows():
+        for row in each(answer.getRows()):
             cells = [f"{cell.getName()}={cell.getValue().toString()}" for cell in row.getColumns()]
             found.append(f"{row.getPrimaryKey().toString()}: {', '.join(cells)}")
         return found

@@ -19,7 +19,7 @@ from upsert_platform.kafka.offsets import discover, plan_backlog
 from upsert_platform.kafka.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.interop.bulk import Bulk
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.kafka.tables import declare, read
 from upsert_platform_tests.kafka.test_offsets import Positions
 
@@ -94,7 +94,7 @@ def received(java: Java, bootstrap: str, topic: str) -> list[Received]:
         ends = consumer.endOffsets(all_of_them)
         found: list[Received] = []
         while any(consumer.position(one) < ends[one] for one in all_of_them):
-            for record in consumer.poll(java.classes.java.time.Duration.ofMillis(200)).iterator():
+            for record in each(consumer.poll(java.classes.java.time.Duration.ofMillis(200))):
                 headers = [(header.key(), header.value()) for header in record.headers().toArray()]
                 found.append((record.partition(), record.offset(), record.key(), record.value(), headers))
         return found

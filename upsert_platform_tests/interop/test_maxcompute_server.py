@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.interop.maxcompute_java import MaxComputeJava
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 
@@ -39,22 +39,22 @@ def test_tables_and_partitions(client: MaxComputeJava, name: str) -> None:
     )
     tables = client.odps.tables()
     assert (tables.exists(name), tables.exists(f"{name}_other")) == (True, False)
-    assert name in [table.getName() for table in tables.iterator()]
+    assert name in [table.getName() for table in each(tables)]
     table = tables.get(name)
     schema = table.getSchema()
-    assert [(column.getName(), column.getTypeInfo().getTypeName()) for column in schema.getColumns()] == [
+    assert [(column.getName(), column.getTypeInfo().getTypeName()) for column in each(schema.getColumns())] == [
         ("id", "BIGINT"),
         ("n", "DECIMAL(38,18)"),
         ("v", "STRING"),
     ]
     assert schema.getColumn("v").getComment() == "text"
-    assert [column.getName() for column in schema.getPartitionColumns()] == ["ds"]
+    assert [column.getName() for column in each(schema.getPartitionColumns())] == ["ds"]
     assert (table.isTransactional(), list(table.getPrimaryKey()), table.getLife()) == (True, ["id", "n"], 30)
     partition = client.sdk.PartitionSpec("ds='a'")
     table.createPartition(partition)
     table.createPartition(partition, True)
     assert table.hasPartition(partition)
-    assert [found.getPartitionSpec().toString() for found in table.getPartitions()] == ["ds='a'"]
+    assert [found.getPartitionSpec().toString() for found in each(table.getPartitions())] == ["ds='a'"]
     table.deletePartition(partition)
     assert not table.hasPartition(partition)
     tables.delete(name)

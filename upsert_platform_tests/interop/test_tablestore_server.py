@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.interop.tablestore_java import KEY, Row, TablestoreJava
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 
@@ -45,7 +45,7 @@ def _numbers(rows: Any) -> list[int]:
 def test_tables_are_listed_and_described(table: TablestoreJava) -> None:
     assert table.name in list(table.client.listTable().getTableNames())
     meta = table.client.describeTable(table.model.DescribeTableRequest(table.name)).getTableMeta()
-    schema = [(column.getName(), column.getType().toString()) for column in meta.getPrimaryKeyList()]
+    schema = [(column.getName(), column.getType().toString()) for column in each(meta.getPrimaryKeyList())]
     assert schema == list(zip(KEY, ("STRING", "INTEGER", "BINARY"), strict=True))
     splits = table.client.computeSplitsBySize(table.model.ComputeSplitsBySizeRequest(table.name, 1)).getSplits()
     assert splits.size() == 1
@@ -116,7 +116,7 @@ def test_rows_are_got_in_batches(table: TablestoreJava) -> None:
     request.addMultiRowQueryCriteria(wanted)
     answer = table.client.batchGetRow(request)
     assert answer.isAllSucceed()
-    found = [result.getRow() for result in answer.getSucceedRows()]
+    found = [result.getRow() for result in each(answer.getSucceedRows())]
     assert _numbers([row for row in found if row is not None]) == [0, 1, 2, 3, 4]
     assert found[5] is None
 

@@ -12,7 +12,7 @@ from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.timeseries import TimeseriesPoint
 from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWriter, create_timeseries_table
 from upsert_platform.tablestore.transport import Endpoint, Transport
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.interop.tablestore_java import cell_value, plain
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import table_on
@@ -70,7 +70,7 @@ def test_points_are_those_that_the_java_sdk_puts(
             asked = series.GetTimeseriesDataRequest(table)
             asked.setTimeseriesKey(series.TimeseriesKey("cpu", source, tags))
             asked.setTimeRange(0, 2 * 10**15)
-            printed.append([row.toString() for row in java_client.getTimeseriesData(asked).getRows()])
+            printed.append([row.toString() for row in each(java_client.getTimeseriesData(asked).getRows())])
         assert len(printed[0]) == 50
         assert printed[0] == printed[1]
     java_client.shutdown()
