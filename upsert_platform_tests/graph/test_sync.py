@@ -89,9 +89,8 @@ def test_backlog_is_worked_through_in_bounded_batches(stack: Stack) -> None:
 
 
 def test_malformed_records_are_quarantined_and_change_nothing(stack: Stack, make_topic: Callable[..., str]) -> None:
-    stack.topic = make_topic(
-        partitions=4, name=f"{stack.topic}-kept"
-    )  # not compacted: brokers refuse a null key there, and its whole batch
+    # Not compacted: brokers refuse a null key there, and its whole batch.
+    stack.topic = make_topic(partitions=4, name=f"{stack.topic}-kept")
     stack.declare(warehouse=None)
     stack.produce(stack.users.first_wave(20))
     producer = Producer(
