@@ -214,6 +214,17 @@ class ReadsRecent(Protocol):
 
 
 @runtime_checkable
+class KeepsOlderRows(Protocol):
+    """A destination that may hold several rows of a key: one per place, of which the last value names the current one.
+
+    Attributes:
+        places: columns outside the primary key that tell the place of a row; empty where a key has one row.
+    """
+
+    places: tuple[str, ...]
+
+
+@runtime_checkable
 class ComparesRecords(Protocol):
     """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
 

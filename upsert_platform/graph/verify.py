@@ -18,6 +18,7 @@ from upsert_platform.destination import (
     OPERATION_UPSERT,
     SEQUENCE,
     ComparesRecords,
+    KeepsOlderRows,
     ReadsRecent,
     Verdict,
 )
@@ -155,6 +156,9 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         ],
         F.lit(True).alias("_found"),
     )
+    if isinstance(hop.destination, KeepsOlderRows):
+        places = [index for index, name in enumerate(columns) if name in hop.destination.places]
+        found = _in_current_places(found, expected, len(key), places)
     expected, refused = _without_refused(expected, hop, key)
     joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
     same = F.lit(True)
@@ -186,6 +190,23 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         refused=counts.get("refused", 0),
         sample=sample,
     )
+
+
+def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places: Sequence[int]) -> DataFrame:
+    """Leaves out rows that a key has in other places than its expected row's; a deleted key may be nowhere."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not places:
+        return found
+    key = [f"k{index}" for index in range(keys)]
+    here = [F.col(f"e{index}").alias(f"p{index}") for index in places]
+    current = expected.where(F.col("_wanted")).select(*key, *here, F.lit(True).alias("_placed"))
+    elsewhere = F.lit(False)
+    for index in places:
+        elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))
+    joined = found.join(current, key, "left")
+    kept = joined.where(F.col("_placed").isNull() | ~elsewhere)
+    return kept.select(*found.columns)
 
 
 def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> tuple[DataFrame, SparkColumn]:

@@ -17,6 +17,7 @@ from upsert_platform.destination import (
     WriteReport,
 )
 from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.maxcompute.choices import OnError
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.compaction import WHOLE_TABLE
@@ -24,9 +25,8 @@ from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.names import quote
-from upsert_platform.maxcompute.options import OnError
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
-from upsert_platform.maxcompute.partitions import distinct_specs, with_moves, with_partitions
+from upsert_platform.maxcompute.partitions import distinct_specs, may_leave, with_moves, with_partitions
 from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending
 from upsert_platform.maxcompute.settings import MaxComputeTable
@@ -89,8 +89,10 @@ def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
     moved = None
     try:
         if table.upserts and not table.partitions_follow_key:
-            present = batch.present(frame.select(*map(quote, table.primary_key)))
-            moved = with_moves(frame, present, table).persist()
+            leaving = may_leave(frame, table)
+            if leaving is not None:
+                present = batch.present(leaving.select(*map(quote, table.primary_key)))
+                moved = with_moves(frame, present, table).persist()
         sent = frame if moved is None else moved
         return _send_and_commit(batch, sent, distinct_specs(sent, table), started)
     finally:

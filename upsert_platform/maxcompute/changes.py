@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
 from upsert_platform.maxcompute.ddl import compare
 from upsert_platform.maxcompute.maxstorage import MaxStorage
-from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.read_back import declared_columns
 from upsert_platform.maxcompute.reader import ReadColumn, ReadJob, read_frame
 from upsert_platform.maxcompute.settings import MaxComputeTable

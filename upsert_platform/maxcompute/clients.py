@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.committing import Committing, MaxStorageCommitting, TunnelCommitting
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import ControlTable, destination_key
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.names import TableName
-from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 

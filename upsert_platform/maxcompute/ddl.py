@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.choices import SchemaChange
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
-from upsert_platform.maxcompute.options import DEFAULT_BUCKETS, SchemaChange
+from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.types import stores, widens

@@ -24,6 +24,7 @@ from upsert_platform.destination import (
     drop_nothing,
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
+from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.clients import Clients
 from upsert_platform.maxcompute.committing import Committing
@@ -32,7 +33,7 @@ from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.control import ControlRecord
 from upsert_platform.maxcompute.ddl import compare, prepare_table, truncate_statements
 from upsert_platform.maxcompute.lease import ControlLease
-from upsert_platform.maxcompute.options import SHORT_INTERVAL, WriteApi
+from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.settings import MaxComputeTable
 
@@ -55,6 +56,7 @@ class MaxComputeDestination:
         self.name = table.name
         self.columns = table.columns
         self.primary_key = table.primary_key if table.upserts else ()
+        self.places = table.places
         target = table.target
         place = "/".join(part for part in (target.project, target.schema, target.table) if part)
         static = f"?{table.partitions.static_text}" if table.partitions.static else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlparse
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
 from upsert_platform.maxcompute.assigners import check_assigner, check_pattern
+from upsert_platform.maxcompute.choices import ANY_CASE, Compression, OnError, SchemaChange, SinkOperation, WriteApi
 from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -26,46 +26,6 @@ SHORT_INTERVAL = timedelta(minutes=3)
 """Commits that follow faster make small files and slow queries."""
 _LEAST_INTERVAL = timedelta(minutes=1)
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
-
-
-class SinkOperation(StrEnum):
-    """What a row of a change frame does to the table."""
-
-    INSERT = "insert"
-    UPSERT = "upsert"
-
-
-class OnError(StrEnum):
-    """What happens to a row that the table will not take."""
-
-    QUARANTINE = "quarantine"
-    FAIL = "fail"
-
-
-class WriteApi(StrEnum):
-    """Through which interface rows go in and come back."""
-
-    MAXSTORAGE = "maxstorage"
-    TUNNEL = "tunnel"
-
-
-class SchemaChange(StrEnum):
-    """What happens when a declaration has columns that the table has not, or wider ones."""
-
-    EXCEPTION = "exception"
-    EVOLVE = "evolve"
-
-
-class Compression(StrEnum):
-    """Codec inside the Arrow bodies that are sent."""
-
-    NONE = "none"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
 
 
 def _whole(unit: str) -> BeforeValidator:
@@ -112,7 +72,7 @@ class MaxComputeSettings(Settings):
         "odps.namespace.schema", False, origin="alibaba",
         description="Whether the project uses schemas; a two-part name is then `schema.table`, else `project.table`.",
     )  # fmt: skip
-    operation: Annotated[SinkOperation, BeforeValidator(_lower)] = option(
+    operation: Annotated[SinkOperation, ANY_CASE] = option(
         "sink.operation", SinkOperation.INSERT, origin="alibaba",
         description="`upsert` keeps a Delta table equal to the last value per primary key; `insert` appends.",
     )  # fmt: skip
@@ -143,6 +103,13 @@ class MaxComputeSettings(Settings):
     partition_limit: Count = option(
         "sink.dynamic-partition.limit", DEFAULT_PARTITION_LIMIT, origin="alibaba", ge=1, le=60_000,
         description="Most partitions that one batch may write; more is an error, before anything is written.",
+    )  # fmt: skip
+    move_rows: Boolean = option(
+        "sink.partition.move-rows", True, origin="platform",
+        description="Of `upsert` into partitions that do not follow from the primary key: whether a row that comes with"
+        " another partition leaves the one that holds it. With `false` older rows of a key stay where they are (of a"
+        " batch its last row counts), so a key is unique within a partition only; a delete removes it from every"
+        " partition; a batch without deletes is written without reading the table.",
     )  # fmt: skip
     group_partition: Boolean = option(
         "sink.group-partition.enable", False, origin="alibaba",
@@ -271,12 +238,12 @@ class MaxComputeSettings(Settings):
     auto_create: Boolean = option(
         "auto.create", False, origin="platform", description="Whether a missing table is created from the declaration."
     )
-    schema_change: Annotated[SchemaChange, BeforeValidator(_lower)] = option(
+    schema_change: Annotated[SchemaChange, ANY_CASE] = option(
         "schema.change.behavior", SchemaChange.EXCEPTION, origin="platform",
         description="`evolve` adds declared columns that the table lacks and widens types before a batch is written;"
         " `exception` stops and names them.",
     )  # fmt: skip
-    on_error: Annotated[OnError, BeforeValidator(_lower)] = option(
+    on_error: Annotated[OnError, ANY_CASE] = option(
         "on-error", OnError.QUARANTINE, origin="platform",
         description="Rows that the table will not take: `quarantine` keeps them aside, `fail` stops before anything is"
         " committed.",
@@ -293,12 +260,12 @@ class MaxComputeSettings(Settings):
         le=37_231,
         description="Lifecycle of a created table, in days.",
     )
-    api: Annotated[WriteApi, BeforeValidator(_lower)] = option(
+    api: Annotated[WriteApi, ANY_CASE] = option(
         "write.api", WriteApi.MAXSTORAGE, origin="platform",
         description="`maxstorage` sends Arrow to the storage service; `tunnel` uses upsert sessions and SQL, for"
         " projects without it.",
     )  # fmt: skip
-    compression: Annotated[Compression, BeforeValidator(_lower)] = option(
+    compression: Annotated[Compression, ANY_CASE] = option(
         "write.compression",
         Compression.LZ4,
         origin="platform",

@@ -133,15 +133,30 @@ def distinct_specs(frame: DataFrame, table: MaxComputeTable) -> list[Spec]:
     return sorted((*plan.static, *zip(plan.dynamic, row, strict=True)) for row in found)
 
 
+def may_leave(frame: DataFrame, table: MaxComputeTable) -> DataFrame | None:
+    """The rows whose keys must be looked for in the table, or None where there is none: all that may move, or, where
+    rows stay (``sink.partition.move-rows``), the deletes, which know their key alone.
+
+    Args:
+        frame: of `with_partitions`; rows that stay are counted, so it should be persisted.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not table.places:
+        return frame
+    deletes = frame.where(F.col(OPERATION) == OPERATION_DELETE)
+    return None if deletes.isEmpty() else deletes
+
+
 def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable) -> DataFrame:
     """Deletes rows where they are, when the partition does not follow from the primary key.
 
     A delete knows its key alone, and an update may move its row to another partition; a key is unique only within a
-    partition, so the old row must be deleted in the partition that holds it.
+    partition, so the old row must be deleted in every partition that holds it.
 
     Args:
         frame: of `with_partitions`, at most one row per key.
-        present: of `present_partitions`: where the keys of the frame are now.
+        present: where the keys of `may_leave` are now.
 
     Returns:
         The frame with deletes sent to the partitions that hold the rows (none where there is no row), and a delete
@@ -156,7 +171,7 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable) -> 
     keys = list(table.primary_key)
     joined = frame.join(present, keys, "left")
     order = [F.col(quote(name)) for name in frame.columns]
-    upserts = joined.where(F.col(OPERATION) == OPERATION_UPSERT).select(*order)
+    upserts = frame.where(F.col(OPERATION) == OPERATION_UPSERT).select(*order)
     moved = reduce(lambda a, b: a | b, [~F.col(n).eqNullSafe(F.col(p)) for n, p in zip(names, places, strict=True)])
     here = F.col(places[0]).isNotNull()
     leaving = joined.where(here & ((F.col(OPERATION) == OPERATION_DELETE) | moved))

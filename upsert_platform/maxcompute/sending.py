@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.choices import Compression, WriteApi
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.ddl import add_partition_statement
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
 from upsert_platform.maxcompute.names import quote
-from upsert_platform.maxcompute.options import Compression, WriteApi
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
 from upsert_platform.maxcompute.partitions import partition_columns
 from upsert_platform.maxcompute.settings import TUNNEL_KEY_TYPES, MaxComputeTable

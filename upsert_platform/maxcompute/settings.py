@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from upsert_platform.errors import Problem
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME
+from upsert_platform.maxcompute.choices import SinkOperation, WriteApi
 from upsert_platform.maxcompute.names import TableName, parse_table_name
-from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings, SinkOperation, WriteApi
+from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings
 from upsert_platform.maxcompute.partition_spec import MAX_LEVELS, PartitionPlan, Spec, parse_spec, plan_partitions
 from upsert_platform.maxcompute.replaced import warn_of_replaced
 from upsert_platform.maxcompute.types import MaxComputeType, UnsupportedTypeError, maxcompute_type, partition_type
@@ -61,6 +62,16 @@ class MaxComputeTable:
         """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
         key = {name.lower() for name in self.primary_key}
         return not self.partitions.computed and all(name in key for name in self.partitions.dynamic)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Declared partition columns that, beside the primary key, tell rows apart: older rows of a key stay where they
+        are. Empty where a key has one row."""
+        if not self.upserts or self.partitions_follow_key or self.settings.move_rows:
+            return ()
+        key = {name.lower() for name in self.primary_key}
+        dynamic = [name for name in self.partitions.dynamic if name not in key]
+        return tuple(column.name for column in self.columns if column.name.lower() in dynamic)
 
 
 def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Problem]]:
@@ -195,6 +206,9 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
         if not settings.coordinator:
             add("option 'sink.coordinator.enable' = 'false' changes nothing here: the driver always commits",
                 "sink.coordinator.enable", "warning")  # fmt: skip
+        if not settings.move_rows:
+            add("option 'sink.partition.move-rows' = 'false' changes nothing here: rows that are appended never move",
+                "sink.partition.move-rows", "warning")  # fmt: skip
         if table.primary_key:
             add("has a PRIMARY KEY and 'sink.operation' = 'insert': rows are appended, the key is not enforced;"
                 " use 'sink.operation' = 'upsert' to keep one row per key", "sink.operation", "warning")  # fmt: skip
@@ -234,6 +248,10 @@ def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPla
                 f"column '{name}': the tunnel has no sure bucket for {root} keys; use 'write.api' = 'maxstorage'",
                 "write.api",
             )
+    dynamic = set(plan.dynamic) - {name.lower() for name in table.primary_key}
+    if not settings.move_rows and not dynamic:
+        add("option 'sink.partition.move-rows' = 'false' changes nothing here: the partition of a row follows from its"
+            " PRIMARY KEY, so no row moves", "sink.partition.move-rows", "warning")  # fmt: skip
     parallelism, buckets = settings.parallelism, settings.buckets
     if parallelism and buckets and buckets % parallelism:
         add(f"'upsert.write.bucket.num' = {buckets} is no multiple of 'sink.parallelism' = {parallelism}: buckets are"

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import DestinationError
+from upsert_platform.graph.verify import check_everything
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME, format_time
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.partition_spec import plan_partitions, refuse_value
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
-from upsert_platform_tests.maxcompute.frames import stored, write
+from upsert_platform_tests.maxcompute.frames import Change, frame, stored, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = {"id": "BIGINT", "v": "STRING", "ds": "STRING"}
 Opened = Callable[..., MaxComputeDestination]
@@ -118,6 +122,58 @@ def test_a_row_moves_when_its_partition_changes_and_is_deleted_where_it_is(
         (2, "d", "new"),
         (3, "a", "old"),
     ]
+
+
+def test_rows_stay_where_they_were_when_moves_are_off_and_a_delete_is_for_every_partition(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **{"sink_partition_move-rows": "false"})
+    assert destination.places == ("ds",)
+    write(spark, destination, 1, [("U", (1, "a", "old")), ("U", (2, "a", "old"))])
+    report = write(spark, destination, 2, [("U", (1, "b", "new")), ("U", (2, "b", "new"))])
+    assert (report.upserts, report.deletes) == (2, 0)
+    older = [(1, "a", "old"), (1, "b", "new"), (2, "a", "old"), (2, "b", "new")]
+    assert stored(maxcompute, destination.table) == older
+    report = write(spark, destination, 3, [("U", (1, "c", "new")), ("D", (2, None, None)), ("D", (7, None, None))])
+    assert (report.upserts, report.deletes) == (1, 2)
+    assert stored(maxcompute, destination.table) == [(1, "a", "old"), (1, "c", "new")]
+    shared = {"table_name": destination.table.target.table, "control_table": destination.table.settings.control_table}
+    moves = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **shared)
+    assert moves.places == ()
+    report = write(spark, moves, 4, [("U", (1, "d", "newer"))])
+    assert (report.upserts, report.deletes) == (1, 2)
+    assert stored(maxcompute, moves.table) == [(1, "d", "newer")]
+
+
+@dataclass
+class Expecting:
+    """What `check_everything` needs of a hop."""
+
+    destination: MaxComputeDestination
+    refused: RefusedStore
+    expected: list[Change]
+
+    def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        assert after == 0
+        return frame(spark, self.destination.table, self.expected)
+
+
+def test_checks_look_at_the_partition_of_the_last_value_when_rows_stay(
+    spark: SparkSession, opened: Opened, tmp_path: Path
+) -> None:
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **{"sink_partition_move-rows": "false"})
+    write(spark, destination, 1, [("U", (n, "a", "old")) for n in range(5)])
+    write(spark, destination, 2, [("U", (n, "b", "new")) for n in range(3)])
+    expected: list[Change] = [
+        ("U", (0, "b", "new")),
+        ("U", (1, "c", "new")),  # another value there
+        ("D", (2, None, None)),  # still in two partitions
+        ("U", (3, "a", "new")),  # only in another partition
+        ("U", (5, "a", "old")),  # nowhere
+    ]  # and a key 4 that nobody knows
+    hop = Expecting(destination, RefusedStore(str(tmp_path / "refused")), expected)
+    found = check_everything(spark, hop, upto=2)  # type: ignore[arg-type]
+    assert (found.stale, found.missing, found.extra) == (1, 2, 3)
 
 
 def test_63_an_assigner_computes_the_partition(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:

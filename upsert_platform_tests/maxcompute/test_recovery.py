@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError
+from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
-from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.tunnel_writer import TunnelTaskWriter

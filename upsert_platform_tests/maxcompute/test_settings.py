@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.maxcompute.options import MaxComputeSettings, SinkOperation
+from upsert_platform.maxcompute.choices import SinkOperation
+from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.maxcompute.replaced import REPLACED
 from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
 from upsert_platform.options import option_fields
@@ -278,6 +279,19 @@ def test_partitions_of_a_delete_follow_from_its_key_or_not() -> None:
     outside = read(columns=columns, key=["id"], partitioned_by=["ds"], options=UPSERT)
     fixed = read(columns=columns, key=["id"], partitioned_by=["ds"], options={**UPSERT, "sink.partition": "ds=1"})
     assert [table.partitions_follow_key for table in (inside, outside, fixed)] == [True, False, True]
+
+
+def test_rows_that_never_move_need_no_option_for_it() -> None:
+    columns = {"id": "BIGINT", "ds": "STRING", "v": "INT"}
+    off = {"sink.partition.move-rows": "false"}
+    partitioned = {"columns": columns, "partitioned_by": ["ds"]}
+    outside = read(**partitioned, key=["id"], options={**UPSERT, **off})
+    assert outside.places == ("ds",)
+    assert warnings(**partitioned, key=["id"], options={**UPSERT, **off}) == []
+    assert read(**partitioned, key=["id"], options=UPSERT).places == ()
+    inside = warnings(**partitioned, key=["id", "ds"], options={**UPSERT, **off})
+    appended = warnings(**partitioned, options=off)
+    assert ["changes nothing here" in found[0] for found in (inside, appended)] == [True, True]
 
 
 def test_every_documented_example_option_is_known() -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.connection import Connection, ServiceError
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.options import WriteApi
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.sending import wire_plan
 from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
