@@ -10,6 +10,7 @@ tables:
     options: {connector: upsert-kafka, topic: users}
 inserts:
   - {into: users_serving, select: "user_id, name", from: users, where: "region <> 'test'"}
+  - {into: users_whole, from: users, overwrite: true}
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 from upsert_platform.components.located import Located, sql_tokens
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import ColumnKind, Options
-from upsert_platform.options import nearest
+from upsert_platform.options import nearest, parse_boolean
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
     Declarations,
@@ -35,7 +36,7 @@ from upsert_platform.types import TypeSyntaxError, parse_type
 _SECTIONS: Final = ("tables", "inserts")
 _TABLE: Final = ("name", "columns", "primary_key", "partitioned_by", "options", "comment")
 _COLUMN: Final = ("name", "type", "metadata", "virtual", "expression", "comment")
-_INSERT: Final = ("into", "columns", "select", "from", "where")
+_INSERT: Final = ("into", "columns", "select", "from", "where", "overwrite")
 
 
 def is_declaration(content: Located) -> bool:
@@ -168,5 +169,11 @@ def _insert(item: Located, problems: list[Problem]) -> InsertDeclaration:
             *sql_tokens("WHERE", entries["where"].location, problems),
             *sql_tokens(_text(item, "where"), entries["where"].location, problems),
         )
-    target = _text(item, "into")
-    return InsertDeclaration(target, place, query, {}, _names(item, "columns"), f"INSERT INTO {target} {shown(query)}")
+    target, overwrite = _text(item, "into"), False
+    if "overwrite" in entries:
+        try:
+            overwrite = parse_boolean(_text(item, "overwrite")) is True
+        except ValueError as error:
+            problems.append(Problem(f"insert: 'overwrite' {error}", entries["overwrite"].location))
+    sql = f"INSERT {'OVERWRITE' if overwrite else 'INTO'} {target} {shown(query)}"
+    return InsertDeclaration(target, place, query, {}, _names(item, "columns"), sql, overwrite)

@@ -40,9 +40,14 @@ INSERT INTO serving SELECT user_id, `day` FROM users WHERE name <> 'test';
 """
 
 
-def test_yaml_and_sql_give_the_same_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_yaml_and_sql_give_the_same_model(tmp_path: Path, overwrite: bool) -> None:
     projects = []
-    for name, text in (("a.yaml", YAML), ("a.sql", SQL)):
+    texts = {"a.yaml": YAML, "a.sql": SQL}
+    if overwrite:
+        texts["a.yaml"] = YAML.replace("{into:", "{overwrite: true, into:")
+        texts["a.sql"] = SQL.replace("INSERT INTO", "INSERT OVERWRITE")
+    for name, text in texts.items():
         folder = tmp_path / name.replace(".", "_")
         folder.mkdir()
         (folder / name).write_text(text)
@@ -63,11 +68,13 @@ def test_yaml_and_sql_give_the_same_model(tmp_path: Path) -> None:
             other.comment,
         )
     (one,), (two,) = left.inserts, right.inserts
-    assert (one.source, one.target, one.projections, one.predicate) == (
+    assert one.overwrite is overwrite
+    assert (one.source, one.target, one.projections, one.predicate, one.overwrite) == (
         two.source,
         two.target,
         two.projections,
         two.predicate,
+        two.overwrite,
     )
 
 
@@ -80,6 +87,7 @@ def test_yaml_and_sql_give_the_same_model(tmp_path: Path) -> None:
         ("from: users, ", "", 22, "insert: 'from' is missing"),
         ("user_id, day", "user_id, dy", 22, "unknown column 'dy'"),
         ("name <> 'test'", "name <>", 22, "the query is not SQL"),
+        ("{into:", "{overwrite: 1, into:", 22, "insert: 'overwrite' takes true or false"),
         ("${TOPIC}", "${OTHER}", 11, "variable ${OTHER} is not set"),
         ("auto.create: true", "auto.create: [1]", 20, "option 'auto.create' takes one value"),
         ("expression: ", "type: STRING, expression: ", 9, "an expression stands alone"),
