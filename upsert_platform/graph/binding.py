@@ -177,8 +177,13 @@ def destination_problems(table: Table) -> list[Problem]:
 def _overwrite_problems(insert: Insert, target: Table) -> list[Problem]:
     """INSERT OVERWRITE is for tables that are appended to: it replaces their rows in one commit."""
     operation = target.options.get("sink.operation", "insert").strip().lower()
-    if not insert.overwrite or (target.connector == "maxcompute" and operation == "insert"):
+    if not insert.overwrite:
         return []
+    if target.connector == "maxcompute" and operation == "insert":
+        if target.options.get("sink.coordinator.enable", "true").strip().lower() in ("true", "yes"):
+            return []
+        message = f"INSERT OVERWRITE {insert.target}: rows are replaced in one commit, for which the target needs"
+        return [Problem(f"{message} 'sink.coordinator.enable' = 'true'", insert.location)]
     return [
         Problem(
             f"INSERT OVERWRITE {insert.target}: needs a table with 'connector' = 'maxcompute' and 'sink.operation' ="

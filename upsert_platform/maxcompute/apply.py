@@ -117,19 +117,21 @@ def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started:
             table_id=batch.actual.table_id,
             partitions=_counted(specs, table),
             replaces=span.replaces,
+            paired=table.session_per_task,
         )
         # Without rows: should this process die, the next one drops the sessions instead of leaving them open for a day.
         batch.lease.change(pending=opened.to_text())
         sent = _send(sending, frame, table)
         _check_refused(sent, table)
         batch.keep_refused(sent.refused)
+        sessions = sending.filled(sent.streams)
     except BaseException:
         sending.abort()
         forget_opened(batch.lease)
         raise
     sent_at = time.monotonic()
     if sent.rows:
-        batch.lease.change(pending=replace(opened, streams=sent.streams, rows=sent.rows).to_text())
+        batch.lease.change(pending=replace(opened, sessions=sessions, streams=sent.streams, rows=sent.rows).to_text())
         reason = commit_recorded(batch.lease, batch.committing, table)
         if reason is not None:
             raise DestinationError(f"commit of batch {span.upto} to {table.target} was refused: {reason}. Run again")

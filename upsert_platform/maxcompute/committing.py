@@ -12,6 +12,15 @@ from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
 
+class PartlyCommittedError(ServiceError):
+    """A session was refused after others of the same record were committed."""
+
+    @staticmethod
+    def of(error: ServiceError) -> PartlyCommittedError:
+        """The refusal, as one that came after commits."""
+        return PartlyCommittedError(str(error), status=error.status, code=error.code, sure=error.sure)
+
+
 class Committing(Protocol):
     """Finishes recorded commits. What it does may be asked for again and again."""
 
@@ -37,18 +46,29 @@ class MaxStorageCommitting:
 
     def __init__(self, storage: MaxStorage, table: MaxComputeTable) -> None:
         self.connection = storage.connection
-        self._storage, self._retries = storage, table.settings.commit_retries
+        self._storage = storage
+        self._retries, self._threads = table.settings.commit_retries, table.settings.insert_commit_threads
 
     def commit(self, pending: Pending, *, deadline: float) -> None:
-        """Commits the streams of the session."""
-        for _, session_id in pending.sessions:
+        """Commits the streams of the session; of sessions with a stream each, several at once.
+
+        Raises:
+            PartlyCommittedError: other sessions of the record are committed.
+        """
+
+        def commit(place: int) -> ServiceError | None:
+            session = WriteSession(pending.sessions[place][1])
             try:
-                self._storage.commit(
-                    WriteSession(session_id), pending.streams, retries=self._retries, deadline=deadline
-                )
+                self._storage.commit(session, pending.streams_of(place), retries=self._retries, deadline=deadline)
             except ServiceError as error:
-                if not is_committed(error):
-                    raise
+                return None if is_committed(error) else error
+            return None
+
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="maxcompute-commit") as pool:
+            failures = [failure for failure in pool.map(commit, range(len(pending.sessions))) if failure is not None]
+        if failures:
+            worst = min(failures, key=lambda failure: (not may_pass(failure), not is_gone(failure)))
+            raise PartlyCommittedError.of(worst) if len(failures) < len(pending.sessions) else worst
 
     def drop(self, pending: Pending) -> None:
         """Aborts the session."""

@@ -54,6 +54,8 @@ class Pending:
         replaces: whether they take the place of what the table holds, so that committing them twice is no harm.
         table_id: identity of the table they are for.
         partitions: that the rows go to, where commits are counted for compaction.
+        paired: whether each session has one stream of its own, at the same place of `streams`; each is committed on its
+            own. Otherwise every session has all of them.
     """
 
     api: str
@@ -67,6 +69,11 @@ class Pending:
     table_id: str = ""
     partitions: tuple[str, ...] = ()
     replaces: bool = False
+    paired: bool = False
+
+    def streams_of(self, session: int) -> tuple[tuple[str, int], ...]:
+        """The streams to commit in a session, by its place."""
+        return (self.streams[session],) if self.paired else self.streams
 
     def to_text(self) -> str:
         """The stored form."""

@@ -66,7 +66,13 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
         differences.extend(_compare_key(table, actual))
     elif actual.primary_key:
         differences.append(
-            f"the table has the primary key ({', '.join(actual.primary_key)}): use 'sink.operation' = 'upsert'"
+            f"the table has the primary key ({', '.join(actual.primary_key)}), so rows are not appended but replaced by"
+            " key, in no sure order: use 'sink.operation' = 'upsert'"
+        )
+    if table.session_per_task and actual.transactional:
+        differences.append(
+            "the table is a Delta table, in which only one of several open sessions can be committed: leave"
+            " 'sink.coordinator.enable' out"
         )
     return differences
 

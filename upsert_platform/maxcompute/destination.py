@@ -166,6 +166,10 @@ class MaxComputeDestination:
             raise TypeError("the lease must come from this destination")
         if span.replaces and self.table.upserts:
             raise DestinationError(f"{self._what} holds the last value per key, which INSERT OVERWRITE cannot replace")
+        if span.replaces and self.table.session_per_task:
+            raise DestinationError(
+                f"{self._what}: INSERT OVERWRITE replaces rows in one commit; leave 'sink.coordinator.enable' out"
+            )
         actual = self._actual()
         if self._is_applied(self._effective(lease.record, actual), span):
             return WriteReport(metrics={"already_applied": 1})

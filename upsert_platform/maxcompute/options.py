@@ -88,7 +88,9 @@ class MaxComputeSettings(Settings):
     )
     coordinator: Boolean = option(
         "sink.coordinator.enable", True, origin="alibaba",
-        description="Whether one coordinator opens and commits the sessions; always so here.",
+        description="Whether a batch goes through one session and becomes visible at once. With `false` (`insert` into"
+        " tables that are no Delta tables) every task has a session of its own, and its rows become visible on"
+        " their own. The driver records and commits either kind, so no row is appended twice.",
     )  # fmt: skip
 
     # Partitions.
@@ -211,7 +213,12 @@ class MaxComputeSettings(Settings):
 
     # Insert.
     insert_commit_threads: Count = option(
-        "insert.commit.thread-num", 16, origin="alibaba", ge=1, le=64, description="Sessions committed at once."
+        "insert.commit.thread-num",
+        16,
+        origin="alibaba",
+        ge=1,
+        le=64,
+        description="Sessions committed at once, where tasks have one each.",
     )
     insert_arrow: Boolean = option(
         "insert.arrow-writer.enable",

@@ -2,7 +2,8 @@
 
 A commit is recorded with everything it needs (session, streams, batch) before it is asked for. If its answer is lost,
 or the process dies, asking again settles it: a session is committed once, however often that is asked. Only a session
-that the service no longer knows leaves a question. For `upsert`, and for rows that replace a table, it does not matter:
+that the service no longer knows leaves a question, and one of several (`sink.coordinator.enable` = `false`) that it
+refuses when others are committed. For `upsert`, and for rows that replace a table, it does not matter:
 the batch is written again and gives the same rows. For rows that are appended a person has to look, because both
 answers (not there, there twice) would be wrong.
 """
@@ -13,7 +14,7 @@ import logging
 import time
 
 from upsert_platform.errors import DestinationError, UpsertPlatformError
-from upsert_platform.maxcompute.committing import Committing
+from upsert_platform.maxcompute.committing import Committing, PartlyCommittedError
 from upsert_platform.maxcompute.compaction import count_commits
 from upsert_platform.maxcompute.connection import ServiceError, explain, may_pass
 from upsert_platform.maxcompute.control import Pending
@@ -86,13 +87,21 @@ def _without_commit(
     gone = is_gone(error)
     if may_pass(error) and not gone:
         explain(error, committing.connection, f"{what} (it stays recorded; the next run finishes it)")
-    if gone and not table.upserts and not pending.replaces:
+    if not table.upserts and not pending.replaces and (gone or isinstance(error, PartlyCommittedError)):
         sessions = ", ".join(session_id for _, session_id in pending.sessions)
+        found = (
+            f"session {sessions} of run '{pending.run}' is no longer known, so nobody can tell whether its"
+            f" {pending.rows} rows were appended ({error}). Look whether they are in the table, then"
+        )
+        if pending.paired:
+            found = (
+                f"a session of run '{pending.run}' ({sessions}) was refused, so a part of its {pending.rows} rows may"
+                f" be missing ({error}). Take those that were appended out of the table, or append the others, then"
+            )
         raise DestinationError(
-            f"{what}: session {sessions} of run '{pending.run}' is no longer known, so nobody can tell whether its"
-            f" {pending.rows} rows were appended ({error}). Look whether they are in the table, then set in the control"
-            f" table '{table.target.sibling(table.settings.control_table)}' applied_batch to {pending.upto} if they"
-            f" are, or leave it at {pending.after} if they are not, and pending to '' in either case"
+            f"{what}: {found} set in the control table '{table.target.sibling(table.settings.control_table)}'"
+            f" applied_batch to {pending.upto} if they are in the table, or leave it at {pending.after} if they are"
+            f" not, and pending to '' in either case"
         )
     try:
         committing.drop(pending)

@@ -27,7 +27,7 @@ REPLACED = {
     "upsert.write.slot-num": _NO_SLOTS,
     "upsert.flush.concurrent": _NO_SLOTS,
     "upsert.commit.thread-num": _ONE_COMMIT,
-    "insert.commit.thread-num": _ONE_COMMIT,
+    "insert.commit.thread-num": f"{_ONE_COMMIT}; 'sink.coordinator.enable' = 'false' gives tasks commits of their own",
     "insert.arrow-writer.enable": "rows always travel as Arrow",
     "insert.arrow-writer.batch-size": "'spark.sql.execution.arrow.maxRecordsPerBatch' sets the rows of an Arrow batch",
     "insert.arrow-writer.flush-interval": "a run ends with a commit, so no timer flushes",
@@ -48,12 +48,18 @@ REPLACED_BY_TUNNEL = {
 }
 
 
-def warn_of_replaced(table: Table) -> list[Problem]:
-    """Warnings for the options of a declaration that change nothing here."""
+def warn_of_replaced(table: Table, *, session_per_task: bool) -> list[Problem]:
+    """Warnings for the options of a declaration that change nothing here.
+
+    Args:
+        session_per_task: whether tasks have sessions of their own, which are committed at once.
+    """
     problems = []
     tunnel = table.options.get("write.api", "").strip().lower() == "tunnel"
     idle = {name: why for name, why in REPLACED.items() if not (tunnel and name in USED_BY_TUNNEL)}
     idle |= REPLACED_BY_TUNNEL if tunnel else {}
+    if session_per_task:
+        del idle["insert.commit.thread-num"]
     for name in table.options:
         if name in idle:
             place = table.options.location(name) or table.location

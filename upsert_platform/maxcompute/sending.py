@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -57,12 +57,15 @@ class Sending(Protocol):
     def task(self) -> TaskFunction:
         """The function of `mapInArrow`; picklable."""
 
+    def filled(self, streams: Sequence[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
+        """Partition text and id of the sessions to commit, given the streams that tasks closed."""
+
     def abort(self) -> None:
         """Drops the sessions. Failures are logged: what is left of a session ends by itself."""
 
 
 class MaxStorageSending:
-    """Through MaxStorage: one session for all partitions of the batch."""
+    """Through MaxStorage: one session for all partitions of the batch, or one for each task."""
 
     def __init__(
         self, table: MaxComputeTable, actual: TableState, storage: MaxStorage, *, replaces: bool = False
@@ -70,27 +73,36 @@ class MaxStorageSending:
         self.api = WriteApi.MAXSTORAGE.value
         self._table, self._plan, self._storage = table, wire_plan(table, actual), storage
         self._replaces = replaces
-        self._session: WriteSession | None = None
+        self._sessions: list[WriteSession] = []
 
     @property
     def sessions(self) -> tuple[tuple[str, str], ...]:
-        """The session."""
-        return ((self._table.partitions.static_text, self._session.session_id),) if self._session else ()
+        """The session, or those of the tasks in order."""
+        static = self._table.partitions.static_text
+        return tuple((static, session.session_id) for session in self._sessions)
 
     def open(self, specs: list[Spec]) -> None:
-        """Opens the session; partitions that are missing are made by the service when it commits."""
+        """Opens the sessions; partitions that are missing are made by the service when it commits."""
+        static = self._table.partitions.static_text
+        count = 1
+        if self._table.session_per_task:
+            from pyspark.sql import SparkSession
+
+            count = self._table.settings.parallelism or SparkSession.active().sparkContext.defaultParallelism
         try:
-            static = self._table.partitions.static_text
-            self._session = self._storage.create_write_session(static, overwrite=self._replaces)
+            for _ in range(count):
+                self._sessions.append(self._storage.create_write_session(static, overwrite=self._replaces))
         except ServiceError as error:
+            self.abort()
             explain(error, self._storage.connection, f"opening a write session on {self._table.target}")
 
     def spread(self, frame: DataFrame) -> DataFrame:
         """Over as many tasks as declared; sorted by partition within them if that is asked for."""
         settings = self._table.settings
-        if settings.parallelism is not None:
+        tasks = len(self._sessions) if self._table.session_per_task else settings.parallelism
+        if tasks is not None:
             by = [quote(name) for name in self._table.primary_key] if self._table.upserts else []
-            frame = frame.repartition(settings.parallelism, *by)
+            frame = frame.repartition(tasks, *by)
         if settings.group_partition and self._table.partitions.dynamic:
             frame = frame.sortWithinPartitions(*partition_columns(self._table.partitions))
         return frame
@@ -99,31 +111,40 @@ class MaxStorageSending:
         """Writes a stream of the session."""
         from upsert_platform.maxcompute.writer import WriteJob
 
-        assert self._session is not None
         job = WriteJob(
             connection=self._storage.connection,
             endpoint=self._storage.endpoint,
             target=self._table.target,
-            session=self._session,
+            session=self._sessions[0],
             plan=self._plan,
             body_bytes=self._table.settings.body_bytes,
             compression=_codec(self._table),
             repeat_unsure=self._table.upserts,
         )
+        own = tuple(self._sessions) if self._table.session_per_task else ()
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from upsert_platform.maxcompute.writer import write_task
 
-            return write_task(batches, job)
+            return write_task(batches, job, sessions=own)
 
         return write
 
+    def filled(self, streams: Sequence[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
+        """The session; of those of tasks the ones that got rows, in the order of their streams. Others are dropped."""
+        if not self._table.session_per_task:
+            return self.sessions
+        by_task = dict(enumerate(self._sessions))
+        self._sessions = [by_task.pop(int(stream_id)) for stream_id, _ in streams]
+        for session in by_task.values():
+            _quietly(partial(self._storage.abort, session), session.session_id)
+        return self.sessions
+
     def abort(self) -> None:
-        """Drops the session."""
-        if self._session is not None:
-            session = self._session
-            _quietly(lambda: self._storage.abort(session), session.session_id)
-            self._session = None
+        """Drops the sessions."""
+        for session in self._sessions:
+            _quietly(partial(self._storage.abort, session), session.session_id)
+        self._sessions = []
 
 
 class TunnelSending:
@@ -218,6 +239,10 @@ class TunnelSending:
             return write_tunnel_task(batches, job)
 
         return write
+
+    def filled(self, streams: Sequence[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
+        """All sessions: one without rows commits as well."""
+        return self.sessions
 
     def abort(self) -> None:
         """Drops the sessions."""

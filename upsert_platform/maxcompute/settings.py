@@ -58,6 +58,11 @@ class MaxComputeTable:
         return self.settings.operation is SinkOperation.UPSERT
 
     @property
+    def session_per_task(self) -> bool:
+        """Whether every task has a write session of its own, committed on its own."""
+        return not self.upserts and not self.settings.coordinator
+
+    @property
     def partitions_follow_key(self) -> bool:
         """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
         key = {name.lower() for name in self.primary_key}
@@ -82,7 +87,8 @@ def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Pr
     """
     subject = f"table '{table.name}'"
     settings, problems = read_settings(MaxComputeSettings, table.options, subject=subject, location=table.location)
-    problems.extend(warn_of_replaced(table))
+    apart = settings is not None and settings.operation is SinkOperation.INSERT and not settings.coordinator
+    problems.extend(warn_of_replaced(table, session_per_task=apart))
     types, type_problems = _types(table)
     problems.extend(type_problems)
     problems.extend(_check_names(table))
@@ -203,9 +209,6 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
     if settings.operation is SinkOperation.UPSERT:
         _check_upsert(table, settings, plan, add)
     else:
-        if not settings.coordinator:
-            add("option 'sink.coordinator.enable' = 'false' changes nothing here: the driver always commits",
-                "sink.coordinator.enable", "warning")  # fmt: skip
         if not settings.move_rows:
             add("option 'sink.partition.move-rows' = 'false' changes nothing here: rows that are appended never move",
                 "sink.partition.move-rows", "warning")  # fmt: skip

@@ -8,9 +8,9 @@ reason; what it sends is not visible before the driver, which holds the lease, c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -150,12 +150,20 @@ def _body(batches: list[pa.RecordBatch], compression: str | None) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def write_task(batches: Iterator[pa.RecordBatch], job: WriteJob) -> Iterator[pa.RecordBatch]:
-    """The function of `mapInArrow`: writes a task's rows, yields one `TaskResult` row (none without rows)."""
+def write_task(
+    batches: Iterator[pa.RecordBatch], job: WriteJob, *, sessions: Sequence[WriteSession] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The function of `mapInArrow`: writes a task's rows, yields one `TaskResult` row (none without rows).
+
+    Args:
+        sessions: one for each task, by its number, where they do not share the job's.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
+    if sessions:
+        job = replace(job, session=sessions[context.partitionId()])
     version = stream_version(context.taskAttemptId())
     started = time.monotonic()
     writer = TaskWriter(job, stream_id=str(context.partitionId()), version=version)

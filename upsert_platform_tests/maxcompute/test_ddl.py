@@ -99,7 +99,7 @@ def test_1_6_6_a_partition_of_a_table_without_partitions_is_refused(
 def test_insert_into_a_table_with_a_key_is_refused(client: Client, make_table: Callable[..., MaxComputeTable]) -> None:
     keyed = make_table()
     prepare_table(client, keyed)
-    with pytest.raises(DestinationError, match="has the primary key"):
+    with pytest.raises(DestinationError, match="are not appended but replaced"):
         prepare_table(client, make_table(key=(), table_name=keyed.target.table))
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
-from upsert_platform_tests.maxcompute.frames import span, stored, write
-from upsert_platform_tests.maxcompute.sending import append, batch, open_job, send
+from upsert_platform_tests.maxcompute.frames import frame, span, stored, write
+from upsert_platform_tests.maxcompute.sending import append, batch, let_lease_end, open_job, send
+from upsert_platform_tests.soak.partition_kills import open_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +91,82 @@ def test_96_moments_days_and_bytes_of_the_epoch(maxcompute: ServerHandle, make_t
     append(table, [("U", (dt.date(1970, 1, 1) + dt.timedelta(12345), epoch.replace(tzinfo=None), epoch, b"\x01"))])
     ((day, moment, zoned, content),) = stored(maxcompute, table)
     assert (day, moment.timestamp(), zoned.timestamp(), content) == (dt.date(2003, 10, 20), 0, 0, b"\x01")
+
+
+def without_coordinator(opened: Opened, **options: str) -> MaxComputeDestination:
+    return opened({"n": "INT"}, key=(), sink_coordinator_enable="false", sink_parallelism="3", **options)
+
+
+def test_every_task_has_a_session_when_there_is_no_coordinator(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = without_coordinator(opened, **{"insert_commit_thread-num": "1"})
+    open_before = open_sessions(maxcompute)
+    assert write(spark, destination, 1, [("U", (n,)) for n in range(50)]).metrics["tasks"] == 3
+    assert write(spark, destination, 1, [("U", (1,))]).metrics == {"already_applied": 1}
+    report = write(spark, destination, 2, [("U", (100,)), ("D", (1,))])  # sessions of tasks without rows are dropped
+    assert (report.upserts, report.refused_count) == (1, 1)
+    assert write(spark, destination, 3, []).upserts == 0
+    assert stored(maxcompute, destination.table, "count(*), count(distinct n)") == [(51, 51)]
+    assert destination.state().applied_batch == 3
+    assert open_sessions(maxcompute) == open_before
+    with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
+        changes = frame(spark, destination.table, [("U", (1,))])
+        with pytest.raises(DestinationError, match=r"leave 'sink\.coordinator\.enable' out"):
+            destination.write(changes, span=span(4, replaces=True), lease=lease)
+
+
+def recorded_apart(destination: MaxComputeDestination, rows: Sequence[int]) -> tuple[MaxStorage, list[WriteSession]]:
+    """A dead run: a session per row is filled and recorded, none is committed."""
+    table, sessions = destination.table, []
+    for task, row in enumerate(rows):
+        job, storage, identity = open_job(table)
+        send(job, [batch(table, [("U", (row,))])], stream=str(task))
+        sessions.append(job.session)
+    named = tuple(("", session.session_id) for session in sessions)
+    streams = tuple((str(task), 1) for task in range(len(rows)))
+    pending = Pending(
+        "maxstorage", named, streams, 0, 1, "changelog-1", "dead", len(rows), table_id=identity, paired=True
+    )
+    with destination.lease(owner="dead", duration=timedelta(seconds=60)) as lease:
+        lease.change(pending=pending.to_text())
+    let_lease_end(destination._control)
+    return storage, sessions
+
+
+def test_sessions_of_tasks_are_committed_by_the_next_run_once(maxcompute: ServerHandle, opened: Opened) -> None:
+    destination = without_coordinator(opened)
+    storage, sessions = recorded_apart(destination, [1, 2, 3])
+    storage.commit(sessions[1], [("1", 1)])
+    assert stored(maxcompute, destination.table) == [(2,)]
+    assert destination.state().applied_batch == 1
+    assert stored(maxcompute, destination.table) == [(1,), (2,), (3,)]
+
+
+def test_a_session_that_is_refused_after_others_were_committed_is_left_to_a_person(
+    maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = without_coordinator(opened)
+    storage, sessions = recorded_apart(destination, [1, 2])
+    storage.abort(sessions[0])
+    with pytest.raises(DestinationError, match="a part of its 2 rows may be missing"):
+        destination.state()
+    assert stored(maxcompute, destination.table) == [(2,)]
+
+
+def test_a_delta_table_without_a_key_is_appended_to_by_one_session(
+    spark: SparkSession, maxcompute: ServerHandle, client: Client, opened: Opened, make_table: Make
+) -> None:
+    name = make_table({"n": "INT"}, key=()).target.table
+    properties = '"transactional"="true", "table.format.version"="2"'
+    client.run_sql(f"CREATE TABLE {name} (n INT) TBLPROPERTIES ({properties})")
+    shared = {"table_name": name, "control_table": f"control_{name}"}
+    with pytest.raises(DestinationError, match=r"leave 'sink\.coordinator\.enable' out"):
+        without_coordinator(opened, **shared)
+    destination = opened({"n": "INT"}, key=(), **shared)
+    for number in (1, 2):
+        write(spark, destination, number, [("U", (1,)), ("U", (2,))])
+    assert stored(maxcompute, destination.table) == [(1,), (1,), (2,), (2,)]
 
 
 def test_a_span_that_overlaps_is_refused_rather_than_doubled(

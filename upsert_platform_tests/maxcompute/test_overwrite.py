@@ -80,23 +80,33 @@ def test_1_6_10_a_table_with_one_row_per_key_is_not_overwritten(spark: SparkSess
 SOURCE = """CREATE TABLE s (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 't',
   'properties.bootstrap.servers' = 'h:1', 'key.format' = 'json', 'value.format' = 'json');
 CREATE TABLE d (id BIGINT{key}) WITH ('connector' = 'maxcompute', 'odps.project.name' = 'p', 'odps.access.id' = 'i',
-  'odps.access.key' = 'k', 'odps.end.point' = 'http://h/api', 'table.name' = 'd', 'sink.operation' = '{operation}');
+  'odps.access.key' = 'k', 'odps.end.point' = 'http://h/api', 'table.name' = 'd',
+  'sink.operation' = '{operation}'{more});
 INSERT OVERWRITE d SELECT id FROM s;
 """
 
 
-@pytest.mark.parametrize("operation", ["insert", "upsert"])
-def test_1_6_10_overwriting_needs_a_table_that_is_appended_to(operation: str) -> None:
+@pytest.mark.parametrize(
+    ("operation", "more", "refused"),
+    [
+        ("insert", "", None),
+        ("upsert", "", "needs a table with 'connector' = 'maxcompute'"),
+        ("insert", ", 'sink.coordinator.enable' = 'no'", "rows are replaced in one commit"),
+    ],
+)
+def test_1_6_10_overwriting_needs_a_table_that_is_appended_to_in_one_commit(
+    operation: str, more: str, refused: str | None
+) -> None:
     from pathlib import Path
 
     from upsert_platform.errors import DeclarationError
     from upsert_platform.model import Project
 
     key = ", PRIMARY KEY (id) NOT ENFORCED" if operation == "upsert" else ""
-    scripts, problems = read(SOURCE.format(key=key, operation=operation))
+    scripts, problems = read(SOURCE.format(key=key, operation=operation, more=more))
     project = Project(Path(), scripts.tables, tuple(scripts.inserts))
-    if operation == "insert":
+    if refused is None:
         assert bind(project, problems).targets["d"].insert.overwrite
         return
-    with pytest.raises(DeclarationError, match="INSERT OVERWRITE d: needs a table with 'connector' = 'maxcompute'"):
+    with pytest.raises(DeclarationError, match=f"INSERT OVERWRITE d: {refused}"):
         bind(project, problems)

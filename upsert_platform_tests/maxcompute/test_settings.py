@@ -226,9 +226,11 @@ def test_1_6_5_uneven_buckets_warn_only() -> None:
     assert warnings(key=["id"], options={**options, "sink.parallelism": "4"}) == []
 
 
-def test_without_coordinator_upsert_is_refused_and_insert_warns() -> None:
+def test_without_coordinator_upsert_is_refused_and_tasks_of_insert_have_sessions() -> None:
     options = {"sink.coordinator.enable": "false"}
-    assert len(warnings(options=options)) == 1
+    assert warnings(options={**options, "insert.commit.thread-num": "2"}) == []
+    assert read(options=options).session_per_task
+    assert not read().session_per_task
     assert len(errors(key=["id"], options={**UPSERT, **options})) == 1
 
 
