@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -30,7 +30,7 @@ COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}-copy', 'auto.create' = 'true',
   'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
-  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{topic}',
+  'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{topic}', 'sink.parallelism' = '1',
   'key.format' = 'json', 'value.format' = 'json', 'properties.max.request.size' = '{limit}'
 );
 INSERT INTO users_copy SELECT * FROM users;
@@ -109,13 +109,13 @@ def connectors(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     spark: SparkSession,
-) -> Iterator[Connectors]:
+) -> Connectors:
     """A project for Kafka Connect configurations."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     stack = Stack(tmp_path, variables, "unused")
     stack.project.mkdir()
-    yield Connectors(stack, make_topic)
+    return Connectors(stack, make_topic)
 
 
 def test_records_of_a_row_are_written_again_in_their_order(
