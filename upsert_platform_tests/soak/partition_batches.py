@@ -78,8 +78,13 @@ def table_of(options: dict[str, str]) -> MaxComputeTable:
     return table
 
 
-def write_next(spark: SparkSession, destination: MaxComputeDestination, seed: int, lease_time: timedelta) -> int:
-    """Writes the batch after the applied one, as soon as the destination is free; its number."""
+def write_next(
+    spark: SparkSession, destination: MaxComputeDestination, seed: int, lease_time: timedelta, last: int
+) -> int:
+    """Writes the batch after the applied one, as soon as the destination is free, unless that is the last; its number.
+
+    Only whoever holds the lease knows: it finishes a commit that a killed writer had recorded.
+    """
     destination.prepare()
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
@@ -87,6 +92,8 @@ def write_next(spark: SparkSession, destination: MaxComputeDestination, seed: in
             with destination.lease(owner="soak", duration=lease_time) as lease:
                 print("writing", destination.name, flush=True)  # noqa: T201
                 batch = destination.state().applied_batch + 1
+                if last and batch > last:
+                    return last
                 made = upserts_of if destination.primary_key else inserts_of
                 changes = frame(spark, destination.table, made(seed, batch))
                 span = BatchSpan(batch - 1, batch, CHANGELOG, f"run-{batch}")
@@ -124,7 +131,7 @@ def main(upsert: dict[str, str], insert: dict[str, str], seed: int, lease_time: 
             if last and destination.state().applied_batch >= last:
                 done = last
                 continue
-            done = write_next(spark, destination, seed, lease_time)
+            done = write_next(spark, destination, seed, lease_time, last)
     if not shared:
         spark.stop()
     for destination in destinations:
