@@ -20,16 +20,21 @@ _NOISE: Final = b"WARNING: Using incubator modules: "
 """Begins a line that every JVM of Spark writes before it reads a setting, and that has no remedy."""
 
 
-_JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
-"""A run lives for seconds and plans many different queries: what the second compiler would make of them comes too late
-to be used, and collecting beside the program costs a core. Records are decoded and encoded outside of the JVM."""
+_JVM_FLAGS: Final = "-XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
+"""A collector without threads of its own beside the program: they cost a core."""
+_BRIEF_JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1"
+"""For a session that lives for seconds and plans many different queries: what the second compiler would make of them
+comes too late to be used. A session that moves millions of rows needs it."""
 
 
-def default_settings() -> dict[str, str]:
+def default_settings(*, brief: bool = False) -> dict[str, str]:
     """Spark settings of a local session: loopback only, no web page unless asked for, Delta Lake on, UTC.
 
     Jars are resolved once into the cache and named one by one (`spark.jars.packages` would ask the network at every
     start). Few shuffle partitions: a batch is bounded, and a task costs more than a megabyte of shuffle.
+
+    Args:
+        brief: the session will move few rows, so it should rather start fast.
     """
     from upsert_platform.class_archive import archive_options
     from upsert_platform.jars import delta_jars
@@ -46,7 +51,12 @@ def default_settings() -> dict[str, str]:
         "spark.driver.memory": "2g",
         # Read before the session exists, unlike `spark.log.level`, which would be told after the first warnings.
         "spark.driver.defaultJavaOptions": " ".join(
-            (f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"', _JVM_FLAGS, archive_options())
+            (
+                f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
+                _JVM_FLAGS,
+                *((_BRIEF_JVM_FLAGS,) if brief else ()),
+                archive_options(),
+            )
         ).strip(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -58,6 +68,8 @@ def default_settings() -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+        # Spark's own default, INT96, is slower and has no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",
     }
@@ -71,11 +83,12 @@ def prepare_environment() -> None:
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
 
-def open_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+def open_session(settings: Mapping[str, str] | None = None, *, brief: bool = False) -> SparkSession:
     """Opens the session, or returns the one of this process.
 
     Args:
         settings: added to `default_settings`, and winning over them.
+        brief: see `default_settings`.
 
     Raises:
         EndpointError: Java is missing or too old, or a jar cannot be had.
@@ -87,7 +100,7 @@ def open_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     home = java().resolve().parent.parent
     os.environ.setdefault("JAVA_HOME", str(home))
     prepare_environment()
-    chosen = {**default_settings(), **(settings or {})}
+    chosen = {**default_settings(brief=brief), **(settings or {})}
     _start_jvm(chosen)
     builder = SparkSession.builder
     for name, value in chosen.items():

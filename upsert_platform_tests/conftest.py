@@ -92,7 +92,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Many small and different queries: what compilers make of them is never used often enough.
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.codegen.wholeStage": "false",
-        }
+        },
+        brief=True,
     )
     yield session
     session.stop()

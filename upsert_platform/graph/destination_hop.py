@@ -94,6 +94,7 @@ class DestinationHop:
         self.destination = destination
         self.refused = refused
         self.run = run
+        self._planned: DestinationPlan | None = None
 
     def plan(self) -> DestinationPlan:
         """Compares the applied batch with the head of the changelog. No JVM.
@@ -103,7 +104,16 @@ class DestinationHop:
         """
         plan = DestinationPlan(self.destination.state(), self.store.head())
         self._check_identity(plan)
+        self._planned = plan
         return plan
+
+    def rows_behind(self) -> int:
+        """Change rows that the last plan found to apply. No JVM."""
+        plan = self._planned
+        if plan is None or plan.head is None:
+            return 0
+        accounts = self.store.accounts(after=plan.state.applied_batch, upto=plan.head.batch)
+        return sum(account.rows for ranges in accounts.values() for account in ranges)
 
     def execute(
         self, spark: SparkSession, *, tell: Callable[[str], None] = lambda message: None

@@ -40,6 +40,7 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
             context.log.info(f"batch {done.batch}: {records} records in {done.seconds:.1f} s, {left} offsets left")
 
         told: list[Any] = []
+        self.spark.expect(obj.lag)
         with told_plainly():
             run = hop.execute(self.spark.spark_session, obj, progress=tell)
         context.add_output_metadata(metadata.of_changelog_run(run))
@@ -75,6 +76,7 @@ class DestinationIOManager(dg.ConfigurableIOManager):
         """Applies every batch that is not applied yet."""
         try:
             with told_plainly():
+                self.spark.expect(obj.rows_behind())
                 run = obj.execute(self.spark.spark_session, tell=context.log.info)
         finally:
             obj.destination.close()
