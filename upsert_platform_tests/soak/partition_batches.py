@@ -1,13 +1,12 @@
 """Batches of rows over many partitions that are the same whenever they are made, and a process that writes them.
 
 Run as a process: JSON of the upsert table's options, of the insert table's, seed, seconds of a lease, last batch (0:
-without end). In the environment of `join_session` it uses the JVM of another process.
+without end). In the environment of `attached.way_to` it uses the JVM of another process.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import time
@@ -21,6 +20,7 @@ from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
 from upsert_platform_tests.maxcompute.declare import declare
 from upsert_platform_tests.maxcompute.frames import Change, frame
+from upsert_platform_tests.soak.attached import attach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,26 +105,13 @@ def write_next(
             time.sleep(0.3)
 
 
-def join_session() -> SparkSession:
-    """The session of the JVM that PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET lead to."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
-    gateway = launch_gateway()
-    shared = gateway.jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
-    context = gateway.jvm.JavaSparkContext.fromSparkContext(shared.sparkContext())
-    joined = SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf()))
-    return SparkSession(joined, shared)
-
-
 def main(upsert: dict[str, str], insert: dict[str, str], seed: int, lease_time: timedelta, last: int) -> None:
     """Writes batch after batch to both tables."""
     from upsert_platform.spark import open_session
 
     destinations = [MaxComputeDestination(table_of(options)) for options in (upsert, insert)]
-    shared = "PYSPARK_GATEWAY_PORT" in os.environ
-    spark = join_session() if shared else open_session({"spark.master": "local[2]"})
+    shared = attach()
+    spark = shared or open_session({"spark.master": "local[2]"})
     done = 0
     while not last or done < last:
         for destination in destinations:
@@ -132,7 +119,7 @@ def main(upsert: dict[str, str], insert: dict[str, str], seed: int, lease_time: 
                 done = last
                 continue
             done = write_next(spark, destination, seed, lease_time, last)
-    if not shared:
+    if shared is None:
         spark.stop()
     for destination in destinations:
         destination.close()
