@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.refused import RefusedStore
@@ -63,13 +64,14 @@ def show_all(table: str | None, limit: int) -> None:
 
 def _list_records(console: Console, name: str, store: ChangelogStore, limit: int) -> None:
     found = store.quarantined()
-    console.print(f"[bold]{name}[/]: {counted(found.num_rows, 'record')} could not be decoded")
+    console.print(Text.assemble((name, "bold"), f": {counted(found.num_rows, 'record')} could not be decoded"))
     if not found.num_rows:
         return
     shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
     for row in found.slice(0, limit).to_pylist():
         place = f"{row[rows.TOPIC]}-{row[rows.PARTITION]}@{row[rows.OFFSET]}"
-        shown.add_row(place, str(row[rows.BATCH]), _text(row[rows.RAW_KEY], 40), row[rows.REASON] or "")
+        key, reason = _shortened(row[rows.RAW_KEY], 40), _printable(row[rows.REASON] or "")
+        shown.add_row(Text(place), str(row[rows.BATCH]), key, reason)
     console.print(shown)
     if found.num_rows > limit:
         console.print(f"... and {found.num_rows - limit} more (--limit)")
@@ -77,12 +79,12 @@ def _list_records(console: Console, name: str, store: ChangelogStore, limit: int
 
 def _list_refused(console: Console, name: str, limit: int) -> None:
     found = _kept(name).read()
-    console.print(f"[bold]{name}[/]: {counted(found.num_rows, 'row')} refused by the destination")
+    console.print(Text.assemble((name, "bold"), f": {counted(found.num_rows, 'row')} refused by the destination"))
     if not found.num_rows:
         return
     shown = Table("batch", "key", "reason", box=None)
     for row in found.slice(0, limit).to_pylist():
-        shown.add_row(str(row["batch"]), row["key"], row["reason"])
+        shown.add_row(str(row["batch"]), _printable(row["key"]), _printable(row["reason"]))
     console.print(shown)
     if found.num_rows > limit:
         console.print(f"... and {found.num_rows - limit} more (--limit)")
@@ -231,11 +233,17 @@ def _place(text: str, *, key: bool = False) -> tuple[str, int, int]:
     return topic, int(partition), int(offset)
 
 
-def _text(value: bytes | None, most: int) -> str:
+def _shortened(value: bytes | None, most: int) -> Text:
     if value is None:
-        return "(null)"
-    text = value.decode("utf-8", "backslashreplace")
-    return text if len(text) <= most else text[: most - 1] + "…"
+        return Text("(null)")
+    shown = _printable(value.decode("utf-8", "backslashreplace"))
+    shown.truncate(most, overflow="ellipsis")
+    return shown
+
+
+def _printable(text: str) -> Text:
+    """Text of others as a terminal may have it: no markup, and control characters as JSON escapes them."""
+    return Text("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text), overflow="fold")
 
 
 def _shown(value: Any) -> Any:

@@ -164,3 +164,23 @@ def test_quarantine_of_a_destination(
     RefusedStore(str(tmp_path / "home" / "refused" / "kept")).append([row], BatchSpan(0, 1, "c", "run"))
     result = CliRunner().invoke(cli.main, ["quarantine", *arguments])
     assert told in f"{result.output} {result.exception}"
+
+
+def test_quarantine_lists_texts_of_others_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is no markup of the console, moves no cursor, and is shown whole, so that it can be given to `show`."""
+    from upsert_platform.changelog.refused import RefusedStore
+    from upsert_platform.destination import BatchSpan, RefusedRow
+
+    (tmp_path / "tables.sql").write_text(APPENDED)
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(tmp_path))
+    keys = ['{"id":"[/x]"}', '{"id":"\x1b[2J\U000e0001"}', '{"id":"' + "Y" * 150 + '"}']
+    kept = [RefusedRow(key, key, "[b]too long[/]") for key in keys]
+    RefusedStore(str(tmp_path / "home" / "refused" / "kept")).append(kept, BatchSpan(0, 1, "c", "run"))
+    result = CliRunner().invoke(cli.main, ["quarantine", "list", "kept"])
+    assert result.exit_code == 0, result.exception
+    assert '{"id":"[/x]"}' in result.output
+    assert '{"id":"\\u001b[2J\\udb40\\udc01"}' in result.output
+    assert result.output.count("Y") == 150
+    assert result.output.count("[b]too long[/]") == 3
+    assert "3 rows refused" in result.output
