@@ -66,8 +66,9 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
         differences.extend(_compare_key(table, actual))
     elif actual.primary_key:
         differences.append(
-            f"the table has the primary key ({', '.join(actual.primary_key)}), so rows are not appended but replaced by"
-            " key, in no sure order: use 'sink.operation' = 'upsert'"
+            f"'sink.operation' = 'insert' appends, and the table has the primary key ({', '.join(actual.primary_key)}):"
+            " its rows would be replaced by key, in no sure order. Declare that PRIMARY KEY with 'sink.operation' ="
+            " 'upsert', or name a table without a primary key"
         )
     if table.session_per_task and actual.transactional:
         differences.append(

@@ -99,8 +99,12 @@ def test_1_6_6_a_partition_of_a_table_without_partitions_is_refused(
 def test_insert_into_a_table_with_a_key_is_refused(client: Client, make_table: Callable[..., MaxComputeTable]) -> None:
     keyed = make_table()
     prepare_table(client, keyed)
-    with pytest.raises(DestinationError, match="are not appended but replaced"):
-        prepare_table(client, make_table(key=(), table_name=keyed.target.table))
+    for key in ((), ("id",)):
+        table = make_table(key=key, table_name=keyed.target.table, sink_operation="insert")
+        with pytest.raises(DestinationError) as raised:
+            prepare_table(client, table)
+        for part in ("'sink.operation' = 'insert'", "the primary key (id)", "or name a table without a primary key"):
+            assert part in str(raised.value)
 
 
 def test_nobody_answers(make_table: Callable[..., MaxComputeTable]) -> None:
