@@ -73,12 +73,17 @@ def sections() -> Mapping[str, Section]:
 
 
 def settings_rows(
-    model: type[Settings], *, without_effect: Mapping[str, str] | None = None, synonyms: bool = True
+    model: type[Settings],
+    *,
+    without_effect: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
+    synonyms: bool = True,
 ) -> tuple[Row, ...]:
     """Rows of a settings model, in the order of its declaration.
 
     Args:
         without_effect: options that are accepted with a warning, and what takes their place.
+        notes: options with one more sentence, behind all others.
         synonyms: whether other spellings are told.
     """
     fields, replaced = option_fields(model), without_effect or {}
@@ -92,6 +97,7 @@ def settings_rows(
             parts.append(f"Also written {', '.join(f'`{other}`' for other in others)}.")
         if name in replaced:
             parts.append(_sentence(f"{replaced[name][:1].upper()}{replaced[name][1:]}"))
+        parts.append(_sentence((notes or {}).get(name, "")))
         shown = _memory(info.default) if _is(info, MemorySize) and not info.is_required() else item["default"]
         status = _NO_EFFECT if name in replaced else ""
         rows.append(Row(name, shown, item["origin"], " ".join(part for part in parts if part), status))

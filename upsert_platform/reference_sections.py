@@ -12,8 +12,8 @@ from upsert_platform.kafka import properties
 from upsert_platform.kafka.formats import FORMATS
 from upsert_platform.kafka.settings import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.kafka.table import PARTITIONER_REASON
+from upsert_platform.maxcompute import replaced
 from upsert_platform.maxcompute.options import MaxComputeSettings
-from upsert_platform.maxcompute.replaced import REPLACED
 from upsert_platform.reference import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
 from upsert_platform.sql.validate import TRUNCATE_TIMESTAMPS
@@ -32,7 +32,7 @@ def all_sections() -> Iterator[Section]:
     )
     yield client_properties()
     yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
-    rows = settings_rows(MaxComputeSettings, without_effect=REPLACED)
+    rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
     yield Section("maxcompute", "Connector maxcompute", _about("maxcompute"), rows)
     for name, found in FORMATS.items():
         about = texts.CHANGE_FORMAT if found.changes else texts.FORMAT
@@ -51,6 +51,16 @@ def _about(connector: str) -> str:
     ]
     told = f"Tables of this connector are {' and '.join(uses)}." if uses else "No insert can use such a table yet."
     return f"{texts.CONNECTORS[connector]} {told}"
+
+
+def _maxcompute_notes() -> dict[str, str]:
+    """When an option that not every table has a use for is used."""
+    one = "Used with `sink.coordinator.enable` = `false`; else"
+    notes = {
+        name: f"Used with `write.api` = `tunnel`; else {why}" for name, why in replaced.REPLACED_BY_MAXSTORAGE.items()
+    }
+    notes |= {name: f"Not used with `write.api` = `tunnel`: {why}" for name, why in replaced.REPLACED_BY_TUNNEL.items()}
+    return notes | {name: f"{one} {why}" for name, why in replaced.REPLACED_BY_COORDINATOR.items()}
 
 
 def _upsert_kafka() -> Iterator[Row]:

@@ -26,7 +26,7 @@ from upsert_platform.kafka import properties
 from upsert_platform.kafka.formats import FORMATS
 from upsert_platform.kafka.settings import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.maxcompute.options import MaxComputeSettings
-from upsert_platform.maxcompute.replaced import REPLACED
+from upsert_platform.maxcompute.replaced import REPLACED, REPLACED_BY_MAXSTORAGE
 from upsert_platform.options import option_fields
 from upsert_platform.reference import markdown, sections
 from upsert_platform.tablestore.options import TablestoreSettings
@@ -268,6 +268,9 @@ def test_reference_marks_what_has_no_effect_or_is_refused() -> None:
         return {row.name for row in sections()[section].rows if row.status == status}
 
     assert marked("maxcompute", "no effect") == set(REPLACED)
+    meaning = {row.name: row.text for row in sections()["maxcompute"].rows}
+    assert "Used with `sink.coordinator.enable` = `false`" in meaning["insert.commit.thread-num"]
+    assert all("Used with `write.api` = `tunnel`" in meaning[name] for name in REPLACED_BY_MAXSTORAGE)
     assert marked("upsert-kafka", "refused") == {"sink.partitioner"}
     assert marked("properties", "no effect") == {*properties.OWNED, *properties.JVM_ONLY}
     assert marked("kafka-connect", "refused") == set(connect_options.REFUSED)

@@ -23,29 +23,23 @@ REPLACED = {
     "sink.file-cached.memory.segment-size": _SPILL,
     "sink.file-cached.flush.always": _SPILL,
     "sink.file-cached.write.max-retries": "'upsert.writer.max-retries' bounds the retries of every request with rows",
-    "upsert.writer.bucket.buffer-size": _SERVER_BUCKETS,
-    "upsert.write.slot-num": _NO_SLOTS,
-    "upsert.flush.concurrent": _NO_SLOTS,
-    "upsert.commit.thread-num": _ONE_COMMIT,
-    "insert.commit.thread-num": f"{_ONE_COMMIT}; 'sink.coordinator.enable' = 'false' gives tasks commits of their own",
     "insert.arrow-writer.enable": "rows always travel as Arrow",
     "insert.arrow-writer.batch-size": "'spark.sql.execution.arrow.maxRecordsPerBatch' sets the rows of an Arrow batch",
     "insert.arrow-writer.flush-interval": "a run ends with a commit, so no timer flushes",
 }
-"""Option to what takes its place, through MaxStorage."""
+"""Option to what takes its place, whatever else is declared."""
 
-USED_BY_TUNNEL = frozenset(
-    {
-        "upsert.writer.bucket.buffer-size",
-        "upsert.write.slot-num",
-        "upsert.flush.concurrent",
-        "upsert.commit.thread-num",
-    }
-)
+REPLACED_BY_MAXSTORAGE = {
+    "upsert.writer.bucket.buffer-size": _SERVER_BUCKETS,
+    "upsert.write.slot-num": _NO_SLOTS,
+    "upsert.flush.concurrent": _NO_SLOTS,
+    "upsert.commit.thread-num": _ONE_COMMIT,
+}
 REPLACED_BY_TUNNEL = {
     "write.body-size": "'upsert.writer.bucket.buffer-size' and 'upsert.writer.buffer-size' bound what the tunnel gets",
     "sink.group-partition.enable": "through the tunnel rows are grouped by partition and bucket already",
 }
+REPLACED_BY_COORDINATOR = {"insert.commit.thread-num": _ONE_COMMIT}
 
 
 def warn_of_replaced(table: Table, *, session_per_task: bool) -> list[Problem]:
@@ -56,10 +50,10 @@ def warn_of_replaced(table: Table, *, session_per_task: bool) -> list[Problem]:
     """
     problems = []
     tunnel = table.options.get("write.api", "").strip().lower() == "tunnel"
-    idle = {name: why for name, why in REPLACED.items() if not (tunnel and name in USED_BY_TUNNEL)}
-    idle |= REPLACED_BY_TUNNEL if tunnel else {}
-    if session_per_task:
-        del idle["insert.commit.thread-num"]
+    idle = REPLACED | (REPLACED_BY_TUNNEL if tunnel else REPLACED_BY_MAXSTORAGE)
+    if not session_per_task:
+        hint = "'sink.coordinator.enable' = 'false' gives tasks commits of their own"
+        idle |= {name: f"{why}; {hint}" for name, why in REPLACED_BY_COORDINATOR.items()}
     for name in table.options:
         if name in idle:
             place = table.options.location(name) or table.location

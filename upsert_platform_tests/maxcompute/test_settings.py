@@ -6,7 +6,7 @@ import pytest
 
 from upsert_platform.maxcompute.choices import SinkOperation
 from upsert_platform.maxcompute.options import MaxComputeSettings
-from upsert_platform.maxcompute.replaced import REPLACED
+from upsert_platform.maxcompute.replaced import REPLACED, REPLACED_BY_COORDINATOR, REPLACED_BY_MAXSTORAGE
 from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
 from upsert_platform.options import option_fields
 from upsert_platform_tests.maxcompute.declare import BASE, declare
@@ -95,7 +95,7 @@ def test_71_missing_option_lone_access_id_and_negative_retries_are_three_errors(
     assert errors(options={"odps.access.key": None, "table.name": None, "upsert.writer.max-retries": "-1"}) == [
         "table 'users': required option 'odps.access.key' is missing",
         "table 'users': required option 'table.name' is missing",
-        "table 'users': option 'upsert.writer.max-retries' Input should be greater than or equal to 0",
+        "table 'users': option 'upsert.writer.max-retries' must be greater than or equal to 0",
     ]
 
 
@@ -168,7 +168,10 @@ def test_sizes_read_as_the_documentation_writes_them(text: str, size: int) -> No
     assert read(options=options).settings.writer_buffer == size
 
 
-@pytest.mark.parametrize("name", sorted(REPLACED))
+IDLE = REPLACED | REPLACED_BY_MAXSTORAGE | REPLACED_BY_COORDINATOR
+
+
+@pytest.mark.parametrize("name", sorted(IDLE))
 def test_options_without_work_warn_and_say_what_replaces_them(name: str) -> None:
     value = "true" if name.endswith(("enable", "always")) else "16"
     if name.endswith(("-size", ".memory")) and "arrow" not in name:
@@ -176,7 +179,13 @@ def test_options_without_work_warn_and_say_what_replaces_them(name: str) -> None
     found = warnings(options={name: value})
     assert len(found) == 1
     assert name in found[0]
-    assert REPLACED[name] in found[0]
+    assert IDLE[name] in found[0]
+
+
+def test_options_that_have_work_do_not_warn() -> None:
+    assert warnings(options={"sink.coordinator.enable": "false", "insert.commit.thread-num": "2"}) == []
+    tunnel = {**UPSERT, "write.api": "tunnel", **dict.fromkeys(REPLACED_BY_MAXSTORAGE, "16")}
+    assert warnings(key=["id"], options=tunnel) == []
 
 
 @pytest.mark.parametrize(
