@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -18,6 +18,8 @@ from pydantic.fields import FieldInfo
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Options
 
+_PYDANTIC: Final = re.compile(r"^(Input|Value|String|List|Tuple|Set) should ")
+"""How pydantic begins what it says of a value."""
 _DURATION_UNITS: dict[str, float] = {
     "ns": 1e-9, "nano": 1e-9, "nanos": 1e-9, "nanosecond": 1e-9, "nanoseconds": 1e-9,
     "us": 1e-6, "µs": 1e-6, "micro": 1e-6, "micros": 1e-6, "microsecond": 1e-6, "microseconds": 1e-6,
@@ -189,7 +191,7 @@ def _explain(error: ValidationError, options: Options, *, subject: str, location
         if detail["type"] == "missing":
             problems.append(Problem(f"{subject}: required option '{name}' is missing", place))
             continue
-        reason = detail["msg"].removeprefix("Value error, ")
+        reason = _PYDANTIC.sub("must ", detail["msg"].removeprefix("Value error, "))
         problems.append(Problem(f"{subject}: option '{name}' {reason}" if name else f"{subject}: {reason}", place))
     return problems
 

@@ -72,6 +72,33 @@ def test_other_errors_have_no_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "hint:" not in result.output
 
 
+WRONG = """INSERT INTO zzz SELECT id FROM users;
+CREATE TABLE users (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = 'users',
+  'on-error' = 'quarentine',
+  'key.format' = 'jsn', 'value.format' = 'json',
+  'value.json.ignore-parse-error' = 'true', 'properties.bootstrap.servers' = '127.0.0.1:9');
+CREATE TABLE other (id INT) WITH ('connector' = 'tablestor');
+"""
+
+
+def test_everything_wrong_is_told_at_once_in_the_order_of_the_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path / "home"))
+    (tmp_path / "wrong.sql").write_text(WRONG)
+    result = CliRunner().invoke(cli.main, ["validate", str(tmp_path)])
+    errors = [line.split(":", 1)[1] for line in result.output.splitlines() if ": error: " in line]
+    assert errors == [
+        "1: error: INSERT INTO zzz: no CREATE TABLE declares the target",
+        "4: error: table 'users': option 'on-error' must be 'quarantine' or 'fail'",
+        "5: error: table 'users': unknown key format 'jsn'; did you mean 'json'?",
+        "6: error: table 'users': unknown option 'json.ignore-parse-error'; did you mean 'json.ignore-parse-errors'?",
+        "7: error: table 'other': connector 'tablestor' is not known; did you mean 'tablestore'?; known are:"
+        " tablestore, tablestore-connect, maxcompute, upsert-kafka",
+    ]
+
+
 def test_project_without_errors_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = _validate(tmp_path, "127.0.0.1:9", tmp_path / "home", monkeypatch)
     assert result.exit_code == 0

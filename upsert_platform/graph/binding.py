@@ -15,6 +15,7 @@ from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.graph import lake
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 from upsert_platform.model import Insert, Options, Project, Table
+from upsert_platform.options import nearest
 from upsert_platform.project import load_project
 
 SOURCE_CONNECTORS = ("upsert-kafka", "kafka")
@@ -102,6 +103,7 @@ def bind(
             targets[insert.target] = Target(declared[insert.target], insert, source)
             problems.extend(_overwrite_problems(insert, declared[insert.target]))
     _drop_echoes(problems)
+    problems.sort(key=_place)
     if any(problem.severity == "error" for problem in problems):
         errors = [problem for problem in problems if problem.severity == "error"]
         raise DeclarationError(errors, hint=_hint(errors))
@@ -113,6 +115,11 @@ def _hint(errors: list[Problem]) -> str:
     if any("variable ${UPSERT_" in problem.message for problem in errors):
         return "hint: 'upsert-platform local up' starts servers on this machine and sets the UPSERT_... variables"
     return ""
+
+
+def _place(problem: Problem) -> tuple[str, int]:
+    """The order in which a reader meets problems: rooms find them one after the other."""
+    return (problem.location.file, problem.location.line) if problem.location else ("", 0)
 
 
 def _drop_echoes(problems: list[Problem]) -> None:
@@ -167,7 +174,8 @@ def destination_problems(table: Table) -> list[Problem]:
             return list(read_kafka_table(table, writes=True)[1])
     return [
         Problem(
-            f"table '{table.name}': connector '{table.connector}' is not known; known are: "
+            f"table '{table.name}': connector '{table.connector}' is not known"
+            f"{nearest(table.connector, (*DESTINATION_CONNECTORS, *SOURCE_CONNECTORS))}; known are: "
             + ", ".join(DESTINATION_CONNECTORS),
             table.options.location("connector") or table.location,
         )

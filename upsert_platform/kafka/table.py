@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.formats import validate_format
+from upsert_platform.kafka.formats import FORMATS, validate_format
 from upsert_platform.kafka.formats.change_metadata import plan_metadata
 from upsert_platform.kafka.metadata import format_metadata_key, metadata_key
 from upsert_platform.kafka.modes import FieldsInclude
@@ -16,7 +16,7 @@ from upsert_platform.kafka.properties import KERBEROS, ClientProperties, read_pr
 from upsert_platform.kafka.rules import CDC_FORMATS, table_findings
 from upsert_platform.kafka.settings import KafkaSettings, ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Options, Table
-from upsert_platform.options import read_settings
+from upsert_platform.options import nearest, read_settings
 from upsert_platform.types import LogicalType, TypeName
 
 CONNECTORS: Final = ("upsert-kafka", "kafka")
@@ -146,6 +146,7 @@ class _Reader:
             option = name if name in table.options else f"properties.{name}"
             self._report(message, option, severity=severity)
         if settings is None:
+            self._check_formats_alone()
             return None, self._problems
         for message, option, severity in table_findings(table, settings, properties, writes=self._writes):
             self._report(message, option, severity=severity)
@@ -194,6 +195,17 @@ class _Reader:
             name.startswith(("properties.", KERBEROS, *self._format_prefixes()))
             and name != "properties.bootstrap.servers"
         ) or self._ignore(name)
+
+    def _check_formats_alone(self) -> None:
+        """What is wrong with the formats of a table whose other options are wrong, so that all is told at once."""
+        for side, format_id in self._format_ids().items():
+            if format_id not in FORMATS:
+                if format_id:
+                    self._report(f"unknown {side} format '{format_id}'{nearest(format_id, FORMATS)}", f"{side}.format")
+                continue
+            options = self._format_options(side, format_id)
+            model, place = FORMATS[format_id].settings, self._table.location
+            self._problems += read_settings(model, options, subject=self._subject, location=place)[1]
 
     def _sides(self, settings: ScanSettings) -> tuple[FormatSide | None, FormatSide | None]:
         table = self._table
@@ -248,24 +260,13 @@ class _Reader:
                 f"the {side} has no column, and an empty message of format '{format_id}' cannot be read back; use json",
                 f"{side}.format",
             )
-        declared = self._table.options
-        options: dict[str, str] = {}
-        locations: dict[str, SourceLocation] = {}
-        for name, text in declared.items():
-            for prefix, owner in self._format_prefixes().items():
-                if owner != side or not name.startswith(prefix):
-                    continue
-                short = name if prefix == f"{format_id}." else name.removeprefix(f"{side}.")
-                if short in options:
-                    self._report(f"option '{name}' is given twice, with and without 'value.'; keep one", name)
-                options[short] = text
-                locations[short] = declared.location(name) or self._table.location
+        options = self._format_options(side, format_id)
         metadata = tuple(
             (column.name, key, _type_of(column))
             for column in self._table.columns
             if column.kind is ColumnKind.METADATA and (key := format_metadata_key(column)) is not None
         )
-        found = FormatSide(format_id, columns, names, Options(options, locations), metadata if side == "value" else ())
+        found = FormatSide(format_id, columns, names, options, metadata if side == "value" else ())
         try:
             plan_metadata(format_id, [(key, kind) for _, key, kind in found.metadata])
         except DeclarationError as error:
@@ -278,9 +279,25 @@ class _Reader:
             side=side,
             direction="sink" if self._writes else "source",
             subject=self._subject,
-            location=declared.location(f"{side}.format") or self._table.location,
+            location=self._table.options.location(f"{side}.format") or self._table.location,
         )
         return found
+
+    def _format_options(self, side: str, format_id: str) -> Options:
+        """Options of the format of one side, without the side's prefix."""
+        declared = self._table.options
+        options: dict[str, str] = {}
+        locations: dict[str, SourceLocation] = {}
+        for name, text in declared.items():
+            for prefix, owner in self._format_prefixes().items():
+                if owner != side or not name.startswith(prefix):
+                    continue
+                short = name if prefix == f"{format_id}." else name.removeprefix(f"{side}.")
+                if short in options:
+                    self._report(f"option '{name}' is given twice, with and without 'value.'; keep one", name)
+                options[short] = text
+                locations[short] = declared.location(name) or self._table.location
+        return Options(options, locations)
 
 
 def _type_of(column: Column) -> LogicalType:
