@@ -25,11 +25,16 @@ def archive_options() -> str:
 @lru_cache(maxsize=1)
 def archive_file() -> Path:
     """Named after all that the JVM compares: its own build, and the class path, which lies below PySpark's folder."""
-    spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
-    spark = Path(spec.origin).parent
+    spark = spark_folder()
     release = java().resolve().parent.parent / "release"
     build = release.read_bytes() if release.is_file() else str(release).encode()
     jars = "\n".join(f"{item.name} {item.stat().st_size}" for item in sorted((spark / "jars").iterdir()))
     name = hashlib.sha256(b"\0".join((build, str(spark).encode(), jars.encode()))).hexdigest()[:16]
     return cache_directory() / "class-archives" / f"spark-{name}.jsa"
+
+
+def spark_folder() -> Path:
+    """Where PySpark is installed."""
+    spec = find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent

@@ -5,16 +5,21 @@ A session does in small what runs do; its JVM writes down the classes that it lo
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from upsert_platform.class_archive import archive_file
+from upsert_platform.class_archive import archive_file, spark_folder
 from upsert_platform.errors import UpsertPlatformError
 
 _SECONDS: Final = 300
+_ABANDONED_SECONDS: Final = 3600
+_SCRATCH: Final = "writing-"
 
 
 def write_archive() -> Path:
@@ -26,17 +31,60 @@ def write_archive() -> Path:
     """
     archive = archive_file()
     if archive.is_file():
+        _note(archive).write_text(str(spark_folder()), "utf-8")
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_SCRATCH) as folder:
         written = Path(folder) / archive.name
         # In a process of its own, whose JVM has opened nothing else before.
         subprocess.run(
             [sys.executable, "-m", "upsert_platform.train_archive", str(written), folder],
             check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )  # fmt: skip
+        _note(archive).write_text(str(spark_folder()), "utf-8")
         written.replace(archive)
+    remove_stale(archive, spark_folder())
     return archive
+
+
+def remove_stale(archive: Path, spark: Path) -> list[Path]:
+    """Removes what lies beside an archive and nobody uses any more: archives of another Java or other jars for the same
+    PySpark, of a PySpark that is gone, or of one that nobody noted, and what writers left behind that were killed.
+
+    Other processes may read and write there: a JVM keeps the file that it opened, and starts without one that is gone.
+
+    Args:
+        spark: the folder of the archive's own PySpark.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    for other in archive.parent.glob("spark-*.jsa"):
+        of = _noted(other)
+        if other == archive or (of is not None and of != spark and of.is_dir()):
+            continue
+        other.unlink(missing_ok=True)
+        _note(other).unlink(missing_ok=True)
+        removed.append(other)
+    for scratch in archive.parent.glob(f"{_SCRATCH}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - scratch.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(scratch, ignore_errors=True)
+                removed.append(scratch)
+    return removed
+
+
+def _note(archive: Path) -> Path:
+    """Beside an archive: the folder of its PySpark."""
+    return archive.with_suffix(".path")
+
+
+def _noted(archive: Path) -> Path | None:
+    try:
+        return Path(_note(archive).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
 
 
 def _train(archive: str, folder: str) -> None:
