@@ -15,11 +15,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import same_row
 from upsert_platform.tablestore.connect.frame import Batches, records_of
-from upsert_platform.tablestore.connect.reading import Key, cells_text, fetch_points, fetch_rows, open_transport
+from upsert_platform.tablestore.connect.point_reading import Timeline, fetch_points
+from upsert_platform.tablestore.connect.reading import Key, cells_text, fetch_rows, open_transport
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import place_text
 from upsert_platform.tablestore.connect.settings import KeyMode
@@ -28,6 +28,7 @@ from upsert_platform.tablestore.connect.timeseries import timeseries_point
 from upsert_platform.tablestore.connect.values import AutoIncrement, DirtyRecordError, Value
 from upsert_platform.tablestore.encoder import RowOperation
 from upsert_platform.tablestore.sdk import silence_sdk
+from upsert_platform.tablestore.transport import Transport
 
 COMPARED_DDL: Final = "status STRING, count BIGINT, key STRING, difference STRING"
 _SCHEMA: Final = pa.schema(
@@ -108,12 +109,12 @@ def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Bat
         expected = (
             _expected_points(batches, sink, known) if sink.points is not None else _expected(batches, sink, known)
         )
-        with closing(Client.of(sink.settings)) as client, closing(open_transport(sink)) as transport:
+        with closing(open_transport(sink)) as transport:
             counts: Counter[str | None] = Counter()
             examples: list[dict[str, object]] = []
             for block in _blocks(expected):
                 if sink.points is not None:
-                    found = _found_points(client, sink, block)
+                    found = _found_points(transport, sink, block)
                 else:
                     found = fetch_rows(transport, sink, [item.key for item in block])
                 for item in block:
@@ -179,15 +180,15 @@ def _expected_points(batches: Batches, sink: ConnectSink, refused: frozenset[str
         yield waiting
 
 
-def _found_points(client: Client, sink: ConnectSink, block: list[Expected]) -> dict[Key, dict[str, Value]]:
+def _found_points(transport: Transport, sink: ConnectSink, block: list[Expected]) -> dict[Key, dict[str, Value]]:
     times: dict[tuple[str, str, str], list[int]] = {}
     for item in block:
         measurement, source, tags, time = item.key
         times.setdefault((str(measurement), str(source), str(tags)), []).append(int(str(time)))
     found: dict[Key, dict[str, Value]] = {}
     for (measurement, source, tags), wanted in times.items():
-        timeline = (measurement, source, json.loads(tags))
-        for time, fields in fetch_points(client, sink.table_name, timeline, first=min(wanted), last=max(wanted)):
+        timeline = Timeline(measurement, source, json.loads(tags))
+        for time, fields in fetch_points(transport, sink, timeline, wanted).items():
             found[(measurement, source, tags, time)] = fields
     return found
 

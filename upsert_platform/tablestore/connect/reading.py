@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.frame import Batches
+from upsert_platform.tablestore.connect.point_reading import Timeline, scan_points
 from upsert_platform.tablestore.connect.sink import ConnectSink
 from upsert_platform.tablestore.connect.values import KeyValue, Value
 from upsert_platform.tablestore.encoder import Cells, encode_keys
@@ -32,7 +34,6 @@ _STORED: Final = {
     "binary": StoredType.BINARY,
 }
 _POINT_COLUMNS: Final = ("m_name", "data_source", "tags", "time")
-_PAGE: Final = 5000
 
 
 def schema_of(sink: ConnectSink) -> pa.Schema:
@@ -52,16 +53,15 @@ def scanning_task(sink: ConnectSink) -> Callable[[Batches], Batches]:
 
     def scan(batches: Batches) -> Batches:
         silence_sdk()
-        client, schema = Client.of(sink.settings), schema_of(sink)
-        try:
+        schema = schema_of(sink)
+        with closing(Client.of(sink.settings)) as client, closing(open_transport(sink)) as transport:
             for batch in batches:
                 for bounds in batch.column(0).to_pylist():
-                    pages = _points(client, sink) if sink.points is not None else _rows(client, sink, bounds)
+                    wide = sink.points is None
+                    pages = _rows(client, sink, bounds) if wide else _points(client, transport, sink)
                     for page in pages:
                         rows = [dict(zip(schema.names, (*key, cells_text(cells)), strict=True)) for key, cells in page]
                         yield pa.RecordBatch.from_pylist(rows, schema=schema)
-        finally:
-            client.close()
 
     return scan
 
@@ -79,26 +79,6 @@ def fetch_rows(transport: Transport, sink: ConnectSink, keys: Sequence[Key]) -> 
         for primary_key, attributes in get_rows(transport, sink, encoded, asked):
             found[tuple(_plain(value) for _, value in primary_key)] = {cell[0]: _plain(cell[1]) for cell in attributes}
     return found
-
-
-def fetch_points(
-    client: Client, table: str, timeline: tuple[str, str, Mapping[str, str]], *, first: int, last: int
-) -> Iterator[tuple[int, dict[str, Value]]]:
-    """Rows of a timeline from a time to another, both included: time and fields."""
-    from tablestore.metadata import GetTimeseriesDataRequest, TimeseriesKey
-
-    measurement, source, tags = timeline
-    token: Any = None
-    while True:
-        request = GetTimeseriesDataRequest(
-            table, TimeseriesKey(measurement, source, dict(tags)), first, last + 1, _PAGE, token
-        )
-        answer = client.repeat("get_timeseries_data", request)
-        for row in answer.rows or ():
-            yield row.time_in_us, {name: _plain(value) for name, value in row.fields.items()}
-        token = answer.nextToken
-        if not token:
-            return
 
 
 def open_transport(sink: ConnectSink) -> Transport:
@@ -126,7 +106,9 @@ def _rows(client: Client, sink: ConnectSink, bounds: str) -> Iterator[list[tuple
         ]
 
 
-def _points(client: Client, sink: ConnectSink) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Value]]]]:
+def _points(
+    client: Client, transport: Transport, sink: ConnectSink
+) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Value]]]]:
     from tablestore.metadata import QueryTimeseriesMetaRequest
 
     token: Any = None
@@ -136,15 +118,10 @@ def _points(client: Client, sink: ConnectSink) -> Iterator[list[tuple[tuple[Any,
         )
         for meta in answer.timeseriesMetas or ():
             key = meta.timeseries_key
-            tags = dict(key.tags or {})
-            timeline = (key.measurement_name, key.data_source or "", tags)
-            text = json.dumps(tags, ensure_ascii=False, sort_keys=True)
-            yield [
-                ((timeline[0], timeline[1], text, time), fields)
-                for time, fields in fetch_points(
-                    client, sink.table_name, timeline, first=0, last=limits.MAX_INTEGER - 1
-                )
-            ]
+            line = Timeline(key.measurement_name, key.data_source or "", dict(key.tags or {}))
+            text = json.dumps(line.tags, ensure_ascii=False, sort_keys=True)
+            for page in scan_points(transport, sink, line, end=limits.MAX_INTEGER):
+                yield [((line.measurement, line.source, text, time), fields) for time, fields in page]
         token = answer.nextToken
         if not token:
             return

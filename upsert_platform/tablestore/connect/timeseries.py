@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,8 +89,8 @@ def _tags(values: Mapping[str, Any], table: TimeseriesTable) -> dict[str, str]:
             raise DirtyRecordError(f"tag '{name}' is empty; leave it out or send null")
         if not _PRINTABLE.fullmatch(name):
             raise DirtyRecordError(f"tag name '{name}' is not printable ASCII")
-    size = len(json.dumps([f"{name}={value}" for name, value in tags.items()], ensure_ascii=False).encode())
-    if tags and size > _MAX_TAGS:
+    size = len(("[" + ",".join(f'"{name}={value}"' for name, value in tags.items()) + "]").encode())
+    if size > _MAX_TAGS:
         raise DirtyRecordError(f"the tags have {size} bytes; Tablestore takes {_MAX_TAGS}")
     return tags
 
@@ -102,7 +101,8 @@ def _time(values: Mapping[str, Any], table: TimeseriesTable) -> int:
         raise DirtyRecordError(f"time field '{table.time}' is no JSON integer")
     times, divisor = _MICROSECONDS[table.unit]
     time = found * times // divisor
-    if not 0 <= time <= limits.MAX_INTEGER:
+    # A range of times is read up to a time that is left out, so the last of 64 bits could not be read back.
+    if not 0 <= time < limits.MAX_INTEGER:
         raise DirtyRecordError(f"time field '{table.time}': {found} {table.unit} is before 1970 or beyond 64 bits")
     return time
 

@@ -211,6 +211,21 @@ def test_tags_as_text_and_a_damaged_body(server: ServerHandle, client: Any, seri
     assert call(server, "PutTimeseriesData", wrong.SerializeToString())[0] == 400
 
 
+def test_values_of_tags_may_hold_commas(server: ServerHandle, client: Any, series: str) -> None:
+    tags = {"a b": "x,y", "c": "], é"}
+    key = metadata.TimeseriesKey("cpu", "", tags)
+    assert failures(server, series, (key, {"f": 1}, 1)) == []
+    found = client.query_timeseries_meta(metadata.QueryTimeseriesMetaRequest(series)).timeseriesMetas
+    assert [meta.timeseries_key.tags for meta in found] == [tags]
+    request = messages.GetTimeseriesDataRequest(table_name=series, begin_time=0, end_time=10)
+    request.time_series_key.measurement = "cpu"
+    request.time_series_key.tags = '["a b=x,y", "c=], é"]'
+    status, body = call(server, "GetTimeseriesData", request.SerializeToString())
+    assert (status, messages.GetTimeseriesDataResponse.FromString(body).rows_data != b"") == (200, True)
+    request.time_series_key.tags = '["a b=x",y"]'
+    assert call(server, "GetTimeseriesData", request.SerializeToString())[0] == 400
+
+
 def test_timelines(client: Any, series: str) -> None:
     mem = metadata.TimeseriesKey("mem", "host2", {"tag1": "t2"})
     put(client, series, (CPU, {"a": 1}, 1), (mem, {"a": 1}, 1), (CPU, {"a": 1}, 2))

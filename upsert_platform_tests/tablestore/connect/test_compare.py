@@ -153,6 +153,36 @@ def test_points(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any])
     ]
 
 
+def test_points_whose_tags_hold_commas(server: ServerHandle) -> None:
+    sink = sink_on(server, SERIES)
+    batch = written(sink, [(None, {"m": "cpu", "tag": "a,b", "ts": 1, "f": 2})])
+    assert compared(sink, batch) == ({None: 1}, [])
+    one = pa.RecordBatch.from_pylist([{"bounds": WHOLE}])
+    rows = [row for found in scanning_task(sink)(iter([one])) for row in found.to_pylist()]
+    assert [(row["tags"], row["cells"]) for row in rows] == [('{"tag": "a,b"}', '{"f":2.0}')]
+
+
+def test_points_between_those_that_are_compared_are_not_read(
+    server: ServerHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from upsert_platform.tablestore.connect import point_reading
+
+    sink = sink_on(server, SERIES)
+    written(sink, [(None, {"m": "cpu", "tag": "a", "ts": 10 * n, "f": 10 * n}) for n in range(300)])
+    read: list[int] = []
+    points = point_reading._points
+
+    def counted(data: bytes) -> list[Any]:
+        found = list(points(data))
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(point_reading, "_points", counted)
+    late = [{"m": "cpu", "tag": "a", "ts": ts, "f": ts} for ts in (0, 10, 11, 1500, 2989, 2990)]
+    assert compared(sink, frame([(None, value) for value in late]))[0] == {None: 4, "missing": 2}
+    assert sum(read) < 2 * len(late)
+
+
 def test_rows_are_read_as_keys_and_text(server: ServerHandle) -> None:
     sink = sink_on(server, {**KEYED, "json.field.conversion": "auto"})
     written(sink, [({"pk0": "a"}, {"B": True, "A": 1.5}), ({"pk0": "b"}, {"A": "x"})])

@@ -75,6 +75,7 @@ def test_74_the_whole_row() -> None:
         ("SECONDS", 1_700_000_000_123, 1_700_000_000_123_000_000),
         ("SECONDS", 2**62, "dirty"),
         ("SECONDS", -5, "dirty"),
+        ("MICROSECONDS", 2**63 - 1, "dirty"),
     ],
 )
 def test_75_units(unit: str, stamp: int, micros: Any) -> None:

@@ -21,8 +21,6 @@ from upsert_platform.local.tablestore.timeseries.rows import (
 )
 from upsert_platform.local.tablestore.timeseries.store import SeriesTable, key_type_matches
 
-_AFTER = b"\xff"
-
 
 def put(instance: Instance, body: bytes) -> bytes:
     """Writes up to 200 rows; a row outside the limits is reported by its index, the others are written."""

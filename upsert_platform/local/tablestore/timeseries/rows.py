@@ -23,8 +23,11 @@ TYPE_NAMES = {LONG: "long", BOOLEAN: "boolean", DOUBLE: "double", STRING: "strin
 DEFAULT_KEY = ("_m_name", "_data_source", "_tags")
 _FIELD_NAME = re.compile(r"[a-z_][a-z0-9_]{0,127}")
 _RESERVED = frozenset(("_m_name", "_data_source", "_tags", "_time", "_meta_update_time", "_attributes"))
-_TAG_NAME = re.compile(r"[!#-<>-~]+")
+_TAG_NAME = re.compile(r"[ !#-<>-~]+")
 _BAD_IN_NAME = re.compile(r"[\s#]")
+# Neither part holds a quotation mark, and no tag an equals sign; commas may stand in a value.
+_TAG_TEXT = re.compile(r'\s*"([^"=]+)=([^"]*)"\s*')
+_TAGS_TEXT = re.compile(rf"\[(?:{_TAG_TEXT.pattern}(?:,{_TAG_TEXT.pattern})*)?\s*\]", re.DOTALL)
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -101,15 +104,9 @@ def read_tags(text: str) -> Tags:
     """Reads tags or attributes in their text form, ``["name=value","name=value"]``."""
     if not text:
         return ()
-    if not (text.startswith("[") and text.endswith("]")):
+    if _TAGS_TEXT.fullmatch(text) is None:
         raise invalid(f"Invalid tags: '{text}'.")
-    items = []
-    for item in filter(None, text[1:-1].split(",")):
-        name, separator, value = item.strip().strip('"').partition("=")
-        if not separator:
-            raise invalid(f"Invalid tags: '{text}'.")
-        items.append((name, value))
-    return tuple(sorted(items))
+    return tuple(sorted(_TAG_TEXT.findall(text)))
 
 
 def write_tags(tags: Tags) -> str:
