@@ -1,4 +1,4 @@
-"""One server for a module, and names that no other test uses."""
+"""One server for the session, and names that no other test uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _numbers = itertools.count()
 warnings.filterwarnings("ignore", module="odps")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
     with maxcompute_server(tmp_path_factory.mktemp("maxcompute")) as handle:
         yield handle
@@ -24,6 +24,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
 @pytest.fixture
 def odps(server: ServerHandle) -> Any:
     return server.odps()
+
+
+@pytest.fixture
+def tunnel(odps: Any) -> Any:
+    """A client of the tunnel."""
+    from odps.tunnel import TableTunnel
+
+    return TableTunnel(odps)
 
 
 @pytest.fixture

@@ -33,11 +33,6 @@ VALUES = [
 ]
 
 
-@pytest.fixture
-def tunnel(odps: Any) -> Any:
-    return TableTunnel(odps)
-
-
 def values_of(reader: Any) -> list[tuple[Any, ...]]:
     return [tuple(record.values) for record in reader]
 
