@@ -33,9 +33,9 @@ RULE_NO_ROW: Final = "value without rows"
 RULE_NO_KEY_ROW: Final = "key without rows"
 RULE_NULL_VALUE: Final = "null value"
 DIFFERENT_COPY: Final = "the value's column '{name}' differs from the key's (key-conflict = quarantine)"
-ABSENT_COPY: Final = (
-    "the value has no column '{name}', which is in the key (key-conflict = quarantine; where values never have it, set"
-    " value.fields-include = EXCEPT_KEY)"
+UNREAD_COPY: Final = (
+    "the value has no column '{name}', which is in the key, or one that could not be read (ignore-parse-errors makes"
+    " null of both; key-conflict = quarantine; where values never have it, set value.fields-include = EXCEPT_KEY)"
 )
 
 
@@ -75,6 +75,8 @@ class RecordDecoder:
         settings = table.settings
         prefers_key = isinstance(settings, UpsertKafkaSettings) and settings.key_conflict is KeyConflict.KEY
         self._check_agreement = self._keyed and not prefers_key
+        ignored = table.value.options.get(f"{table.value.format}.ignore-parse-errors", "false")
+        self._trusts_null = ignored.strip().lower() in ("false", "no")
         key, value = table.key, table.value
         self._key = build_decoder(key.format, key.format_columns, key.options) if key is not None else None
         extra = [(name, kind) for _, name, kind in value.metadata]
@@ -213,10 +215,14 @@ class RecordDecoder:
     def _refuse_conflicts(
         self, name: str, joined: _Joined, from_key: pa.Array, from_value: pa.Array, verdicts: Verdicts
     ) -> None:
-        """Rows whose value contradicts the key; a key part that is null is refused as such."""
+        """Rows whose value contradicts the key.
+
+        A key part that is null is refused as such. A copy that is absent (or null) says nothing against the key, unless
+        null may stand for what could not be read.
+        """
         if pa.types.is_nested(from_key.type):
             pairs = zip(from_key.to_pylist(), from_value.to_pylist(), strict=True)
-            differs = np.array([ours is not None and ours != other for ours, other in pairs], bool)
+            differs = np.array([None not in pair and pair[0] != pair[1] for pair in pairs], bool)
         else:
             unequal = pc.not_equal(from_key, from_value)
             if pa.types.is_floating(from_key.type):
@@ -224,13 +230,13 @@ class RecordDecoder:
             if not unequal.null_count and not pc.any(unequal).as_py():
                 return
             differs = unequal.fill_null(False).to_numpy(zero_copy_only=False)
+        if not self._trusts_null:
             differs |= pc.and_(from_value.is_null(), from_key.is_valid()).to_numpy(zero_copy_only=False)
         if joined.value_row is not None:
             differs &= joined.value_row >= 0  # a tombstone has no copy
         for row in np.flatnonzero(differs).tolist():
-            absent = not from_value[row].is_valid
-            reason = ABSENT_COPY.format(name=name) if absent else DIFFERENT_COPY.format(name=name)
-            verdicts.refused.setdefault(int(joined.record[row]), reason)
+            reason = DIFFERENT_COPY if from_value[row].is_valid else UNREAD_COPY
+            verdicts.refused.setdefault(int(joined.record[row]), reason.format(name=name))
 
     def _assemble(
         self,

@@ -240,8 +240,9 @@ class UpsertKafkaSettings(ScanSettings):
         "key-conflict",
         KeyConflict.QUARANTINE,
         origin="platform",
-        description="With value.fields-include = ALL, what happens when the value's copy of the key differs or is"
-        " absent: the record goes to quarantine, or the key counts.",
+        description="With value.fields-include = ALL, what happens when the value's copy of the key differs: the"
+        " record goes to quarantine, or the key counts. A copy that is absent or null is taken from the key (but"
+        " not with ignore-parse-errors, which makes null of what cannot be read).",
     )
     sink_parallelism: int | None = option(
         "sink.parallelism", None, origin="flink", description="Number of writing tasks.", ge=1

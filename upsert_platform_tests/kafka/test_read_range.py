@@ -34,7 +34,7 @@ EXCEPT_KEY = {"value.fields-include": "EXCEPT_KEY"}
         pytest.param(
             [('{"id":1}', '{"id":2,"name":"a"}')], {"key-conflict": "key"}, [("+U", 0, 1, "a")], id="19-R2-key-counts"
         ),
-        pytest.param([('{"id":1}', '{"name":"a"}')], {}, [("?", 0)], id="20-R2-absent"),
+        pytest.param([('{"id":1}', '{"name":"a"}')], {}, [("+U", 0, 1, "a")], id="20-R2-absent"),
         pytest.param(
             [('{"id":1}', '{"name":"a"}')], {"key-conflict": "key"}, [("+U", 0, 1, "a")], id="20-R2-absent-key-counts"
         ),

@@ -148,7 +148,9 @@ def test_a_bundle_keeps_a_delete_for_what_earlier_batches_wrote() -> None:
     [
         case(19, "value-contradicts-the-key", [('{"id":1}', '{"id":2,"name":"a"}')], {}, [("?", 0)]),
         case(19, "tombstone-deletes-its-own-key", [put(2, "a"), drop(1)], {}, [("+U", 0, 2, "a"), ("-D", 1, 1, None)]),
-        case(20, "value-lacks-the-key", [('{"id":1}', '{"name":"a"}')], {}, [("?", 0)]),
+        case(20, "value-lacks-the-key", [('{"id":1}', '{"name":"a"}')], {}, [("+U", 0, 1, "a")]),
+        case(20, "absent-or-unreadable", [('{"id":1}', '{"name":"a"}')], IGNORE, [("?", 0)]),
+        case(20, "copy-is-null", [('{"id":1}', '{"id":null,"name":"a"}')], {}, [("+U", 0, 1, "a")]),
         case(20, "the-key-counts", [('{"id":1}', '{"name":"a"}')], {"key-conflict": "key"}, [("+U", 0, 1, "a")]),
         case(21, "null-key-json", [(None, '{"id":1,"name":"a"}'), (None, None)], {}, [("?", 0), ("?", 1)]),
         case(21, "null-key-csv", [(None, '{"id":1,"name":"a"}')], {"key.format": "csv"}, [("?", 0)]),
