@@ -92,10 +92,9 @@ _TYPE_CODES = {
     StoredType.BOOLEAN: 2,
     StoredType.STRING: 3,
     StoredType.BINARY: 7,
-    StoredType.GENERATED: 11,
 }
 _IGNORE_EXISTENCE = b"\x1a\x02\x08\x00"
-_FIXED_WIDTH = {StoredType.INTEGER: 8, StoredType.DOUBLE: 8, StoredType.BOOLEAN: 1, StoredType.GENERATED: 0}
+_FIXED_WIDTH = {StoredType.INTEGER: 8, StoredType.DOUBLE: 8, StoredType.BOOLEAN: 1}
 
 
 def encode_rows(
@@ -105,8 +104,7 @@ def encode_rows(
 
     Args:
         operations: `RowOperation` per row. Attributes of a DELETE are not sent.
-        primary_key: columns in the order of the table's keys; one that is generated in some rows and given in others
-            is two columns of one name, each null where the other is not. Nothing else is null.
+        primary_key: columns in the order of the table's keys, without nulls.
         attributes: columns in the order in which cells are sent; DELETE_ALL cells stand before the others.
         conditions: rows x width, the protobuf ``condition`` field of each row; no expectation by default.
     """
@@ -259,8 +257,6 @@ def _fixed_values(values: pa.Array, stored: StoredType) -> Bytes:
     match stored:
         case StoredType.INTEGER:
             filled = np.asarray(pc.fill_null(values, 0)).astype("<i8", copy=False)
-        case StoredType.GENERATED:
-            return np.zeros((len(values), 0), np.uint8)
         case StoredType.DOUBLE:
             filled = np.asarray(pc.fill_null(values, 0.0)).astype("<f8", copy=False)
         case _:

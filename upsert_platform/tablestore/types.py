@@ -29,8 +29,6 @@ class StoredType(StrEnum):
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
     BINARY = "BINARY"
-    GENERATED = "GENERATED"
-    """Placeholder of a primary key value that the service numbers (auto-increment)."""
 
 
 PRIMARY_KEY_TYPES = (StoredType.STRING, StoredType.INTEGER, StoredType.BINARY)
@@ -82,7 +80,7 @@ def stored_arrow_type(stored: StoredType) -> pa.DataType:
             return pa.int64()
         case StoredType.DOUBLE:
             return pa.float64()
-        case StoredType.BOOLEAN | StoredType.GENERATED:
+        case StoredType.BOOLEAN:
             return pa.bool_()
         case StoredType.BINARY:
             return pa.binary()

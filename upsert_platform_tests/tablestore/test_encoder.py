@@ -173,23 +173,6 @@ def test_6_3_vectors(
     assert bytes.fromhex(prefix + expected) in bytes(encoded.data), case
 
 
-def test_generated_keys_equal_the_sdk() -> None:
-    from tablestore.metadata import PK_AUTO_INCR
-
-    keys = [
-        Cells("k", StoredType.STRING, pa.array(["a", "b"])),
-        Cells("n", StoredType.GENERATED, pa.array([True, None])),
-        Cells("n", StoredType.INTEGER, pa.array([None, 7])),
-    ]
-    cells = [Cells("c", StoredType.STRING, pa.array(["x", "y"]))]
-    encoded = encode_rows(np.full(2, RowOperation.PUT, np.uint8), keys, cells)
-    rows: list[sdk.Row] = [
-        ("PUT", [("k", "a"), ("n", PK_AUTO_INCR)], [("c", "x")], []),
-        ("PUT", [("k", "b"), ("n", 7)], [("c", "y")], []),
-    ]
-    assert batch_write_body("t", encoded.slice(0, 2)) == sdk.batch_write_bytes("t", rows)
-
-
 @given(st.binary(max_size=600), st.binary(max_size=300))
 def test_checksums_continue_over_joined_messages(first: bytes, second: bytes) -> None:
     whole = crc8.checksum(first + second)
