@@ -113,7 +113,7 @@ CONNECT: Final = {
     "tasks.max": ("", "Writing tasks; becomes `sink.parallelism` of the table."),
     "tablestore.mode": ("normal", "`normal` writes wide-column tables, `timeseries` time-series tables."),
     "tablestore.auth.mode": ("", "`aksk`, or `sts` with `tablestore.sts.token`, with a role (`account.id`,"
-    " `role.name`), or with the environment's credentials; `aksk` where access keys are given and the option is not."),
+    " `role.name`), or with the environment's credentials; `aksk` where access keys alone are given."),
     "delete.mode": ("none", "What an empty value deletes: `none`, `row`, `column` or `row_and_column`; needs"
     " `primarykey.mode` = `record_key`."),
     "primarykey.mode": ("kafka", "`kafka` (topic_partition and offset), `record_key`, `record_value`, or `search` (md5,"

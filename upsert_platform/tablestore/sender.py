@@ -100,10 +100,10 @@ class Sender:
         delivery = Delivery()
         groups: list[Sequence[int]] = [chosen]
         while groups:
-            group = groups.pop()
-            failure = self._deliver_group(rows, group, delivery)
-            if failure is None:
+            refusal = self._deliver_group(rows, groups.pop(), delivery)
+            if refusal is None:
                 continue
+            failure, group = refusal
             if len(group) == 1:
                 delivery.refused[group[0]] = f"{failure.code}: {failure.detail}"
             else:
@@ -111,15 +111,17 @@ class Sender:
                 groups.extend((group[middle:], group[:middle]))
         return delivery
 
-    def _deliver_group(self, rows: EncodedRows, group: Sequence[int], delivery: Delivery) -> ServiceError | None:
-        """Returns the failure when the service refuses the request as a whole for one of its rows."""
+    def _deliver_group(
+        self, rows: EncodedRows, group: Sequence[int], delivery: Delivery
+    ) -> tuple[ServiceError, Sequence[int]] | None:
+        """Returns the failure when the service refuses a request as a whole for one of its rows, and those rows."""
         pending: Sequence[int] = group
         first_failure: float | None = None
         attempt = fruitless = 0
         while True:
             problem = self._attempt(rows, pending, delivery)
             if isinstance(problem, ServiceError):
-                return problem
+                return problem, pending
             left, reason = problem
             if not left:
                 return None
@@ -147,14 +149,15 @@ class Sender:
             sent = self._pace.wait(self._stopped)
             if self._stopped.is_set():
                 raise DestinationError(f"table '{self._table}': the write was given up")
-            timeout = self._guard.time_for_request()
             if isinstance(pending, range):
                 body = batch_write_body(self._table, rows.slice(pending.start, pending.stop))
             else:
                 body = batch_write_body(self._table, rows.select(pending))
-            delivery.requests += 1
-            delivery.bytes += len(body)
             try:
+                self._transport.prepare()
+                timeout = self._guard.time_for_request()
+                delivery.requests += 1
+                delivery.bytes += len(body)
                 answer = self._transport.call(_API, body, timeout=timeout)
             except NoAnswerError as error:
                 return pending, str(error)

@@ -26,7 +26,7 @@ OUTCOME_SCHEMA = pa.schema(
 )
 """What a task yields: refused rows (key, row, reason), and one row with its `TaskStats` as JSON."""
 OUTCOME_DDL = "stats STRING, key STRING, row STRING, reason STRING"
-_REFUSED_BYTES = 64 * 1024 * 1024
+MOST_REFUSED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class WritingTask:
             )
         self._stats.refused += len(rows)
         self._refused_bytes += sum(len(row.row) for row in rows)
-        if self._stats.refused > settings.max_refused_rows or self._refused_bytes > _REFUSED_BYTES:
+        if self._stats.refused > settings.max_refused_rows or self._refused_bytes > MOST_REFUSED_BYTES:
             raise too_many_refused(self._name, settings, self._stats.refused, rows[0])
         return outcome([], rows)
 

@@ -86,6 +86,15 @@ class Transport:
         """Closes idle connections."""
         self._pool.close()
 
+    def prepare(self) -> None:
+        """Fetches credentials that are due, which can take as long as a request, so that the next call sends at once.
+
+        Raises:
+            ServiceError: there are no credentials.
+            NoAnswerError: nothing came back.
+        """
+        self._credentials.get_credentials()
+
     def call(self, api: str, body: bytes, *, timeout: float) -> bytes:
         """Sends one request and returns the body of its answer.
 

@@ -226,6 +226,8 @@ def test_1_2_credentials(tmp_path: Path) -> None:
     assert (settings_of().auth_mode, settings_of().role) == ("sts", None)  # the connector's default: the environment's
     assert settings_of(**keys).auth_mode == "aksk"
     assert settings_of(**keys, **{"tablestore.auth.mode": "STS", "tablestore.sts.token": "t"}).auth_mode == "sts"
+    assert settings_of(**keys, **{"tablestore.sts.token": "t"}).auth_mode == "sts"
+    assert settings_of(**keys, **role).auth_mode == "sts"  # the connector's default: the key assumes the role
     assumed = settings_of(**keys, **role, **{"tablestore.auth.mode": "STS"})
     assert assumed.role is not None
     assert (assumed.role.arn, assumed.role.sts_endpoint) == ("acs:ram::123:role/writer", "sts.aliyuncs.com")
@@ -280,6 +282,17 @@ def test_faults(tmp_path: Path, changes: dict[str, str], message: str) -> None:
     place = next(problem.location for problem in found if message in problem.message)
     assert place is not None
     assert place.file.endswith("sink.properties")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("primarykey.mode", "kafka"), ("table.max-versions", "3"), ("key.converter.schemas.enable", "false")],
+)
+def test_1_2_options_of_rows_have_no_effect_on_time_series(tmp_path: Path, option: str, value: str) -> None:
+    (warning,) = problems_of(tmp_path, {**SERIES, option: value})
+    assert (warning.severity, warning.message) == (
+        "warning", f"connector 'sink': option '{option}' has no effect in mode timeseries",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("config", [BASE, {**BASE, "tablestore.mode": "timeseries"}])

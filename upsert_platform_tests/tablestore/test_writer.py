@@ -230,6 +230,23 @@ def test_88_the_other_rows_of_a_refused_request_are_written(disturbed: ServerHan
     assert stored(disturbed, table) == _cells(rows[1:])
 
 
+def test_88_rows_that_have_their_result_are_not_sent_again_when_the_rest_is_refused(
+    disturbed: ServerHandle, stored: Stored
+) -> None:
+    table = _prepare(table_on(disturbed, COLUMNS, ["id"], {"version.column": "_version"}))
+    _run(table, change_batch(table, [{"id": "a", "visits": 9}], sequence=9))
+    # Of four rows one is superseded, one written and two throttled; their repetition is refused once as a whole.
+    disturbed.faults(
+        "row-error:code=OTSServerBusy,rows=2+3,times=2",
+        "error:code=OTSParameterInvalid,operation=BatchWriteRow,skip=1,times=1",
+    )
+    stats, refused = _run(table, change_batch(table, [{"id": name, "visits": 1} for name in "abcd"], sequence=1))
+    assert (stats.superseded, stats.puts, refused, stats.requests) == (1, 3, [], 4)
+    assert {key: cells["visits"] for (key,), cells in stored(disturbed, table).items()} == {
+        "a": 9, "b": 1, "c": 1, "d": 1,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("fault", ["cut-after", "cut-before", "bad-gateway"])
 def test_89_an_answer_that_is_lost_is_asked_for_again(disturbed: ServerHandle, stored: Stored, fault: str) -> None:
     table = _prepare(table_on(disturbed, COLUMNS, ["id"]))
@@ -284,6 +301,24 @@ def test_a_task_stops_before_its_lease_ends(server: ServerHandle) -> None:
     table = _prepare(table_on(server, COLUMNS, ["id"]))
     with pytest.raises(LeaseHeldError, match="lease of this write was lost, and nobody holds it"):
         _run(table, change_batch(table, _rows(5)), expires=time.time() - 1)
+
+
+def test_credentials_are_fetched_before_the_lease_is_asked_for_time(
+    server: ServerHandle, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Assuming a role can take seconds; between the look at the lease and the request it could outlast the lease."""
+    from upsert_platform.tablestore.credentials import KeySource
+    from upsert_platform.tablestore.guard import LeaseGuard
+
+    table = _prepare(table_on(server, COLUMNS, ["id"]))
+    order: list[str] = []
+    get, time_for_request = KeySource.get, LeaseGuard.time_for_request
+    monkeypatch.setattr(KeySource, "get", lambda source: order.append("key") or get(source))
+    monkeypatch.setattr(LeaseGuard, "time_for_request", lambda guard: order.append("lease") or time_for_request(guard))
+    _run(table, change_batch(table, _rows(5)))
+    assert order == ["key", "lease", "key"]
+    monkeypatch.undo()
+    assert stored(server, table) == _cells(_rows(5))
 
 
 def test_a_slow_answer_is_given_up_within_the_margin(disturbed: ServerHandle, stored: Stored) -> None:

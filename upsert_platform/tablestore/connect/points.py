@@ -18,10 +18,11 @@ from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.task import TaskStats, outcome, too_many_refused
+from upsert_platform.tablestore.task import MOST_REFUSED_BYTES, TaskStats, outcome, too_many_refused
 from upsert_platform.tablestore.transport import Endpoint, Transport
 
 _BLOCK_RECORDS = 2_000
+_BLOCK_BYTES = 16 * 1024 * 1024
 
 
 def point_key(record: ConnectRecord, table: TimeseriesTable) -> bytes:
@@ -40,8 +41,8 @@ def points_task(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one time-series table under a lease.
 
-    Records of one row must be in one partition and in order (`frame.in_order`); they are sent in requests of their own,
-    one after the other, so that the last one counts.
+    Records of one row must be in one partition and in order (`frame.in_order`); they are in blocks of their own, which
+    are written one after the other, so that the last one counts. The requests of a block are in flight together.
 
     Args:
         name: of the declared table, for messages.
@@ -51,7 +52,8 @@ def points_task(
 
     def write(batches: Batches) -> Batches:
         started = time.monotonic()
-        client, transport = Client.of(settings), Transport(Endpoint.of(settings), connections=1)
+        client = Client.of(settings)
+        transport = Transport(Endpoint.of(settings), connections=settings.max_concurrency)
         guard = LeaseGuard(
             table=name,
             epoch=epoch,
@@ -64,15 +66,19 @@ def points_task(
             table.name,
             time_for_request=guard.time_for_request,
             retry_deadline=settings.retry_deadline,
-            rows_per_request=table.rows_per_batch,
+            rows_per_request=min(table.rows_per_batch, settings.flush_rows),
+            bytes_per_request=settings.flush_bytes,
+            concurrency=settings.max_concurrency,
         )
         stats = TaskStats()
+        refused_bytes = 0
         try:
             for block in _blocks(batches, table):
                 refused = _write(block, writer)
                 stats.puts += len(block.records) - len(refused)
                 stats.refused += len(refused)
-                if stats.refused > settings.max_refused_rows:
+                refused_bytes += sum(len(row.row) for row in refused)
+                if stats.refused > settings.max_refused_rows or refused_bytes > MOST_REFUSED_BYTES:
                     raise too_many_refused(name, settings, stats.refused, refused[0])
                 if refused:
                     yield outcome([], refused)
@@ -80,6 +86,7 @@ def points_task(
             stats.seconds = time.monotonic() - started
             yield outcome([stats.to_json()], [])
         finally:
+            writer.close()
             transport.close()
             client.close()
 
@@ -94,10 +101,11 @@ class _Block:
         self.points: dict[int, TimeseriesPoint] = {}
         self.dirty: dict[int, DirtyRecordError] = {}
         self._rows: set[tuple[object, ...]] = set()
+        self._bytes = 0
 
     def add(self, record: ConnectRecord, table: TimeseriesTable) -> bool:
         """Adds a record; False when the block is full or has its row already."""
-        if len(self.records) >= _BLOCK_RECORDS:
+        if len(self.records) >= _BLOCK_RECORDS or self._bytes >= _BLOCK_BYTES:
             return False
         position = len(self.records)
         try:
@@ -111,6 +119,7 @@ class _Block:
             self._rows.add(row)
             self.points[position] = point
         self.records.append(record)
+        self._bytes += len(record.key or b"") + len(record.value or b"")
         return True
 
 

@@ -35,7 +35,13 @@ _MODE: Final = "tablestore.mode"
 _MODES: Final = ("normal", "timeseries")
 _AUTH: Final = "tablestore.auth.mode"
 _KEYS: Final = ("tablestore.access.key.id", "tablestore.access.key.secret")
-_WIDE_ONLY: Final = ("primarykey.mode", "insert.mode", "delete.mode", "key.converter", "json.field.conversion")
+_TEMPORARY: Final = ("role.name", "tablestore.sts.token")
+"""Options that say that a key is exchanged, or is temporary already."""
+_WIDE_ONLY: Final = (
+    "primarykey.mode", "insert.mode", "delete.mode", "key.converter", "key.converter.schemas.enable",
+    "json.field.conversion", "auto.increment.repeated-rows", "table.max-versions", "table.reserved-throughput.read",
+    "table.reserved-throughput.write",
+)  # fmt: skip
 _OWN: Final = ("connector", "name", _MODE)
 _NOT_HERE: Final = {"connector", "table.name", "insert.mode", "delete.mode", "on-error", "version.column"}
 CONNECTION_OPTIONS: Final = tuple(name for name in option_fields(TablestoreSettings) if name not in _NOT_HERE)
@@ -194,8 +200,8 @@ class _Reader:
 
     def _settings(self, table_name: str) -> TablestoreSettings | None:
         given = {name: value for name, value in self._options.items() if name in CONNECTION_OPTIONS}
-        has_keys = all(given.get(name) for name in _KEYS)
-        mode = given.get(_AUTH, "aksk" if has_keys else "sts").strip().lower()
+        lasting = all(given.get(name) for name in _KEYS) and not any(given.get(name) for name in _TEMPORARY)
+        mode = given.get(_AUTH, "aksk" if lasting else "sts").strip().lower()
         given[_AUTH] = mode
         given |= {"connector": "tablestore", "on-error": "quarantine"}
         if limits.is_valid_name(table_name):

@@ -6,7 +6,9 @@ read here. A row is put by its timeline and time, so sending it twice changes no
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -48,7 +50,7 @@ def create_timeseries_table(client: Client, table: str, *, auto_create: bool, ti
 
 
 class TimeseriesWriter:
-    """Puts rows of one time-series table. Its owner closes the transport."""
+    """Puts rows of one time-series table, several requests at once. Its owner closes it, then the transport."""
 
     def __init__(
         self,
@@ -58,11 +60,15 @@ class TimeseriesWriter:
         time_for_request: Callable[[], float],
         retry_deadline: timedelta,
         rows_per_request: int = limits.MAX_ROWS_PER_WRITE,
+        bytes_per_request: int = limits.MAX_BYTES_PER_WRITE,
+        concurrency: int = 1,
     ) -> None:
         """Writes through a transport.
 
         Args:
             time_for_request: seconds that the next request may take; raises LeaseHeldError when there are none left.
+            bytes_per_request: a single row may have more, as far as the service takes it.
+            concurrency: requests in flight.
         """
         from tablestore.encoder import OTSProtoBufferEncoder
 
@@ -72,40 +78,66 @@ class TimeseriesWriter:
         self.requests = 0
         self._retry_seconds = retry_deadline.total_seconds()
         self._rows = rows_per_request
+        self._bytes = min(bytes_per_request, limits.MAX_BYTES_PER_WRITE - _ENVELOPE_BYTES)
         self._encoder = OTSProtoBufferEncoder("utf8")
+        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="timeseries")
+        self._counting = threading.Lock()
+        self._stopped = False
+
+    def close(self) -> None:
+        """Gives up what is in flight and ends the threads."""
+        self._stopped = True
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
     def put(self, points: Sequence[TimeseriesPoint]) -> dict[int, str]:
-        """Writes rows; returns those that the service refuses, index to reason.
+        """Writes rows, no two of the same timeline and time; returns those that the service refuses, index to reason.
 
         Raises:
             DestinationError: the retry deadline passed, or nothing can be written at all.
+            LeaseHeldError: the lease ends or was lost.
         """
+        parts = [range(start, min(start + self._rows, len(points))) for start in range(0, len(points), self._rows)]
         refused: dict[int, str] = {}
-        for start in range(0, len(points), self._rows):
-            groups: list[list[int]] = [list(range(start, min(start + self._rows, len(points))))]
-            while groups:
-                group = groups.pop()
-                body = self._encode([points[index] for index in group])
-                if len(body) > limits.MAX_BYTES_PER_WRITE - _ENVELOPE_BYTES:
-                    failure: str | None = f"the row has {len(body)} bytes; Tablestore takes 4 MB in a request"
-                else:
-                    failure = self._put_group(points, group, refused)
-                if failure is not None and len(group) == 1:
-                    refused[group[0]] = failure
-                elif failure is not None:
-                    middle = len(group) // 2
-                    groups.extend((group[middle:], group[:middle]))
+        for found in [self._threads.submit(self._put_part, points, part) for part in parts]:
+            refused.update(found.result())
         return refused
 
-    def _put_group(self, points: Sequence[TimeseriesPoint], group: list[int], refused: dict[int, str]) -> str | None:
+    def _put_part(self, points: Sequence[TimeseriesPoint], part: range) -> dict[int, str]:
+        refused: dict[int, str] = {}
+        groups: list[list[int]] = [list(part)]
+        while groups:
+            group = groups.pop()
+            body = self._encode([points[index] for index in group])
+            is_row = len(group) == 1
+            if is_row and len(body) > limits.MAX_BYTES_PER_WRITE - _ENVELOPE_BYTES:
+                refused[group[0]] = f"the row has {len(body)} bytes; Tablestore takes 4 MB in a request"
+                continue
+            if is_row or len(body) <= self._bytes:
+                failure = self._put_group(points, group, body, refused)
+                if failure is None:
+                    continue
+                if is_row:
+                    refused[group[0]] = failure
+                    continue
+            middle = len(group) // 2
+            groups.extend((group[middle:], group[:middle]))
+        return refused
+
+    def _put_group(
+        self, points: Sequence[TimeseriesPoint], group: list[int], body: bytes, refused: dict[int, str]
+    ) -> str | None:
         """Writes one request's rows until each was taken or refused; the reason when it is refused as a whole."""
         waiting = group
 
         def send() -> None:
-            nonlocal waiting
-            body = self._encode([points[index] for index in waiting])
-            self.requests += 1
-            failures = self._failed_rows(self._transport.call(_API, body, timeout=self._time_for_request()))
+            nonlocal waiting, body
+            if self._stopped:
+                raise DestinationError(f"time-series table '{self._table}': the write was given up")
+            self._transport.prepare()
+            timeout = self._time_for_request()
+            with self._counting:
+                self.requests += 1
+            failures = self._failed_rows(self._transport.call(_API, body, timeout=timeout))
             again: list[int] = []
             last: ServiceError | None = None
             for position, failure in failures.items():
@@ -117,8 +149,8 @@ class TimeseriesWriter:
                         raise failure
                     case _:
                         refused[waiting[position]] = f"{failure.code}: {failure.detail}"
-            waiting = again
             if last is not None:
+                waiting, body = again, self._encode([points[index] for index in again])
                 raise last
 
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +19,7 @@ from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWrite
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform_tests.local.tablestore.server import ServerHandle
-from upsert_platform_tests.tablestore.connect.records import PLACE, record
+from upsert_platform_tests.tablestore.connect.records import PLACE, message, record
 from upsert_platform_tests.tablestore.declared import table_on
 
 pytestmark = pytest.mark.filterwarnings("ignore:numElems is deprecated:DeprecationWarning")  # in the SDK's encoder
@@ -156,17 +158,18 @@ def test_80_rules_of_the_configuration(changed: dict[str, str], message: str) ->
 def writer_on() -> Iterator[Callable[..., TimeseriesWriter]]:
     opened: list[Any] = []
 
-    def make(server: ServerHandle, table: str, *, deadline: float = 20) -> TimeseriesWriter:
+    def make(server: ServerHandle, table: str, *, deadline: float = 20, **options: int) -> TimeseriesWriter:
         settings = table_on(server, {"id": "INT"}, ["id"]).settings
-        client, transport = Client.of(settings), Transport(Endpoint.of(settings), connections=1)
-        opened.extend((client, transport))
+        client, transport = Client.of(settings), Transport(Endpoint.of(settings), connections=5)
         with pytest.raises(DestinationError, match="does not exist"):
             create_timeseries_table(client, table, auto_create=False)
         create_timeseries_table(client, table, auto_create=True)
         create_timeseries_table(client, table, auto_create=True)
-        return TimeseriesWriter(
-            transport, table, time_for_request=lambda: 5.0, retry_deadline=timedelta(seconds=deadline)
+        writer = TimeseriesWriter(
+            transport, table, time_for_request=lambda: 5.0, retry_deadline=timedelta(seconds=deadline), **options
         )
+        opened.extend((writer, transport, client))
+        return writer
 
     yield make
     for one in opened:
@@ -232,6 +235,37 @@ def test_a_refused_request_is_bisected(
     assert list(refused) == [0]
     assert refused[0].startswith("OTSParameterInvalid")
     assert len(_stored(sdk_client(disturbed), "bisected")) == 15
+
+
+def test_requests_are_in_flight_together(disturbed: ServerHandle, writer_on: Callable[..., TimeseriesWriter]) -> None:
+    writer = writer_on(disturbed, "together", rows_per_request=2, concurrency=5)
+    disturbed.faults("delay:seconds=0.3,operation=PutTimeseriesData")
+    started = time.monotonic()
+    assert writer.put(_points(10)) == {}
+    assert time.monotonic() - started < 1
+    assert writer.requests == 5
+
+
+def test_requests_keep_to_their_size(server: ServerHandle, writer_on: Callable[..., TimeseriesWriter]) -> None:
+    writer = writer_on(server, "sized", bytes_per_request=3_000)
+    points = [
+        replace(point, fields={"s": "x" * size}) for point, size in zip(_points(4), (1000, 1000, 5000, 10), strict=True)
+    ]
+    assert writer.put(points) == {}
+    assert writer.requests == 3
+
+
+@pytest.mark.parametrize("rule", ["records", "bytes"])
+def test_memory_of_a_task_is_bounded(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    from upsert_platform.tablestore.connect import points
+    from upsert_platform_tests.tablestore.connect.test_writer import frame
+
+    if rule == "records":
+        monkeypatch.setattr(points, "_BLOCK_RECORDS", 4)
+    else:
+        monkeypatch.setattr(points, "_BLOCK_BYTES", 4 * len(message({**BASE, "ts": 1}) or b""))
+    batch = frame([(None, {**BASE, "ts": number}) for number in range(9)])
+    assert [len(block.records) for block in points._blocks(iter([batch]), _table())] == [4, 4, 1]
 
 
 def test_an_end_to_retries(disturbed: ServerHandle, writer_on: Callable[..., TimeseriesWriter]) -> None:
