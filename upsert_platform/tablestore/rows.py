@@ -29,6 +29,8 @@ from upsert_platform.tablestore.types import StoredType, to_stored
 
 _BLOCK_ROWS = 5_000
 _BLOCK_BYTES = 32 * 1024 * 1024
+_CELL_BYTES = 24
+"""Tags, lengths, checksum and a number of a cell, beside its name."""
 # The table's part of a BatchWriteRow body: two tags, two lengths and a name of 255 bytes at most.
 _BODY_OVERHEAD = 1 + 5 + 1 + 2 + 255
 
@@ -60,7 +62,8 @@ def blocks_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cuts a batch into blocks that are encoded at once, bounded in rows and bytes."""
     if batch.num_rows == 0:
         return
-    row_bytes = max(1, batch.nbytes // batch.num_rows)
+    # Every cell carries its column's name: of wide rows that is more than their values.
+    row_bytes = batch.nbytes // batch.num_rows + sum(len(name) + _CELL_BYTES for name in batch.schema.names)
     step = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)

@@ -13,6 +13,7 @@ import pytest
 from upsert_platform.destination import OPERATION
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.rows import blocks_of
 from upsert_platform.tablestore.schema import prepare_table
 from upsert_platform.tablestore.settings import TablestoreTable
 from upsert_platform.tablestore.task import TaskStats
@@ -340,6 +341,15 @@ def test_91_the_version_column_keeps_a_late_write_off(server: ServerHandle, stor
     stats, _ = _run(table, change_batch(table, replay, sequence=5))
     assert (stats.superseded, stats.puts, stats.deletes) == (0, 1, 1)
     assert stored(server, table) == {("a",): {"visits": 5, "_version": 5}}
+
+
+def test_wide_rows_are_encoded_in_smaller_blocks() -> None:
+    """Names weigh more than values here: five thousand such rows would be 1.1 GB of cells."""
+    values = pa.array([True] * 5000)
+    batch = pa.RecordBatch.from_arrays([values] * 1000, names=[f"c{number}".ljust(200, "_") for number in range(1000)])
+    sizes = [block.num_rows for block in blocks_of(batch)]
+    assert sum(sizes) == 5000
+    assert max(sizes) * 1000 * 200 < 32 * 1024 * 1024
 
 
 def test_memory_is_bounded_by_requests_in_flight(server: ServerHandle) -> None:
