@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from tablestore import (
+    INF_MAX,
+    INF_MIN,
     BatchGetRowRequest,
     BatchWriteRowRequest,
     ComparatorType,
@@ -161,6 +163,31 @@ def test_the_same_table_twice(server: ServerHandle, table: str) -> None:
         item.condition.row_existence = pb.IGNORE
     status, body = call(server, "BatchWriteRow", request.SerializeToString())
     assert (status, pb.Error.FromString(body).code) == (400, "OTSParameterInvalid")
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_an_atomic_batch_is_applied_whole_or_not_at_all(
+    server: ServerHandle, client: Any, table: str, atomic: bool
+) -> None:
+    from tablestore.plainbuffer.plain_buffer_builder import PlainBufferBuilder
+
+    client.put_row(table, Row([("k", "old")], [("n", 1)]), Condition("IGNORE"))
+
+    def write(*names: str) -> tuple[int, str]:
+        request = pb.BatchWriteRowRequest()
+        rows = request.tables.add(table_name=table).rows
+        for name in names:
+            row = bytes(PlainBufferBuilder.serialize_for_put_row([("k", name)], [("n", 2)]))
+            rows.add(type=pb.PUT, row_change=row).condition.row_existence = pb.EXPECT_NOT_EXIST
+        # Field 3, `is_atomic`, as the Java client sends it.
+        status, body = call(server, "BatchWriteRow", request.SerializeToString() + b"\x18" + bytes([atomic]))
+        return status, pb.Error.FromString(body).code if status != 200 else ""
+
+    assert write("a", "old", "b") == ((403, "OTSConditionCheckFail") if atomic else (200, ""))
+    read = client.get_range(table, "FORWARD", [("k", INF_MIN)], [("k", INF_MAX)], max_version=1)[2]
+    found = {row.primary_key[0][1]: row.attribute_columns[0][1] for row in read}
+    assert found == ({"old": 1} if atomic else {"a": 2, "b": 2, "old": 1})
+    assert write("c") == (200, "")
 
 
 def test_bulk_import(server: ServerHandle, client: Any, table: str) -> None:

@@ -6,6 +6,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from upsert_platform.local.tablestore import changes, limits, outcome, plainbuffer
 from upsert_platform.local.tablestore.changes import RowWrite
 from upsert_platform.local.tablestore.engine import Buffer
@@ -22,7 +24,8 @@ Prepared = RowWrite | ServiceError
 def batch_write_row(instance: Instance, body: bytes) -> bytes:
     """Checks the whole request first (one bad row refuses it), then applies row by row in order.
 
-    A primary key that does not fit its table, a failed condition and an injected failure are results of the row.
+    A primary key that does not fit its table, a failed condition and an injected failure are results of the row; of an
+    atomic batch they refuse the whole.
     """
     request = parse(pb.BatchWriteRowRequest, body)
     if not request.tables:
@@ -41,9 +44,10 @@ def batch_write_row(instance: Instance, body: bytes) -> bytes:
         for table, item in zip(tables, request.tables, strict=True)
     ]
     _check_batch([write for writes in prepared for write in writes])
+    atomic = _is_atomic(request)
     answer = []
     for table, item, writes in zip(tables, request.tables, prepared, strict=True):
-        results = _apply(instance, request.transaction_id, table, writes, now)
+        results = _apply(instance, request.transaction_id, table, writes, now, atomic=atomic)
         answer.append(_field(1, _field(1, item.table_name.encode()) + results))
     return b"".join(answer)
 
@@ -88,6 +92,15 @@ def _find_table(instance: Instance, request: Any, item: Any) -> Table:
     return instance.table(item.table_name)
 
 
+def _is_atomic(request: Any) -> bool:
+    """Field 3, which the Java client sends and the messages at hand do not know."""
+    unknown = UnknownFieldSet(request)
+    atomic = any(unknown[at].field_number == 3 and unknown[at].data for at in range(len(unknown)))
+    if atomic and request.transaction_id:
+        raise invalid("An atomic batch cannot be part of a transaction.")
+    return atomic
+
+
 def _returns(row: Any) -> Any:
     return row.return_content if row.HasField("return_content") else None
 
@@ -121,8 +134,14 @@ def _check_batch(writes: list[Prepared]) -> None:
             raise invalid(f"Repeated rows do not support {what} check in BatchModify.")
 
 
-def _apply(instance: Instance, transaction_id: str, table: Table, writes: list[Prepared], now: int) -> bytes:
-    """Applies the rows of one table and returns their encoded results, in order."""
+def _apply(
+    instance: Instance, transaction_id: str, table: Table, writes: list[Prepared], now: int, *, atomic: bool
+) -> bytes:
+    """Applies the rows of one table and returns their encoded results, in order.
+
+    Raises:
+        ServiceError: of a row of an atomic batch; what was applied is undone with the request.
+    """
     results: list[bytes] = []
     needed = [write.sortable for write in writes if isinstance(write, RowWrite) and not write.is_blind]
     buffer = Buffer(instance.engine, table, [] if transaction_id else needed)
@@ -135,6 +154,8 @@ def _apply(instance: Instance, transaction_id: str, table: Table, writes: list[P
             rows = instance.rows_to_write(transaction_id, table, write.sortable, buffer)
             applied = outcome.apply(rows, write, now)
         except ServiceError as error:
+            if atomic:
+                raise
             results.append(_failure(error.code, error.message))
         else:
             instance.rows_written += 1
