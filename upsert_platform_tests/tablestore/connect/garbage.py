@@ -50,6 +50,11 @@ def _wide(chance: random.Random) -> bytes:
     return json.dumps({f"c{number}": number for number in range(chance.choice((129, 1024, 1025)))}).encode()
 
 
+def _own(chance: random.Random) -> bytes:
+    """Fields that no other record has."""
+    return json.dumps({f"f{chance.getrandbits(64):x}": "v" for _ in range(chance.randrange(40))}).encode()
+
+
 def _any(chance: random.Random) -> Any:
     kinds: tuple[Callable[[], Any], ...] = (
         lambda: None,
@@ -74,7 +79,7 @@ def _value(chance: random.Random) -> bytes | None:
         lambda _: json.dumps(_GOOD).encode(),
         lambda _: None,
         lambda chance: chance.randbytes(chance.randrange(40)),
-        _cut, _flipped, _literal, _name, _shape, _shape,
+        _cut, _flipped, _literal, _name, _own, _shape, _shape,
     )  # fmt: skip
     rare = (_nested, _wide)
     return chance.choice(rare)(chance) if chance.randrange(200) == 0 else chance.choice(kinds)(chance)
