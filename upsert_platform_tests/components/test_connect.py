@@ -286,13 +286,27 @@ def test_faults(tmp_path: Path, changes: dict[str, str], message: str) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("primarykey.mode", "kafka"), ("table.max-versions", "3"), ("key.converter.schemas.enable", "false")],
-)
+    [
+        ("primarykey.mode", "kafka"), ("table.max-versions", "3"), ("key.converter.schemas.enable", "false"),
+        ("tablestore.kafka_t.columns.whitelist.name", "a"),
+    ],
+)  # fmt: skip
 def test_1_2_options_of_rows_have_no_effect_on_time_series(tmp_path: Path, option: str, value: str) -> None:
     (warning,) = problems_of(tmp_path, {**SERIES, option: value})
     assert (warning.severity, warning.message) == (
         "warning", f"connector 'sink': option '{option}' has no effect in mode timeseries",
     )  # fmt: skip
+
+
+def test_1_2_key_columns_have_no_effect_where_the_place_is_the_key(tmp_path: Path) -> None:
+    option = "tablestore.kafka_t.primarykey.name"
+    (warning,) = problems_of(tmp_path, {**BASE, option: "id"})
+    assert (warning.severity, f"'{option}' has no effect" in warning.message) == ("warning", True)
+
+
+def test_1_2_unknown_options_of_a_time_series_table(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, {**SERIES, "tablestore.kafka_t.whitelist": "a"})
+    assert (problem.severity, "unknown option 'tablestore.kafka_t.whitelist'" in problem.message) == ("error", True)
 
 
 @pytest.mark.parametrize("config", [BASE, {**BASE, "tablestore.mode": "timeseries"}])

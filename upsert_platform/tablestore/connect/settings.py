@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
@@ -37,9 +37,10 @@ _COORDINATES: Mapping[KeyMode, tuple[tuple[str, str], ...]] = {
 }
 _KEY_TYPES = ("string", "integer", "binary", "auto_increment")
 _COLUMN_TYPES = ("string", "integer", "double", "boolean", "binary")
-_TABLE_OPTIONS = (
+TABLE_OPTIONS: Final = (
     "primarykey.name", "primarykey.type", "columns.whitelist.name", "columns.whitelist.type", "search.timestamp.type",
 )  # fmt: skip
+"""Options of one wide-column table, after ``tablestore.<table>.``."""
 
 
 def _lowered(value: object) -> object:
@@ -209,11 +210,12 @@ class _Reader:
     location: SourceLocation
     problems: list[Problem]
 
-    def tell(self, message: str, name: str = "") -> None:
-        self.problems.append(Problem(f"{self.subject}: {message}", self.options.location(name) or self.location))
+    def tell(self, message: str, name: str = "", severity: str = "error") -> None:
+        place = self.options.location(name) or self.location
+        self.problems.append(Problem(f"{self.subject}: {message}", place, severity))
 
     def check_names(self, tables: set[str]) -> None:
-        known = {f"tablestore.{table}.{suffix}" for table in tables for suffix in _TABLE_OPTIONS}
+        known = {f"tablestore.{table}.{suffix}" for table in tables for suffix in TABLE_OPTIONS}
         for name in self.options:
             if name.startswith("tablestore.") and name not in known:
                 self.tell(f"unknown option '{name}'{nearest(name, known)}", name)
@@ -224,6 +226,14 @@ class _Reader:
         if not limits.is_valid_name(name):
             self.tell(f"topic '{topic}': Tablestore takes no table name '{name}'; use 'topics.assign.tables'")
         primary_key = _COORDINATES.get(settings.key_mode) or self._primary_key(name)
+        if settings.key_mode.is_place:
+            for given in (f"tablestore.{name}.primarykey.name", f"tablestore.{name}.primarykey.type"):
+                if given in self.options:
+                    self.tell(
+                        f"option '{given}' has no effect with 'primarykey.mode' = '{settings.key_mode}'",
+                        given,
+                        "warning",
+                    )
         whitelist = self._columns(f"tablestore.{name}.columns.whitelist", _COLUMN_TYPES)
         made = ConnectTable(
             topic=topic,

@@ -16,7 +16,12 @@ from upsert_platform.options import nearest, option_fields, read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.record import MessageFormat
-from upsert_platform.tablestore.connect.settings import ConnectSettings, ConnectTable, read_connect_tables
+from upsert_platform.tablestore.connect.settings import (
+    TABLE_OPTIONS,
+    ConnectSettings,
+    ConnectTable,
+    read_connect_tables,
+)
 from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTable, read_timeseries_table
 from upsert_platform.tablestore.options import TablestoreSettings
 
@@ -185,9 +190,12 @@ class _Reader:
             )
         if not 1 <= len(name) <= 128 or not limits.is_valid_name(name):
             self._tell(f"Tablestore takes no table name '{name}'; use 'topics.assign.tables'")
-        for option in _WIDE_ONLY:
-            if option in self._options:
+        own = {f"tablestore.{name}.{suffix}" for suffix in TABLE_OPTIONS}
+        for option in self._options:
+            if option in own or option in _WIDE_ONLY:
                 self._tell(f"option '{option}' has no effect in mode timeseries", option, "warning")
+            elif option.startswith(f"tablestore.{name}."):
+                self._tell(f"unknown option '{option}'{nearest(option, own)}", option)
         points, problems = read_timeseries_table(
             self._part((), "tablestore.timeseries."),
             name,
