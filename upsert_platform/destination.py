@@ -16,6 +16,7 @@ from upsert_platform.errors import RecordError
 from upsert_platform.model import Column
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 OPERATION: Final = "_op"
@@ -222,6 +223,14 @@ class KeepsOlderRows(Protocol):
     """
 
     places: tuple[str, ...]
+
+
+@runtime_checkable
+class StoresOtherValues(Protocol):
+    """A destination that does not hold some values as rows have them: a partition has a value where a row has none."""
+
+    def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
+        """What `Destination.read` gives where rows have `value` in the column of that name."""
 
 
 @runtime_checkable

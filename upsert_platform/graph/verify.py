@@ -20,6 +20,7 @@ from upsert_platform.destination import (
     ComparesRecords,
     KeepsOlderRows,
     ReadsRecent,
+    StoresOtherValues,
     Verdict,
 )
 from upsert_platform.graph.destination_hop import DestinationHop
@@ -156,10 +157,15 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         ],
         F.lit(True).alias("_found"),
     )
+    expected, refused = _without_refused(expected, hop, key)
+    if isinstance(hop.destination, StoresOtherValues):
+        names = {f"k{index}": name for index, name in enumerate(key)}
+        names |= {f"e{index}": name for index, name in enumerate(columns)}
+        stored = hop.destination.stored_value
+        expected = expected.withColumns({place: stored(name, F.col(place)) for place, name in names.items()})
     if isinstance(hop.destination, KeepsOlderRows):
         places = [index for index, name in enumerate(columns) if name in hop.destination.places]
         found = _in_current_places(found, expected, len(key), places)
-    expected, refused = _without_refused(expected, hop, key)
     joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
     same = F.lit(True)
     for index in range(len(columns)):

@@ -71,6 +71,27 @@ def decode_partition(value: str, declared: LogicalType) -> pa.Scalar:
     return pa.scalar(value).cast(wanted)
 
 
+def default_value(text: str, declared: LogicalType) -> object:
+    """The value of a partition column whose text is the default; None where the type has no value of that text."""
+    try:
+        return decode_partition(text, declared).as_py()
+    except pa.ArrowInvalid:
+        return None
+
+
+def decode_partitions(texts: pa.Array, declared: LogicalType, default: str | None) -> pa.Array:
+    """The values of a partition column, from their texts.
+
+    Args:
+        default: the text of rows that had no value; null where the type has no value of that text.
+    """
+    wanted = arrow_type(declared)
+    texts = texts.cast(pa.string())
+    if default is not None and default_value(default, declared) is None:
+        texts = pc.if_else(pc.equal(texts, default), pa.scalar(None, pa.string()), texts)
+    return texts.cast(pa.timestamp("s")).cast(wanted) if pa.types.is_date(wanted) else texts.cast(wanted)
+
+
 def partition_text(values: pa.Array) -> pa.Array:
     """The text that names a partition, of the values of a partition column; null stays null."""
     if pa.types.is_date(values.type):

@@ -38,6 +38,7 @@ from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.settings import MaxComputeTable
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -225,6 +226,12 @@ class MaxComputeDestination:
         from upsert_platform.maxcompute.read_back import read_table
 
         return read_table(spark, self._clients.reading(self._actual()), keys=keys)
+
+    def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
+        """What the table holds where rows have `value` in a declared column: partitions have values of their own."""
+        from upsert_platform.maxcompute.partitions import stored_value
+
+        return stored_value(self.table, name, value)
 
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.

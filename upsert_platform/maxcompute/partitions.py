@@ -17,6 +17,7 @@ from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, PartitionPlan, Spec
 from upsert_platform.maxcompute.rows import PARTITION_PREFIX
 from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.types import spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PRESENT = "_present_"
+_KEY = "_key_"
 _REFUSED_VALUE = r"""[\x00-\x1f\x7f/\\'",=]"""
 
 
@@ -54,6 +56,28 @@ def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
         for name, text in zip(partition_columns(plan), texts, strict=True)
     }
     return changes.withColumns(filled) if filled else changes
+
+
+def stored_value(table: MaxComputeTable, name: str, value: SparkColumn) -> SparkColumn:
+    """What the table holds where rows have `value` in a declared column: the value of a static partition column, the
+    default of a dynamic one that is null or blank; null where its type has no such default.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from upsert_platform.maxcompute.decode import decode_partition, default_value
+
+    plan = table.partitions
+    kind = next(column.type for column in table.columns if column.name == name)
+    fixed = dict(plan.static).get(name.lower())
+    assert kind is not None
+    if fixed is not None:
+        return F.lit(decode_partition(fixed, kind).as_py()).cast(spark_type(kind))
+    if name.lower() not in plan.dynamic:
+        return value
+    absent = value.isNull()
+    if spark_type(kind) == "STRING":
+        absent = absent | (F.trim(value) == "")
+    return F.when(absent, F.lit(default_value(plan.default, kind)).cast(spark_type(kind))).otherwise(value)
 
 
 def _assign(changes: DataFrame, plan: PartitionPlan) -> DataFrame:
@@ -169,7 +193,10 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable) -> 
     names = partition_columns(table.partitions)
     places = [f"{_PRESENT}{index}" for index in range(len(names))]
     keys = list(table.primary_key)
-    joined = frame.join(present, keys, "left")
+    for index, name in enumerate(keys):
+        present = present.withColumnRenamed(name, f"{_KEY}{index}")
+    same = [stored_value(table, name, F.col(quote(name))) == F.col(f"{_KEY}{index}") for index, name in enumerate(keys)]
+    joined = frame.join(present, same, "left")
     order = [F.col(quote(name)) for name in frame.columns]
     upserts = frame.where(F.col(OPERATION) == OPERATION_UPSERT).select(*order)
     moved = reduce(lambda a, b: a | b, [~F.col(n).eqNullSafe(F.col(p)) for n, p in zip(names, places, strict=True)])

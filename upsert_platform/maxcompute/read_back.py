@@ -9,7 +9,7 @@ from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import quote, sql_text
-from upsert_platform.maxcompute.partitions import present_name
+from upsert_platform.maxcompute.partitions import present_name, stored_value
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, key_predicate, read_frame
 from upsert_platform.maxcompute.settings import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
@@ -64,9 +64,12 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
     table = reading.table
     predicate = ""
     if keys is not None:
-        keys = keys.select(*map(quote, table.primary_key)).distinct()
+        from pyspark.sql import functions as F  # noqa: N812
+
+        stored = [stored_value(table, name, F.col(quote(name))).alias(name) for name in table.primary_key]
+        keys = keys.select(*stored).distinct()
         by_name = {column.name: column for column in columns}
-        named = [by_name[name] for name in table.primary_key if not by_name[name].partition]
+        named = [column for name in table.primary_key if not (column := by_name[name]).partition and not column.fixed]
         few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()
         if len(few) <= MOST_PREDICATE_KEYS:
             predicate = key_predicate([tuple(row) for row in few], named)
@@ -125,6 +128,7 @@ def declared_columns(table: MaxComputeTable, actual: TableState) -> list[ReadCol
                 kind=present.type,
                 partition=name in table.partitions.dynamic,
                 fixed=fixed.get(name),
+                default=table.partitions.default if name in table.partitions.dynamic else None,
             )
         )
     return columns

@@ -36,6 +36,7 @@ class ReadColumn:
         kind: type in the table.
         partition: whether it is a partition column.
         fixed: value of a static partition column.
+        default: text of a dynamic partition column where rows had no value.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ReadColumn:
     kind: MaxComputeType
     partition: bool = False
     fixed: str | None = None
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def decode_rows(rows: pa.RecordBatch, job: ReadJob) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from upsert_platform.maxcompute.decode import decode, decode_partition
+    from upsert_platform.maxcompute.decode import decode, decode_partition, decode_partitions
     from upsert_platform.types import arrow_type
 
     names = [name.lower() for name in rows.schema.names]
@@ -113,9 +115,7 @@ def decode_rows(rows: pa.RecordBatch, job: ReadJob) -> pa.RecordBatch:
             continue
         values = rows.column(names.index(column.source))
         if column.partition:
-            values = values.cast(pa.string())
-            values = values.cast(pa.timestamp("s")).cast(wanted) if pa.types.is_date(wanted) else values.cast(wanted)
-            columns.append(values)
+            columns.append(decode_partitions(values, column.declared, column.default))
         else:
             columns.append(decode(values, column.declared, column.kind))
     fields = [pa.field(column.name, arrow_type(column.declared)) for column in job.columns]

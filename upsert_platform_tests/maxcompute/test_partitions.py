@@ -176,6 +176,45 @@ def test_checks_look_at_the_partition_of_the_last_value_when_rows_stay(
     assert (found.stale, found.missing, found.extra) == (1, 2, 3)
 
 
+def test_a_row_without_a_partition_value_is_not_taken_for_a_stale_one(
+    spark: SparkSession, opened: Opened, tmp_path: Path
+) -> None:
+    columns = {"id": "BIGINT", "ds": "STRING", "day": "DATE", "hour": "BIGINT"}
+    options = {"key": ["id"], "partitioned_by": ["ds", "day", "hour"], "sink_partition_default-value": "-1"}
+    destination = opened(columns, **options)
+    day = dt.date(2024, 2, 29)
+    rows: list[Change] = [("U", (0, None, None, None)), ("U", (1, " ", day, 7)), ("U", (2, "x", day, None))]
+    write(spark, destination, 1, rows)
+    # No day is written -1, so what is read back is null.
+    read = [(0, "-1", None, -1), (1, "-1", day, 7), (2, "x", day, -1)]
+    assert sorted(destination.read(spark).collect()) == read
+    hop = Expecting(destination, RefusedStore(str(tmp_path / "refused")), [*rows[:2], ("U", (2, None, day, None))])
+    found = check_everything(spark, hop, upto=1)  # type: ignore[arg-type]
+    assert (found.compared, found.stale, found.missing, found.extra) == (3, 1, 0, 0)
+    assert found.sample[0]["difference"] == "ds: expected '-1', found 'x'"
+
+
+def test_a_key_with_a_blank_or_a_fixed_partition_is_found_where_it_is_stored(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened, tmp_path: Path
+) -> None:
+    columns = {"id": "BIGINT", "area": "STRING", "region": "STRING", "ds": "STRING"}
+    declared = {
+        "key": ["id", "area", "region"],
+        "partitioned_by": ["area", "region", "ds"],
+        "sink_partition": "area=eu",
+    }
+    destination = opened(columns, **declared)
+    write(spark, destination, 1, [("U", (1, "uk", " ", "old")), ("U", (2, "uk", "r", "old"))])
+    rows: list[Change] = [("U", (1, "uk", " ", "new")), ("U", (2, "uk", "r", "old"))]
+    write(spark, destination, 2, rows[:1])
+    stays = [(1, "eu", "__DEFAULT_PARTITION__", "new"), (2, "eu", "r", "old")]
+    assert stored(maxcompute, destination.table) == stays
+    keys = spark.createDataFrame([(1, "uk", " ")], "id BIGINT, area STRING, region STRING")
+    assert destination.read(spark, keys=keys).collect() == stays[:1]
+    hop = Expecting(destination, RefusedStore(str(tmp_path / "refused")), rows)
+    assert check_everything(spark, hop, upto=2).passed  # type: ignore[arg-type]
+
+
 def test_63_an_assigner_computes_the_partition(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:
     options = {"sink_partition_assigner_class": f"{__name__}:by_day_of_id"}
     destination = opened({"id": "BIGINT", "v": "STRING"}, key=(), partitioned_by=["ds"], **options)
