@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from upsert_platform.errors import RecordError
 from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.connect import writer
 from upsert_platform.tablestore.connect.change import row_key
 from upsert_platform.tablestore.connect.frame import ERROR, KEY, REASON, RECORD_COLUMNS, judging_task
 from upsert_platform.tablestore.connect.settings import ConnectTable
@@ -133,6 +134,33 @@ def test_5_2_two_requests_in_turn_where_one_change_will_not_do(server: ServerHan
     made = table(primarykey_mode="record_key", insert_mode="update", delete_mode="column")
     stats, _, found = write(server, made, [({"pk0": "a"}, {"A": 1}), ({"pk0": "a"}, {"A": None})])
     assert (stats.updates, stats.requests, found) == (2, 2, {("a",): {}})
+
+
+def _sizes(made: ConnectTable, records: Sequence[tuple[Any, Any]]) -> list[int | None]:
+    """Encoded rows of every block; None where the next block waits for the last."""
+    return [
+        None if block is None else len(block.encoded)
+        for block in blocks_of_records(iter([frame(records)]), {"t": made})
+    ]
+
+
+def test_5_2_a_block_waits_for_the_last_where_both_change_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = table(**{"primarykey_mode": "record_key", "insert_mode": "update", "delete_mode": "column"})
+    one, other = {"pk0": "a"}, {"pk0": "b"}
+    assert _sizes(updates, [(one, {"A": 1}), (one, {"A": None}), (other, {"A": 1})]) == [1, None, 2]
+    puts = table(**{"primarykey_mode": "record_key"})
+    assert _sizes(puts, [(one, {"A": 1}), (one, {"A": 2}), (other, {"A": 1})]) == [2]
+    monkeypatch.setattr(writer, "_MERGED_BYTES", 30)
+    assert _sizes(puts, [(one, {"A": 1})] * 2 + [(other, {"A": 1})]) == [2]
+    assert _sizes(puts, [(one, {"A": 1})] * 3 + [(other, {"A": 1})]) == [1, None, 2]
+    monkeypatch.setattr(writer, "_BLOCK_RECORDS", 2)
+    assert _sizes(puts, [(one, {"A": 1}), (other, {"A": 1}), (other, {"A": 2})]) == [2, None, 1]
+
+
+def test_memory_of_a_block_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_BLOCK_BYTES", 2_000)
+    made = table(**{"primarykey_mode": "record_key"})
+    assert _sizes(made, [({"pk0": f"k{n}"}, {"A": "x" * 600}) for n in range(9)]) == [4, 4, 1]
 
 
 def test_types_may_differ_from_row_to_row(server: ServerHandle, write: Callable[..., Any]) -> None:
