@@ -103,7 +103,7 @@ def test_command_exists(command: str, project: Path, monkeypatch: pytest.MonkeyP
         case "upsert-platform":
             _judge_own(words[1:])
         case "dagster":
-            assert words[1:4] in (["job", "execute", "-m"], ["sensor", "start", "-m"])
+            assert words[1:4] in (["job", "execute", "-m"], ["sensor", "start", "-m"], ["asset", "materialize", "-m"])
             assert words[4] == "upsert_platform.definitions"
         case "cp":
             assert (ROOT / words[1]).is_file()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from upsert_platform.graph import assets, checks, console, jobs, keys
+from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
@@ -45,7 +45,7 @@ def build_definitions(
             *(checks.last_value_check(table) for table in targets),
         ],
         jobs=[sync, jobs.verify_job(project), compact_job(project), *upkeep] if project.inserts else [],
-        sensors=[jobs.new_offsets_sensor(project, sync)] if project.inserts else [],
+        sensors=[sensors.new_offsets_sensor(project, sync)] if project.inserts else [],
         resources={
             "platform": platform,
             "spark": spark,
