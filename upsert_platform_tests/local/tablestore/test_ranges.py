@@ -113,6 +113,10 @@ def test_five_thousand_rows_at_once(client: Any, make_table: MakeTable) -> None:
     fill(client, table, [([("a", "x"), ("b", i)], [("n", i)]) for i in range(5001)])
     rows, following = scan(client, table, "FORWARD", [MIN, MIN], [MAX, MAX])
     assert (len(rows), following) == (5000, [("a", "x"), ("b", 5000)])
+    rows, following = scan(client, table, "FORWARD", [MIN, MIN], [MAX, MAX], limit=6000)
+    assert (len(rows), following) == (5000, [("a", "x"), ("b", 5000)])
+    last = SingleColumnCondition("n", 5000, ComparatorType.EQUAL, False)
+    assert scan(client, table, "FORWARD", [MIN, MIN], [MAX, MAX], column_filter=last) == ([], following)
 
 
 def test_four_megabytes_at_once(client: Any, make_table: MakeTable) -> None:
