@@ -15,6 +15,8 @@ from upsert_platform.tablestore.sdk import LOGGER, silence_sdk
 from upsert_platform.tablestore.transport import Endpoint
 
 T = TypeVar("T")
+ASK_SECONDS = 60.0
+"""How long a service that does not answer is asked for the state of a table."""
 
 
 class Client:
@@ -61,11 +63,19 @@ class Client:
                 raise
             raise NoAnswerError(f"{operation}: {error.message} ({self.endpoint})") from error
         except (HTTPError, OSError) as error:
-            raise NoAnswerError(f"{operation}: no answer from {self.endpoint}: {type(error).__name__}") from error
+            raise NoAnswerError(
+                f"{operation}: no answer from {self.endpoint}: {type(error).__name__}; check 'tablestore.endpoint', and"
+                " that it can be reached from here"
+            ) from error
 
     def repeat(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Calls an operation that may be repeated, again after passing failures, until the retry deadline."""
         return repeat_until(self._retry_seconds, lambda: self.once(operation, *arguments, **options))
+
+    def ask(self, operation: str, *arguments: Any, **options: Any) -> Any:
+        """As `repeat`, for what a run asks before it has done anything: somebody may be waiting at a console."""
+        patience = min(self._retry_seconds, ASK_SECONDS)
+        return repeat_until(patience, lambda: self.once(operation, *arguments, **options))
 
     def _open(self) -> Any:
         if self._sdk is None:

@@ -56,10 +56,15 @@ class ControlTable:
         self._seconds = settings.retry_deadline.total_seconds()
         self.table_name = table_name
 
-    def read(self) -> ControlRecord | None:
-        """The record; None when it, or the control table, does not exist."""
+    def read(self, *, asks: bool = False) -> ControlRecord | None:
+        """The record; None when it, or the control table, does not exist.
+
+        Args:
+            asks: nothing has been done yet, so a service that does not answer is given up sooner.
+        """
+        read = self._client.ask if asks else self._client.repeat
         try:
-            _, row, _ = self._client.repeat("get_row", self._name, self._key, max_version=1)
+            _, row, _ = read("get_row", self._name, self._key, max_version=1)
         except ServiceError as error:
             if is_missing(error):
                 return None

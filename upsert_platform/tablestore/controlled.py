@@ -47,7 +47,7 @@ class ControlledDestination(ABC):
 
     def state(self) -> DestinationState:
         """Reads the control record; initial when the control table, its row or the table itself is missing."""
-        record = self._control.read()
+        record = self._control.read(asks=True)
         if record is None:
             return DestinationState()
         held = record.expires > time.time()

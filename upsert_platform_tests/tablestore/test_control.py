@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pydantic import SecretStr
 
 from upsert_platform.destination import BatchSpan, Verdict
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
+from upsert_platform.tablestore.failures import NoAnswerError
 from upsert_platform.tablestore.guard import LeaseGuard, Tenure
 from upsert_platform.tablestore.lease import hold_lease
+from upsert_platform.tablestore.transport import Endpoint
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import table_on
 
@@ -126,6 +129,17 @@ def test_a_control_table_that_stays_silent_ends_the_write(disturbed: ServerHandl
         with pytest.raises(DestinationError, match=r"OTSServerUnavailable.*given up after"):
             control.record_applied(SPAN, epoch=lease.epoch)
         disturbed.faults()
+
+
+def test_an_instance_that_does_not_answer_is_given_up_soon_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes go on for minutes; whoever only asks how far a table is may be waiting at a console."""
+    monkeypatch.setattr("upsert_platform.tablestore.client.ASK_SECONDS", 0.2)
+    nobody = Endpoint("http://127.0.0.1:9", "shop", SecretStr("id"), SecretStr("secret"))
+    client = Client(nobody, timeout=timedelta(seconds=1), retry_deadline=timedelta(minutes=5))
+    began = time.monotonic()
+    with pytest.raises(NoAnswerError, match=r"'shop' at http://127.0.0.1:9: .*; check 'tablestore.endpoint'"):
+        client.ask("list_table")
+    assert time.monotonic() - began < 5
 
 
 def test_verdicts_are_kept_without_a_lease(control: ControlTable) -> None:
