@@ -47,6 +47,9 @@ def test_an_older_version_does_not_hide_a_newer_one(client: Any, table: str) -> 
     client.update_row(table, Row(KEY, {"put": [("a", "newer", now)]}), IGNORE)
     client.update_row(table, Row(KEY, {"put": [("a", "older", now - 1000)]}), IGNORE)
     assert versions(client, table, max_version=1) == [("a", "newer", now)]
+    client.update_row(table, Row(KEY, {"put": [("a", "from tomorrow", now + HOUR)]}), IGNORE)
+    client.update_row(table, Row(KEY, {"put": [("a", "by the clock")]}), IGNORE)
+    assert versions(client, table, max_version=1) == [("a", "from tomorrow", now + HOUR)]
 
 
 def test_a_put_drops_all_versions(client: Any, make_table: MakeTable) -> None:
