@@ -98,6 +98,7 @@ REMEDIES = [
     (Remedy.SLOW_DOWN, 403, "OTSQuotaExhausted"),
     (Remedy.SLOW_DOWN, 403, "OTSNotEnoughCapacityUnit"),
     (Remedy.SLOW_DOWN, 429, "OTSFlowControl"),
+    (Remedy.SLOW_DOWN, 429, ""),
     (Remedy.RETRY, 500, "OTSInternalServerError"),
     (Remedy.RETRY, 503, "OTSPartitionUnavailable"),
     (Remedy.RETRY, 503, "OTSTimeout"),

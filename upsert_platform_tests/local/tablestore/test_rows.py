@@ -92,6 +92,13 @@ def test_increment(client: Any, table: str) -> None:
     assert read(client, table) == {"n": -2}
 
 
+def test_increment_beyond_64_bits_is_refused(client: Any, table: str) -> None:
+    client.put_row(table, Row(KEY, [("n", 2**63 - 1)]), Condition("IGNORE"))
+    change = Row(KEY, {"INCREMENT": [("n", 1)]})
+    assert error_of(lambda: client.update_row(table, change, Condition("IGNORE"))) == (400, "OTSParameterInvalid")
+    assert client.get_row(table, KEY, max_version=1)[1].attribute_columns[0][1] == 2**63 - 1
+
+
 def test_increment_of_a_string_is_refused(client: Any, table: str) -> None:
     client.put_row(table, Row(KEY, [("n", "x")]))
     update = Row(KEY, {"increment": [("n", 1)]})

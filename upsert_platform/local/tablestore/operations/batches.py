@@ -159,7 +159,8 @@ def _apply(
             results.append(_failure(error.code, error.message))
         else:
             instance.rows_written += 1
-            results.append(_success(applied.read_units, applied.write_units, applied.row))
+            units = applied.read_units, applied.write_units
+            results.append(_success_with(*units, applied.row) if applied.row else _success(*units))
     buffer.flush()
     return b"".join(results)
 
@@ -175,14 +176,19 @@ def _field(number: int, payload: bytes) -> bytes:
     return bytes(prefix) + payload
 
 
-@lru_cache(maxsize=1024)
-def _success(read: int, write: int, row: bytes = b"") -> bytes:
-    """The encoded result of a row that was written; most rows of a batch have the same."""
+def _success_with(read: int, write: int, row: bytes) -> bytes:
+    """The encoded result of a row that was written, with what the client wants back of it."""
     result = pb.RowInBatchWriteRowResponse(is_ok=True)
     set_consumed(result, read=read, write=write)
     if row:
         result.row = row
     return _field(2, result.SerializeToString())
+
+
+@lru_cache(maxsize=1024)
+def _success(read: int, write: int) -> bytes:
+    """The same without a row, which is the result of most rows of a batch."""
+    return _success_with(read, write, b"")
 
 
 def _failure(code: str, message: str) -> bytes:
