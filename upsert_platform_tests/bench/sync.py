@@ -14,7 +14,7 @@ from typing import Any
 from upsert_platform.demo.users import Users, encode_key, encode_value
 from upsert_platform.local.kafka import start_broker
 from upsert_platform_tests.bench.measure import row, watch_memory
-from upsert_platform_tests.graph.stack import Stack, metadata_of
+from upsert_platform_tests.graph.stack import Stack, metadata_of, variables_of
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import tablestore_server
 
@@ -31,17 +31,7 @@ def run(*, histories: tuple[int, int] = HISTORIES) -> Iterator[dict[str, Any]]:
         tablestore_server(Path(folder) / "tablestore") as tablestore,
         maxcompute_server(Path(folder) / "maxcompute") as maxcompute,
     ):
-        variables = {
-            "UPSERT_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-            "UPSERT_TABLESTORE_ENDPOINT": tablestore.endpoint,
-            "UPSERT_TABLESTORE_INSTANCE": tablestore.instance,
-            "UPSERT_TABLESTORE_ACCESS_KEY_ID": tablestore.access_key_id,
-            "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": tablestore.access_key_secret,
-            "UPSERT_MAXCOMPUTE_ENDPOINT": maxcompute.endpoint,
-            "UPSERT_MAXCOMPUTE_PROJECT": maxcompute.project,
-            "UPSERT_MAXCOMPUTE_ACCESS_ID": maxcompute.access_id,
-            "UPSERT_MAXCOMPUTE_ACCESS_KEY": maxcompute.access_key,
-        }
+        variables = variables_of(broker, tablestore, maxcompute)
         os.environ.update(variables)
         yield _idle(Path(folder), variables)
         yield _growth(Path(folder), variables, histories)

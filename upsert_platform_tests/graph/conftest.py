@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.local.kafka import Broker
-from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.graph.stack import Stack, variables_of
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import tablestore_server
 
@@ -20,17 +20,7 @@ def variables(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) ->
     """Endpoints of a broker, a Tablestore server and a MaxCompute server, as `local up` names them."""
     path = tmp_path_factory.mktemp("servers")
     with tablestore_server(path / "tablestore") as tablestore, maxcompute_server(path / "maxcompute") as maxcompute:
-        yield {
-            "UPSERT_KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
-            "UPSERT_TABLESTORE_ENDPOINT": tablestore.endpoint,
-            "UPSERT_TABLESTORE_INSTANCE": tablestore.instance,
-            "UPSERT_TABLESTORE_ACCESS_KEY_ID": tablestore.access_key_id,
-            "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": tablestore.access_key_secret,
-            "UPSERT_MAXCOMPUTE_ENDPOINT": maxcompute.endpoint,
-            "UPSERT_MAXCOMPUTE_PROJECT": maxcompute.project,
-            "UPSERT_MAXCOMPUTE_ACCESS_ID": maxcompute.access_id,
-            "UPSERT_MAXCOMPUTE_ACCESS_KEY": maxcompute.access_key,
-        }
+        yield variables_of(kafka_broker, tablestore, maxcompute)
 
 
 @pytest.fixture

@@ -24,6 +24,9 @@ from upsert_platform.graph.resources import (
     SparkResource,
     TablestoreResource,
 )
+from upsert_platform.local.kafka import Broker
+from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
+from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
 
 COLUMNS = "user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), updated_at TIMESTAMP(3)"
 KEY = "PRIMARY KEY (user_id) NOT ENFORCED"
@@ -54,6 +57,21 @@ CREATE TABLE users_warehouse ({columns}, {key}) WITH (
 );
 INSERT INTO users_warehouse SELECT user_id, name, region, balance, updated_at FROM users WHERE region <> 'test';
 """
+
+
+def variables_of(broker: Broker, tablestore: TablestoreServer, maxcompute: MaxComputeServer) -> dict[str, str]:
+    """Endpoints of running servers, as `local up` names them."""
+    return {
+        "UPSERT_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "UPSERT_TABLESTORE_ENDPOINT": tablestore.endpoint,
+        "UPSERT_TABLESTORE_INSTANCE": tablestore.instance,
+        "UPSERT_TABLESTORE_ACCESS_KEY_ID": tablestore.access_key_id,
+        "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": tablestore.access_key_secret,
+        "UPSERT_MAXCOMPUTE_ENDPOINT": maxcompute.endpoint,
+        "UPSERT_MAXCOMPUTE_PROJECT": maxcompute.project,
+        "UPSERT_MAXCOMPUTE_ACCESS_ID": maxcompute.access_id,
+        "UPSERT_MAXCOMPUTE_ACCESS_KEY": maxcompute.access_key,
+    }
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.local.kafka import Broker
-from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.graph.stack import Stack, variables_of
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
@@ -43,17 +43,7 @@ def maxcompute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MaxComputeS
 @pytest.fixture(scope="session")
 def variables(kafka_broker: Broker, tablestore: TablestoreServer, maxcompute: MaxComputeServer) -> Mapping[str, str]:
     """Endpoints of the servers, as `local up` names them."""
-    return {
-        "UPSERT_KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
-        "UPSERT_TABLESTORE_ENDPOINT": tablestore.endpoint,
-        "UPSERT_TABLESTORE_INSTANCE": tablestore.instance,
-        "UPSERT_TABLESTORE_ACCESS_KEY_ID": tablestore.access_key_id,
-        "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": tablestore.access_key_secret,
-        "UPSERT_MAXCOMPUTE_ENDPOINT": maxcompute.endpoint,
-        "UPSERT_MAXCOMPUTE_PROJECT": maxcompute.project,
-        "UPSERT_MAXCOMPUTE_ACCESS_ID": maxcompute.access_id,
-        "UPSERT_MAXCOMPUTE_ACCESS_KEY": maxcompute.access_key,
-    }
+    return variables_of(kafka_broker, tablestore, maxcompute)
 
 
 @pytest.fixture
