@@ -11,13 +11,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.graph.changelog_hop import ChangelogHop
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.tablestore.destination import TablestoreDestination
-from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
+from upsert_platform_tests.graph.stack import Stack, checks_of
 
 
 class KilledError(Exception):
@@ -66,32 +67,40 @@ POINTS = {
 @pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(900)
 def test_runs_that_end_in_the_middle_are_made_good_by_the_next(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One wave per point, all on one pair of tables, so that what a crash leaves behind meets the crashes after it."""
+    """A wave per point and a whole run after every two, all on one pair of tables, so that crashes meet what others
+    left behind."""
     stack.declare(source=", 'batch.max-records' = '60'")
     stack.produce(stack.users.first_wave(60))
-    for name, point in POINTS.items():
+    for number, (name, point) in enumerate(POINTS.items()):
         stack.produce(stack.users.second_wave(80))
         with monkeypatch.context() as patched:
             point(patched)
             assert not stack.run().success, name
+        if number % 2 == 0:
+            continue
         result = stack.run()
         assert result.success, name
         assert stack.serving_differences() == [], name
         assert stack.warehouse_differences() == [], name
         assert all(checks_of(result).values()), name
     assert stack.run("verify").success
+    # A commit that the driver did not live to see is found by the next run: offsets are read once.
+    store = stack.platform().changelog_hop("users", run="test").store
+    head = store.head()
+    assert head is not None
+    accounts = store.accounts(after=0, upto=head.batch)
+    assert sum(account.records for ranges in accounts.values() for account in ranges) == stack.users.produced
 
 
 @pytest.mark.timeout(600)
 def test_killed_processes_are_made_good_by_the_next(stack: Stack) -> None:
-    """kill -9 of the real command at three moments; its JVM lives on for seconds, as in the field."""
+    """kill -9 of the real command at two moments; its JVM lives on for seconds, as in the field."""
     chance = random.Random(int(os.environ.get("PYTEST_RANDOM_SEED", "11")))
     stack.produce(stack.users.first_wave(2000))
-    for _ in range(3):
+    for _ in range(2):
         kill_during_sync(stack, chance.uniform(4.0, 16.0))
         stack.produce(stack.users.second_wave(300))
-    finished = stack.execute(timeout=300)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    assert stack.run().success
     assert stack.serving_differences() == []
     assert stack.warehouse_differences() == []
 
@@ -113,35 +122,15 @@ def kill_during_sync(stack: Stack, seconds: float) -> bool:
 @pytest.mark.timeout(600)
 def test_two_syncs_at_once_end_equal_and_none_interleaves(stack: Stack) -> None:
     stack.produce(stack.users.first_wave(1500))
-    assert (
-        subprocess.run(
-            ["dagster", "instance", "info"],
-            env={**stack.environment(), "PATH": f"{os.path.dirname(stack.command()[0])}:{os.environ['PATH']}"},  # noqa: PTH120
-            capture_output=True,
-            check=False,
-        ).returncode
-        == 0
-    )
+    with dg.DagsterInstance.from_config(stack.environment()["DAGSTER_HOME"]) as instance:
+        assert instance.get_runs_count() == 0  # Dagster's own tables, which two new processes would both make
+        assert instance.event_log_storage.get_records_for_run("none").records == []
     with ThreadPoolExecutor(2) as pool:
         both = list(pool.map(lambda _: stack.execute(timeout=300), range(2)))
     for run in both:
         # The one that found the destination taken says by whom; the other did the work.
         assert run.returncode == 0 or "lease ends" in run.stderr, run.stderr[-3000:]
     assert any(run.returncode == 0 for run in both)
-    last = stack.execute(timeout=300)
-    assert last.returncode == 0, last.stderr[-3000:]
+    assert stack.run().success
     assert stack.serving_differences() == []
     assert stack.warehouse_differences() == []
-
-
-@pytest.mark.usefixtures("spark")
-def test_batch_is_never_applied_twice_as_an_append(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that the driver did not live to see is found by the next run: offsets are read once."""
-    stack.produce(stack.users.first_wave(60))
-    with monkeypatch.context() as patched:
-        after(ChangelogStore, "append")(patched)
-        assert not stack.run().success
-    result = stack.run()
-    assert result.success
-    assert metadata_of(result, "changelogs", "users")["records"] == 0
-    assert stack.serving_differences() == []
