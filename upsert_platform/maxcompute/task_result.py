@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from upsert_platform.destination import RefusedRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from upsert_platform.maxcompute.rows import WireRows
 
 MOST_REFUSED: Final = 10_000
 """Refused rows that a task hands back; of more of them only the number is known, and the write fails."""
@@ -43,10 +46,12 @@ class TaskResult:
     refused_count: int = 0
     refused: list[RefusedRow] = field(default_factory=list)
 
-    def keep(self, refused: Sequence[RefusedRow]) -> None:
-        """Adds refused rows."""
-        self.refused_count += len(refused)
-        self.refused.extend(refused[: MOST_REFUSED - len(self.refused)])
+    def count(self, ready: WireRows) -> None:
+        """Adds rows that are sent, and those that are refused."""
+        self.rows += ready.rows.num_rows
+        self.deletes += ready.deletes
+        self.refused_count += len(ready.refused)
+        self.refused.extend(ready.refused[: MOST_REFUSED - len(self.refused)])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The row for the driver, of `RESULT_SCHEMA`; none when the task had nothing to do."""
@@ -60,3 +65,35 @@ class TaskResult:
         values = {name: getattr(self, name) for name in schema.names}
         values["refused"] = json.dumps([asdict(row) for row in self.refused])
         yield pa.RecordBatch.from_pylist([values], schema=schema)
+
+
+class Writing(Protocol):
+    """An attempt of a task that writes."""
+
+    result: TaskResult
+
+    def add(self, changes: pa.RecordBatch) -> None:
+        """Takes a batch of the change frame."""
+
+    def finish(self) -> None:
+        """Waits until all is there."""
+
+    def close(self) -> None:
+        """Gives up threads and connections, after success and failure alike."""
+
+
+def write_all(batches: Iterator[pa.RecordBatch], writer: Writing) -> Iterator[pa.RecordBatch]:
+    """Writes the batches of a task; yields its `TaskResult` row (none without rows).
+
+    Raises:
+        ServiceError: rows could not be sent.
+    """
+    started = time.monotonic()
+    try:
+        for batch in batches:
+            writer.add(batch)
+        writer.finish()
+    finally:
+        writer.close()
+    writer.result.seconds = time.monotonic() - started
+    yield from writer.result.batches()

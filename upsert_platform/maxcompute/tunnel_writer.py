@@ -20,7 +20,7 @@ from upsert_platform.maxcompute.hashing import buckets_of
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.records import encode_records, footer
 from upsert_platform.maxcompute.rows import OPERATION_COLUMN, WirePlan, encode_rows
-from upsert_platform.maxcompute.task_result import TaskResult
+from upsert_platform.maxcompute.task_result import TaskResult, write_all
 from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
 
 
@@ -81,9 +81,7 @@ class TunnelTaskWriter:
             ServiceError: rows could not be sent.
         """
         ready = encode_rows(changes, self._job.plan)
-        self.result.keep(ready.refused)
-        self.result.rows += ready.rows.num_rows
-        self.result.deletes += ready.deletes
+        self.result.count(ready)
         for partition, rows in self._by_partition(ready.rows):
             self._add_rows(partition, rows)
         for place in [place for place, bucket in self._waiting.items() if bucket.size > self._job.bucket_bytes]:
@@ -206,13 +204,4 @@ def add_bucket(batches: Iterator[pa.RecordBatch], plan: WirePlan, session: Upser
 
 def write_tunnel_task(batches: Iterator[pa.RecordBatch], job: TunnelJob) -> Iterator[pa.RecordBatch]:
     """The function of `mapInArrow`: sends a task's rows, yields one `TaskResult` row (none without rows)."""
-    started = time.monotonic()
-    writer = TunnelTaskWriter(job)
-    try:
-        for batch in batches:
-            writer.add(batch)
-        writer.finish()
-    finally:
-        writer.close()
-    writer.result.seconds = time.monotonic() - started
-    yield from writer.result.batches()
+    yield from write_all(batches, TunnelTaskWriter(job))

@@ -18,7 +18,7 @@ from upsert_platform.maxcompute.connection import Connection, ServiceError, back
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, WriteStream
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.rows import WirePlan, encode_rows, slices
-from upsert_platform.maxcompute.task_result import TaskResult
+from upsert_platform.maxcompute.task_result import TaskResult, write_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,7 @@ class TaskWriter:
             ServiceError: rows could not be sent.
         """
         ready = encode_rows(changes, self._job.plan)
-        self.result.keep(ready.refused)
-        self.result.rows += ready.rows.num_rows
-        self.result.deletes += ready.deletes
+        self.result.count(ready)
         for part in slices(ready.rows, self._job.body_bytes):
             if self._buffered and self._buffered + part.nbytes > self._job.body_bytes:
                 self._flush()
@@ -165,13 +163,4 @@ def write_task(
     if sessions:
         job = replace(job, session=sessions[context.partitionId()])
     version = stream_version(context.taskAttemptId())
-    started = time.monotonic()
-    writer = TaskWriter(job, stream_id=str(context.partitionId()), version=version)
-    try:
-        for batch in batches:
-            writer.add(batch)
-        writer.finish()
-    finally:
-        writer.close()
-    writer.result.seconds = time.monotonic() - started
-    yield from writer.result.batches()
+    yield from write_all(batches, TaskWriter(job, stream_id=str(context.partitionId()), version=version))

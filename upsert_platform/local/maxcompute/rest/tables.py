@@ -73,20 +73,24 @@ def list_tables(service: Service, request: Request, schema: str) -> Response:
     nodes: list[Node] = [
         (
             "Table",
-            [
-                ("Name", table.name),
-                ("TableId", table.table_id),
-                ("Project", service.project),
-                ("SchemaName", table.schema),
-                ("Owner", table.owner),
-                ("Type", "MANAGED_TABLE"),
-                ("CreationTime", http_date(table.created)),
-            ],
+            [*_identity(service, table), ("CreationTime", http_date(table.created))],
         )
         for table in page
     ]
     following = page[-1].name if len(found) > len(page) else ""
     return answer(("Tables", [("Marker", following), ("MaxItems", str(_PAGE)), *nodes]))
+
+
+def _identity(service: Service, table: Table) -> list[Node]:
+    """The elements that every answer about a table begins with."""
+    return [
+        ("Name", table.name),
+        ("TableId", table.table_id),
+        ("Project", service.project),
+        ("SchemaName", table.schema),
+        ("Owner", table.owner),
+        ("Type", "MANAGED_TABLE"),
+    ]
 
 
 def get_table(service: Service, request: Request, schema: str, name: str) -> Response:
@@ -105,12 +109,7 @@ def get_table(service: Service, request: Request, schema: str, name: str) -> Res
         (
             "Table",
             [
-                ("Name", table.name),
-                ("TableId", table.table_id),
-                ("Project", service.project),
-                ("SchemaName", table.schema),
-                ("Owner", table.owner),
-                ("Type", "MANAGED_TABLE"),
+                *_identity(service, table),
                 ("Comment", table.comment),
                 ("Schema", Literal(json.dumps(described)), {"format": "Json"}),
                 ("CreationTime", http_date(table.created)),
