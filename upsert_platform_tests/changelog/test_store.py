@@ -101,6 +101,23 @@ def store(tmp_path: Path) -> ChangelogStore:
     return ChangelogStore(str(tmp_path / "orders"), declared())
 
 
+@pytest.fixture(scope="module")
+def three_batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A changelog of three batches; tests take copies."""
+    made = ChangelogStore(str(tmp_path_factory.mktemp("three") / "orders"), declared())
+    commit(spark, made, [(1, "a"), (2, "b"), (3, "c")])
+    commit(spark, made, [(1, "a2"), (2, None)])
+    commit(spark, made, [(4, "d")])
+    return Path(made.uri)
+
+
+@pytest.fixture
+def filled(store: ChangelogStore, three_batches: Path) -> ChangelogStore:
+    """A store with three batches."""
+    shutil.copytree(three_batches, store.uri)
+    return store
+
+
 def values(frame: DataFrame) -> dict[int, str | None]:
     return {row["id"]: None if row[rows.KIND] == rows.KIND_DELETE else row["value"] for row in frame.collect()}
 
@@ -205,35 +222,32 @@ def test_race_for_a_batch_number_leaves_one_winner(spark: SparkSession, store: C
     assert snapshot(spark, store) == {1: "fast"}
 
 
-def test_merging_files_keeps_position_and_batches(spark: SparkSession, store: ChangelogStore) -> None:
-    for number in range(3):
-        head = commit(spark, store, [(number, f"v{number}")], quarantined=1)
-    before = snapshot(spark, store, after=1)
-    compaction.merge_files(spark, store)
-    merged = store.head()
+def test_merging_files_keeps_position_and_batches(spark: SparkSession, filled: ChangelogStore) -> None:
+    head = filled.head()
+    assert head is not None
+    assert len(filled.file_sizes()) > 1
+    compaction.merge_files(spark, filled)
+    merged = filled.head()
     assert merged is not None
     assert (merged.batch, merged.positions) == (head.batch, head.positions)
-    assert len(store.file_sizes()) == 1
-    assert snapshot(spark, store, after=1) == before == {1: "v1", 2: "v2"}
-    assert commit(spark, store, [(9, "z")]).batch == 4
+    assert len(filled.file_sizes()) == 1
+    assert snapshot(spark, filled, after=1) == {1: "a2", 2: None, 4: "d"}
+    assert commit(spark, filled, [(9, "z")]).batch == 4
 
 
 @pytest.mark.parametrize(("applied", "tombstone_stays"), [(0, True), (2, False)])
 def test_reduced_history_serves_laggards_and_newcomers(
-    spark: SparkSession, store: ChangelogStore, applied: int, tombstone_stays: bool
+    spark: SparkSession, filled: ChangelogStore, applied: int, tombstone_stays: bool
 ) -> None:
-    commit(spark, store, [(1, "a"), (2, "b"), (3, "c")])
-    commit(spark, store, [(1, "a2"), (2, None)])
-    commit(spark, store, [(4, "d")])
-    report = compaction.reduce_history(spark, store, applied_everywhere=applied)
+    report = compaction.reduce_history(spark, filled, applied_everywhere=applied)
     assert report.rows_before == 6
     assert report.rows_after == (4 if tombstone_stays else 3)
     lagging = {1: "a2", 2: None, 4: "d"} if tombstone_stays else {1: "a2", 4: "d"}
-    assert snapshot(spark, store, after=1) == lagging
+    assert snapshot(spark, filled, after=1) == lagging
     whole = {1: "a2", 3: "c", 4: "d"}
-    assert {key: value for key, value in snapshot(spark, store).items() if value is not None} == whole
-    assert len(store.accounts(after=0, upto=3)) == 3
-    assert commit(spark, store, [(5, "e")]).batch == 4
+    assert {key: value for key, value in snapshot(spark, filled).items() if value is not None} == whole
+    assert len(filled.accounts(after=0, upto=3)) == 3
+    assert commit(spark, filled, [(5, "e")]).batch == 4
 
 
 def test_reduced_history_keeps_quarantine_and_the_tombstones_it_needs(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MODULE = "upsert_platform_tests.soak.copying"
-FEW_KILLS = 3
+FEW_KILLS = 2
 MANY_KILLS = 30
 KEYS = 1_000
 FIRST = 2_000
