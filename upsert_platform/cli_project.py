@@ -59,15 +59,13 @@ def demo(keep: bool) -> None:
 def ui(port: int) -> None:
     """Open the Dagster UI on the project, with the local servers up and the runs of the demo; ends with Ctrl-C."""
     from upsert_platform.demo.instance import environment
-    from upsert_platform.graph import lake
     from upsert_platform.local import supervisor
     from upsert_platform.local.process import is_free
 
     if not is_free(port):
         raise click.ClickException(f"port {port} is taken by another process: name another with --port")
-    directory = Path(lake.home()) / "local"
     with Console().status("starting the local servers"):
-        supervisor.up(directory)
+        supervisor.up(supervisor.default_directory())
     click.echo(f"Dagster UI on http://127.0.0.1:{port}; the local servers run on until 'upsert-platform local down'")
     dagster = str(Path(sys.executable).parent / "dagster")
     arguments = ["dev", "-m", "upsert_platform.definitions", "-h", "127.0.0.1", "-p", str(port)]

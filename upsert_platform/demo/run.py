@@ -50,7 +50,7 @@ def run_demo(console: Console, *, keep: bool = False) -> None:
         DemoError: a run failed, or a table is not what it should be.
     """
     _quiet_clients()
-    directory = Path(lake.home()) / "local"
+    directory = supervisor.default_directory()
     already = {item.name for item in supervisor.status(directory) if item.state == "running"}
     try:
         with console.status("starting Kafka, Tablestore and MaxCompute on this machine"):
@@ -76,7 +76,6 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
         console.print(f"  {len(users.rows)} users of an earlier demo are in the topic")
     _wave(console, variables, users, "first wave: inserts", users.first_wave(FIRST_WAVE))
     _wave(console, variables, users, "second wave: updates, deletes, re-inserts", users.second_wave(SECOND_WAVE))
-    root = Path(lake.home())
     console.print("\n[bold]Where to look next[/]")
     hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     hints.add_column(no_wrap=True)
@@ -85,7 +84,9 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
     hints.add_row("the servers again, with their data", "upsert-platform local up")
     hints.add_row("records that could not be decoded", "upsert-platform quarantine list")
     hints.add_row("the declarations", _shown(lake.project_path()))
-    hints.add_row("the lake, data of the servers, DAGSTER_HOME", _shown(root))
+    home = lake.home()
+    shown = home if "://" in home else _shown(Path(home))
+    hints.add_row("the lake, data of the servers, DAGSTER_HOME", Text(shown))
     console.print(hints)
 
 

@@ -35,9 +35,7 @@ def project_path() -> Path:
 
 def local_variables(root: str) -> dict[str, str]:
     """KEY=VALUE lines of the environment file that ``local up`` writes for its default folder, if there is one."""
-    if "://" in root:
-        return {}
-    path = Path(root) / "local" / "local.env"
+    path = Path(DEFAULT_HOME if "://" in root else root) / "local" / "local.env"
     if not path.is_file():
         return {}
     pairs = (line.split("=", 1) for line in path.read_text("utf-8").splitlines() if "=" in line and line[0] != "#")

@@ -58,8 +58,9 @@ class _Noted:
 
 
 def default_directory() -> Path:
-    """``$UPSERT_PLATFORM_HOME/local``; the home is ``.upsert_platform`` in the working directory when unset."""
-    return Path(os.environ.get("UPSERT_PLATFORM_HOME") or ".upsert_platform") / "local"
+    """``$UPSERT_PLATFORM_HOME/local``; of ``.upsert_platform`` in the working directory when that is unset or a URI."""
+    home = os.environ.get("UPSERT_PLATFORM_HOME") or ""
+    return Path(".upsert_platform" if not home or "://" in home else home).expanduser() / "local"
 
 
 def up(

@@ -199,3 +199,19 @@ def test_default_directory_follows_the_home(monkeypatch: pytest.MonkeyPatch) -> 
     assert supervisor.default_directory() == Path(".upsert_platform/local")
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", "/srv/platform")
     assert supervisor.default_directory() == Path("/srv/platform/local")
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", "~/platform")
+    assert supervisor.default_directory() == Path.home() / "platform" / "local"
+
+
+def test_variables_of_the_servers_are_found_beside_a_lake_that_is_a_uri(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from upsert_platform.graph import lake
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", "s3://bucket/lake")
+    directory = supervisor.default_directory()
+    assert directory == Path(".upsert_platform/local")
+    directory.mkdir(parents=True)
+    (directory / "local.env").write_text("# servers\nUPSERT_TABLESTORE_INSTANCE=local\n")
+    assert lake.local_variables(lake.home()) == {"UPSERT_TABLESTORE_INSTANCE": "local"}
