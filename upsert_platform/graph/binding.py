@@ -17,6 +17,7 @@ from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 from upsert_platform.model import Insert, Options, Project, Table
 from upsert_platform.options import nearest
 from upsert_platform.project import load_project
+from upsert_platform.tablestore.shared import sharing_problems
 
 SOURCE_CONNECTORS = ("upsert-kafka", "kafka")
 DESTINATION_CONNECTORS = ("tablestore", "tablestore-connect", "maxcompute", "upsert-kafka")
@@ -97,6 +98,7 @@ def bind(
             problems.extend(destination_problems(table))
         elif name not in read:
             problems.extend(_unused_problems(table))
+    problems.extend(sharing_problems(table for name, table in declared.items() if name in written))
     for insert in project.inserts:
         source = sources.get(insert.source)
         if source is not None and insert.target in declared and insert.target not in targets:

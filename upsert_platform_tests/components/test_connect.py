@@ -304,6 +304,21 @@ def test_1_2_key_columns_have_no_effect_where_the_place_is_the_key(tmp_path: Pat
     assert (warning.severity, f"'{option}' has no effect" in warning.message) == ("warning", True)
 
 
+def test_1_2_two_connectors_of_one_table(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        project, problems = load(tmp_path, {**BASE, "topics.assign.tables": "t:shared"}, name=name)
+        (tmp_path / "sink.properties").rename(tmp_path / f"{name}.properties")
+    project, problems = load_project(tmp_path, VARIABLES)
+    with pytest.raises(
+        DeclarationError, match=r"'two.shared' and table 'one.shared' both write Tablestore table"
+    ) as told:
+        bind(project, problems)
+    assert len(told.value.problems) == 1
+    with (tmp_path / "two.properties").open("a") as file:
+        file.write("\ncontrol.table=other")
+    assert set(bind(*load_project(tmp_path, VARIABLES)).targets) == {"one.shared", "two.shared"}
+
+
 def test_1_2_unknown_options_of_a_time_series_table(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, {**SERIES, "tablestore.kafka_t.whitelist": "a"})
     assert (problem.severity, "unknown option 'tablestore.kafka_t.whitelist'" in problem.message) == ("error", True)
