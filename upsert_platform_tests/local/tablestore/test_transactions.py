@@ -72,6 +72,16 @@ def test_the_partition_is_locked_to_others(server: ServerHandle, client: Any, ta
     other.put_row(table, Row(key(1), [("n", 9)]))
 
 
+def test_four_megabytes_in_a_transaction(client: Any, table: str) -> None:
+    transaction = client.start_local_transaction(table, [("a", "p")])
+    megabyte = [("n", "x" * (1024 * 1024 - 100))]
+    for number in range(4):
+        client.put_row(table, Row(key(number), megabyte), IGNORE, None, transaction)
+    refused = error_of(lambda: client.put_row(table, Row(key(9), megabyte), IGNORE, None, transaction))
+    assert refused == (400, "OTSParameterInvalid")
+    client.abort_transaction(transaction)
+
+
 def test_rows_of_another_partition_are_out_of_scope(client: Any, table: str) -> None:
     transaction = client.start_local_transaction(table, [("a", "p")])
     outside = Row(key(1, "q"), [("n", 1)])
