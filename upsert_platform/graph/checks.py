@@ -11,7 +11,7 @@ from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.graph.verify import check_batch, check_everything, is_comparable
+from upsert_platform.graph.verify import Comparison, check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
 
 
@@ -144,6 +144,16 @@ def _compared(
             asset_key=key,
             passed=found.passed,
             metadata=dict(metadata.of_comparison(found)),
+            description=_example(found),
         )
     finally:
         hop.destination.close()
+
+
+def _example(found: Comparison) -> str | None:
+    """The first row that differs, in words."""
+    if not found.sample:
+        return None
+    row = found.sample[0]
+    difference = f": {row['difference']}" if row.get("difference") else ""
+    return f"for example {row['key']} is {row['status']}{difference}"

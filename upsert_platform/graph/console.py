@@ -15,6 +15,7 @@ RUN_CONFIG: Final[Mapping[str, Any]] = {"loggers": {CONSOLE: {}}}
 """Default configuration of a job: Dagster takes a logger only where the run's configuration names it."""
 _NO_OUTPUT: Final = "did not yield or return expected outputs"
 """Part of what Dagster says of a check that has nothing to look at, which is its right."""
+_FAILED_CHECK: Final = "DagsterAssetCheckFailedError"
 _SHOWN: Final = (
     "upserts",
     "deletes",
@@ -77,7 +78,9 @@ def _told(event: dg.DagsterEvent, message: str) -> str:
             return f"{data.check_name} {verdict}{_numbers(data.metadata)}{more}"
         case dg.DagsterEventType.STEP_FAILURE:
             told = data.user_failure_data and data.user_failure_data.description
-            return f"failed: {told or _reason(data.error)}"
+            reason = told or _reason(data.error)
+            # The check has told already that it failed, and how; this event is the step's end.
+            return "" if _FAILED_CHECK in reason else f"failed: {reason}"
         case dg.DagsterEventType.RUN_SUCCESS:
             return "succeeded"
         case dg.DagsterEventType.RUN_FAILURE:

@@ -7,14 +7,19 @@ import dagster as dg
 import pytest
 
 from upsert_platform.errors import DestinationError
-from upsert_platform.graph import console
+from upsert_platform.graph import checks, console
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.verify import Comparison
 
 LINE = re.compile(r"^\d\d:\d\d:\d\d (\S+)  (.+)$")
 
 
 def _run(
-    capsys: pytest.CaptureFixture[str], *, fails: Exception | None = None, config: dict[str, Any] | None = None
+    capsys: pytest.CaptureFixture[str],
+    *,
+    fails: Exception | None = None,
+    config: dict[str, Any] | None = None,
+    blocking: bool = False,
 ) -> list[str]:
     """Runs an asset with a check by the console; its lines without the time."""
 
@@ -28,7 +33,7 @@ def _run(
                 raise fails
         return dg.MaterializeResult(metadata={"deletes": 2, "upserts": 5, "seconds": 1.5})
 
-    @dg.asset_check(asset=users, name="last_value_per_key")
+    @dg.asset_check(asset=users, name="last_value_per_key", blocking=blocking)
     def check() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=False, metadata={"missing": 1}, description="look at the sample")
 
@@ -52,6 +57,13 @@ def test_results_warnings_and_verdicts_are_told(capsys: pytest.CaptureFixture[st
     ]
 
 
+def test_check_that_fails_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _run(capsys, blocking=True)
+    assert lines[-2].endswith("last_value_per_key FAILED (missing 1): look at the sample")
+    assert lines[-1].startswith("sync: failed: Execution of run")
+    assert not any("DagsterAssetCheckFailedError" in line for line in lines)
+
+
 def test_failure_is_told_by_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
     lines = _run(capsys, fails=DestinationError("table 'users' is being written by run 7"))
     assert "tables__users: failed: table 'users' is being written by run 7" in lines
@@ -64,3 +76,12 @@ def test_debug_shows_every_event(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("tables__users: STEP_START ") for line in lines)
     assert any(line.startswith("tables__users: STEP_SUCCESS ") for line in lines)
     assert "tables__users: not for everybody" in lines
+
+
+def test_check_that_fails_names_a_row_that_differs() -> None:
+    sample = {"status": "stale", "key": "user_id=5", "difference": "name: expected 'a', found 'b'"}
+    found = Comparison(1, False, 3, 0, 0, 1, 0, (sample,))
+    assert checks._example(found) == "for example user_id=5 is stale: name: expected 'a', found 'b'"
+    missing = Comparison(1, False, 3, 1, 0, 0, 0, ({**sample, "status": "missing", "difference": ""},))
+    assert checks._example(missing) == "for example user_id=5 is missing"
+    assert checks._example(Comparison(1, True, 3, 0, 0, 0, 0, ())) is None
