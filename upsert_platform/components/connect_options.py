@@ -35,11 +35,15 @@ WITHOUT_EFFECT: Final = {
     "insert.order.enable": "the changes of a row are always applied in order",
     "header.converter": "headers are passed on as bytes",
     "config.action.reload": "a project is read when the code location loads",
+    **{f"{side}.converter.schemas.cache.size": "schemas are read with each record" for side in ("key", "value")},
+    **{f"{side}.converter.decimal.format": "it concerns records that are written" for side in ("key", "value")},
+    **{f"{side}.converter.converter.encoding": "text is UTF-8" for side in ("key", "value")},
 }
 """Options that are accepted with a warning, with what takes their place."""
 WITHOUT_EFFECT_PREFIXES: Final = {
     "errors.log.": "undecodable records are kept in the lake, with the reason",
     "errors.retry.": "Dagster retries a failed run",
+    "admin.override.": "topics of failed records are created with the properties of 'producer.override.'",
 }
 """As WITHOUT_EFFECT, for every option that begins so."""
 REFUSED: Final = {
@@ -61,12 +65,18 @@ def _power_of_two(text: str) -> bool:
     return _at_least_one(text) and int(text) & (int(text) - 1) == 0
 
 
+def _utf8(text: str) -> bool:
+    return text.upper() in ("UTF-8", "UTF8")
+
+
 _CHECKED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "buffer.size": (_power_of_two, "a power of two"),
     "max.thread.count": (_at_least_one, "a number of at least 1"),
     "bucket.count": (_at_least_one, "a number of at least 1"),
     "flush.Interval": (_at_least_one, "a number of at least 1"),
     "insert.order.enable": (lambda text: text.lower() in ("true", "false"), "true or false"),
+    "key.converter.converter.encoding": (_utf8, "UTF-8"),
+    "value.converter.converter.encoding": (_utf8, "UTF-8"),
 }
 """Options without effect whose values the connector checks."""
 

@@ -239,6 +239,7 @@ def test_1_2_credentials(tmp_path: Path) -> None:
 ERRORS = {"runtime.error.tolerance": "all"}
 FAULTS = [
     ("1.2", {"primarykey.mode": "records"}, "option 'primarykey.mode'"),
+    ("1.2", {"key.converter.converter.encoding": "UTF-16"}, "'key.converter.converter.encoding' takes UTF-8"),
     ("1.2", {"tablestore.mode": "wide"}, "option 'tablestore.mode' takes one of normal, timeseries, not 'wide'"),
     ("1.2", {"tablestore.auth.mode": "ram"}, "option 'tablestore.auth.mode'"),
     ("55", {"primarykey.mode": "record_value"}, "'delete.mode' = 'row' needs 'primarykey.mode' = 'record_key'"),
@@ -339,6 +340,8 @@ def test_80_time_series_without_fields(tmp_path: Path) -> None:
 IDLE = [
     ("buffer.size", "2048"), ("errors.log.enable", "true"), ("errors.retry.timeout", "1"),
     ("runtime.error.mode", "ignore"), ("flush.Interval", "5"), ("header.converter", "x"),
+    ("value.converter.schemas.cache.size", "100"), ("key.converter.converter.encoding", "utf-8"),
+    ("admin.override.security.protocol", "SSL"),
 ]  # fmt: skip
 
 
