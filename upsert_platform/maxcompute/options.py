@@ -101,7 +101,8 @@ class MaxComputeSettings(Settings):
     )  # fmt: skip
     partition_default: str = option(
         "sink.partition.default-value", "__DEFAULT_PARTITION__", origin="alibaba", min_length=1,
-        description="Partition of rows whose dynamic partition column is null or blank.",
+        description="Partition of rows whose dynamic partition column is null or blank. They are read back with this"
+        " value, or null where the column's type has no such value.",
     )  # fmt: skip
     partition_limit: Count = option(
         "sink.dynamic-partition.limit", DEFAULT_PARTITION_LIMIT, origin="alibaba", ge=1, le=60_000,
