@@ -137,6 +137,38 @@ def truncate(sql: str, to: LogicalType) -> str:
     return f"CAST({cut} AS TIMESTAMP_NTZ)" if to.name is TypeName.TIMESTAMP else cut
 
 
+def cut_fractions(sql: str, logical: LogicalType) -> str:
+    """Cuts every fraction of a second in a value to the digits that its type declares; texts keep what formats read."""
+    if not _has_fractions(logical):
+        return sql
+    match logical.name:
+        case TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
+            return truncate(sql, logical)
+        case TypeName.TIME:
+            return f"({sql}) DIV {_step(logical)} * {_step(logical)}"
+        case TypeName.ARRAY:
+            assert logical.element is not None
+            return f"TRANSFORM({sql}, _e -> {cut_fractions('_e', logical.element)})"
+        case TypeName.MAP:
+            assert logical.element is not None
+            return f"TRANSFORM_VALUES({sql}, (_k, _e) -> {cut_fractions('_e', logical.element)})"
+        case TypeName.ROW:
+            fields = [
+                f"{quote_text(field.name)}, {cut_fractions(f'({sql}).{quote_name(field.name)}', field.type)}"
+                for field in logical.fields
+            ]
+            return f"IF(({sql}) IS NULL, NULL, NAMED_STRUCT({', '.join(fields)}))"
+    return sql
+
+
+def _has_fractions(logical: LogicalType) -> bool:
+    """Whether a value of the type may hold more digits of a second than are declared."""
+    if logical.name in (*TIMESTAMPS, TypeName.TIME):
+        return _step(logical) > 1
+    inner = [field.type for field in logical.fields]
+    return any(map(_has_fractions, inner if logical.element is None else [*inner, logical.element]))
+
+
 def widest_integer(left: LogicalType | None, right: LogicalType | None) -> LogicalType | None:
     """The integer type of an arithmetic over two integers, None if one is something else."""
     if left is None or right is None or left.name not in INTEGERS or right.name not in INTEGERS:

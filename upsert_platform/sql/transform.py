@@ -12,9 +12,11 @@ from upsert_platform.changelog.rows import KIND, KIND_DELETE, KIND_INSERT, KIND_
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.sql.insert import written_columns
-from upsert_platform.sql.rendered import quote_name
+from upsert_platform.sql.rendered import cut_fractions, quote_name
 from upsert_platform.types import spark_type
 
+_KEEPS_DECLARED_DIGITS: Final = ("tablestore", "maxcompute")
+"""Connectors that store TIMESTAMP(3) in milliseconds. As in Flink, formats read more digits; topics carry them on."""
 _PUTS: Final = f"{KIND} IN ('{KIND_INSERT}', '{KIND_UPDATE_AFTER}')"
 
 
@@ -47,6 +49,8 @@ def _selected(projection: str, column: Column, target: Table) -> str:
     assert column.type is not None
     kind = spark_type(column.type)
     value = f"CAST({projection} AS {kind})"
+    if target.connector in _KEEPS_DECLARED_DIGITS:
+        value = cut_fractions(value, column.type)
     if target.primary_key and column.name not in target.primary_key:
         value = f"CASE WHEN {OPERATION} = '{OPERATION_UPSERT}' THEN {value} END"
     return f"{value} AS {quote_name(column.name)}"
