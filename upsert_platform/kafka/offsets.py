@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 ASSUMED_RECORD_BYTES: Final = 1024.0
 """Size of a record while no batch has told it, for `batch.max-bytes`."""
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-_REBUILD: Final = "move the changelog away to have it built anew from the topic"
+_REBUILD: Final = (
+    "to have all built anew, move the folder of the table's changelog out of the lake and drop the tables that were"
+    " written from it"
+)
 _log = logging.getLogger(__name__)
 Place = tuple[str, int]
 """Topic and partition."""
