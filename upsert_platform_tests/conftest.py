@@ -14,8 +14,32 @@ from upsert_platform.local.registry import Registry, start_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.scheduler import LoadFileScheduling
 
     from upsert_platform_tests.secure_kafka import SecureBroker
+
+_TOGETHER = {
+    "/interop/": "interop",
+    "/kafka/formats/test_avro_confluent.py": "registry",
+    "/kafka/catalogue/test_formats.py": "registry",
+    "/local/test_registry.py": "registry",
+}
+"""Parts of file names to a group: its files run in one worker, which alone starts the servers that only they need."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """Of ``--dist loadfile``: a worker gets a whole file, or a group of them."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return next((group for part, group in _TOGETHER.items() if part in file), file)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
