@@ -82,20 +82,6 @@ def test_status_is_0_while_all_that_was_started_answers(shared: Path) -> None:
     assert result.output.split("\n")[1].split()[:2] == ["kafka", "running"]
 
 
-def test_data_pid_and_port_through_down_and_up(data: Path) -> None:
-    bootstrap = supervisor.up(data, only=["kafka"])["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(20)
-    (pid,) = pids(data).values()
-    down = run("down", "--data", data)
-    assert (down.exit_code, down.output) == (0, "kafka stopped\n")
-    assert not psutil.pid_exists(pid or 0)
-    assert run("status", "--data", data).exit_code == 1
-    assert "nothing runs" in run("down", "--data", data).output
-    assert supervisor.up(data, only=["kafka"])["UPSERT_KAFKA_BOOTSTRAP_SERVERS"] == bootstrap
-    assert "kept" in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics
-
-
 def test_port_taken_while_down_is_replaced(data: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -103,10 +89,10 @@ def test_port_taken_while_down_is_replaced(data: Path) -> None:
         port = taken.getsockname()[1]
         data.mkdir()
         keys = {"tablestore_id": "a", "tablestore_secret": "b", "maxcompute_id": "c", "maxcompute_secret": "d"}
-        (data / "local.json").write_text(json.dumps({"ports": {"kafka": port}, "keys": keys}))
-        bootstrap = supervisor.up(data, only=["kafka"])["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
-        assert bootstrap != f"127.0.0.1:{port}"
-        assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers
+        (data / "local.json").write_text(json.dumps({"ports": {"tablestore": port}, "keys": keys}))
+        endpoint = supervisor.up(data, only=["tablestore"])["UPSERT_TABLESTORE_ENDPOINT"]
+        assert endpoint != f"http://127.0.0.1:{port}"
+        assert [item.state for item in supervisor.status(data) if item.name == "tablestore"] == ["running"]
 
 
 def test_named_port_that_is_taken_is_an_error(data: Path) -> None:
@@ -118,12 +104,24 @@ def test_named_port_that_is_taken_is_an_error(data: Path) -> None:
             supervisor.up(data, only=["kafka"], ports={"kafka": port})
 
 
-def test_parallel_ups_start_one_broker_and_killed_broker_is_replaced(data: Path) -> None:
+def test_parallel_ups_start_one_broker_whose_data_and_port_stay_and_a_killed_one_is_replaced(data: Path) -> None:
     command = [sys.executable, "-m", "upsert_platform.cli", "local", "up", "--data", str(data), "--only", "kafka"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     printed = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert sorted(text.splitlines()[0] for text in printed) == ["kafka running already"] * 2 + ["kafka started"]
+
+    bootstrap = (data / "local.env").read_text().strip().partition("=")[2]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(20)
+    (pid,) = pids(data).values()
+    down = run("down", "--data", data)
+    assert (down.exit_code, down.output) == (0, "kafka stopped\n")
+    assert not psutil.pid_exists(pid or 0)
+    assert run("status", "--data", data).exit_code == 1
+    assert "nothing runs" in run("down", "--data", data).output
+    assert supervisor.up(data, only=["kafka"])["UPSERT_KAFKA_BOOTSTRAP_SERVERS"] == bootstrap
+    assert "kept" in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics
 
     (pid,) = pids(data).values()
     psutil.Process(pid).kill()
