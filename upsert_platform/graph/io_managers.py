@@ -82,6 +82,7 @@ class DestinationIOManager(dg.ConfigurableIOManager):
             obj.destination.close()
         if run is None:
             context.log.info("another run applied these batches meanwhile")
+            context.add_output_metadata({"batches_behind": 0, "batches": 0, "upserts": 0, "deletes": 0})
             return
         context.add_output_metadata(metadata.of_destination_run(run))
         if run.multi_partition_keys:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -11,6 +12,7 @@ from upsert_platform.errors import ChangelogError, DestinationError
 from upsert_platform.graph.binding import load
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.io_managers import DestinationIOManager
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 
 USERS = """
@@ -62,3 +64,17 @@ def test_step_of_a_sync_fails_with_the_text_of_the_error(tmp_path: Path) -> None
     assert data.error.message.startswith("dagster._core.definitions.events.Failure: ")
     assert data.error.cause is not None
     assert ChangelogError.__name__ in data.error.cause.message
+
+
+def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
+    """Of two runs at once the second plans before, and writes after, the first has written."""
+    hop = SimpleNamespace(
+        rows_behind=lambda: 5,
+        execute=lambda spark, tell: None,
+        destination=SimpleNamespace(close=lambda: None),
+        spark_session=None,
+        expect=lambda rows: None,
+    )
+    context = dg.build_output_context()
+    DestinationIOManager.handle_output(SimpleNamespace(spark=hop), context, hop)  # type: ignore[arg-type]
+    assert context.consume_logged_metadata()["batches_behind"] == dg.MetadataValue.int(0)
