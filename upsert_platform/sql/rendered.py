@@ -137,36 +137,45 @@ def truncate(sql: str, to: LogicalType) -> str:
     return f"CAST({cut} AS TIMESTAMP_NTZ)" if to.name is TypeName.TIMESTAMP else cut
 
 
-def cut_fractions(sql: str, logical: LogicalType) -> str:
-    """Cuts every fraction of a second in a value to the digits that its type declares; texts keep what formats read."""
-    if not _has_fractions(logical):
+def cut_fractions(sql: str, logical: LogicalType, *, digits: int = 6) -> str:
+    """Cuts every fraction of a second in a value to the digits that its type declares, or to fewer.
+
+    Formats read what a text has, whatever is declared.
+    """
+    if not _has_more(logical, digits):
         return sql
     match logical.name:
         case TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
-            return truncate(sql, logical)
+            return truncate(sql, _at_most(logical, digits))
         case TypeName.TIME:
-            return f"({sql}) DIV {_step(logical)} * {_step(logical)}"
+            step = _step(_at_most(logical, digits))
+            return f"({sql}) DIV {step} * {step}"
         case TypeName.ARRAY:
             assert logical.element is not None
-            return f"TRANSFORM({sql}, _e -> {cut_fractions('_e', logical.element)})"
+            return f"TRANSFORM({sql}, _e -> {cut_fractions('_e', logical.element, digits=digits)})"
         case TypeName.MAP:
             assert logical.element is not None
-            return f"TRANSFORM_VALUES({sql}, (_k, _e) -> {cut_fractions('_e', logical.element)})"
+            return f"TRANSFORM_VALUES({sql}, (_k, _e) -> {cut_fractions('_e', logical.element, digits=digits)})"
         case TypeName.ROW:
-            fields = [
-                f"{quote_text(field.name)}, {cut_fractions(f'({sql}).{quote_name(field.name)}', field.type)}"
+            fields = ", ".join(
+                f"{quote_text(field.name)},"
+                f" {cut_fractions(f'({sql}).{quote_name(field.name)}', field.type, digits=digits)}"
                 for field in logical.fields
-            ]
-            return f"IF(({sql}) IS NULL, NULL, NAMED_STRUCT({', '.join(fields)}))"
+            )
+            return f"IF(({sql}) IS NULL, NULL, NAMED_STRUCT({fields}))"
     return sql
 
 
-def _has_fractions(logical: LogicalType) -> bool:
-    """Whether a value of the type may hold more digits of a second than are declared."""
+def _at_most(logical: LogicalType, digits: int) -> LogicalType:
+    return replace(logical, precision=min(logical.precision or 0, digits))
+
+
+def _has_more(logical: LogicalType, digits: int) -> bool:
+    """Whether a value of the type may hold more digits of a second."""
     if logical.name in (*TIMESTAMPS, TypeName.TIME):
-        return _step(logical) > 1
+        return _step(_at_most(logical, digits)) > 1
     inner = [field.type for field in logical.fields]
-    return any(map(_has_fractions, inner if logical.element is None else [*inner, logical.element]))
+    return any(_has_more(part, digits) for part in (*inner, *([logical.element] if logical.element else [])))
 
 
 def widest_integer(left: LogicalType | None, right: LogicalType | None) -> LogicalType | None:

@@ -15,8 +15,6 @@ from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.rendered import cut_fractions, quote_name
 from upsert_platform.types import spark_type
 
-_KEEPS_DECLARED_DIGITS: Final = ("tablestore", "maxcompute")
-"""Connectors that store TIMESTAMP(3) in milliseconds. As in Flink, formats read more digits; topics carry them on."""
 _PUTS: Final = f"{KIND} IN ('{KIND_INSERT}', '{KIND_UPDATE_AFTER}')"
 
 
@@ -49,11 +47,21 @@ def _selected(projection: str, column: Column, target: Table) -> str:
     assert column.type is not None
     kind = spark_type(column.type)
     value = f"CAST({projection} AS {kind})"
-    if target.connector in _KEEPS_DECLARED_DIGITS:
-        value = cut_fractions(value, column.type)
+    digits = _digits_kept(target)
+    if digits:
+        value = cut_fractions(value, column.type, digits=digits)
     if target.primary_key and column.name not in target.primary_key:
         value = f"CASE WHEN {OPERATION} = '{OPERATION_UPSERT}' THEN {value} END"
     return f"{value} AS {quote_name(column.name)}"
+
+
+def _digits_kept(target: Table) -> int:
+    """How many digits of a second the target has room for, beside what it declares; 0 if it carries on every digit."""
+    if target.connector in ("tablestore", "maxcompute"):
+        return 6
+    # As in Flink, texts hold every digit whatever is declared, and Avro holds milliseconds.
+    formats = (target.options.get(name, "") for name in ("key.format", "value.format", "format"))
+    return 3 if any(name.strip().startswith("avro") for name in formats) else 0
 
 
 def _with_computed(source: Table, view: str) -> str:
