@@ -176,6 +176,8 @@ class MaxComputeDestination:
             return WriteReport(metrics={"already_applied": 1})
         from upsert_platform.maxcompute.apply import Batch, apply_batch
 
+        if lease.record.verdict and not lease.record.describes(actual.table_id):
+            lease.change(verdict="")  # of a table that was dropped: nobody has looked at this one
         since = self._since_last_commit(lease.record)
         batch = Batch(
             span=span,

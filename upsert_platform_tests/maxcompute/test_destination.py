@@ -167,11 +167,13 @@ def test_a_table_made_anew_has_no_applied_batch(
 ) -> None:
     destination = opened()
     write(spark, destination, 1, [("U", (1, "a"))])
+    destination.record_verdict(Verdict(1, False, True, datetime.now(UTC), "1 row differs"))
     maxcompute.odps().delete_table(destination.table.target.table)
     assert destination.state().applied_batch == 0
     destination.prepare()
     assert destination.state().applied_batch == 0
     write(spark, destination, 1, [("U", (1, "b"))])
+    assert destination.state().verdict is None
     assert stored(maxcompute, destination.table) == [(1, "b")]
 
 
