@@ -1,14 +1,17 @@
 """The changelog of one table: a Delta Lake table whose every commit carries a batch and the position after it.
 
-Positions are read by delta-rs, without a JVM; rows are written and read by Spark.
+Positions are read and commits are made by delta-rs, without a JVM; rows are written by Spark's workers
+(`data_files.py`) and read by Spark.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import random
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.data_files import DataFile, write_frame
+from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
 
@@ -31,6 +36,9 @@ _HISTORY_DEPTH: Final = 200
 
 _RUN_DEPTH: Final = 5000
 """How many commits of one run are looked up."""
+
+_COMMIT_ATTEMPTS: Final = 8
+"""How often a commit is tried while others come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ class ChangelogStore:
         """
         found = self.head()
         if found is not None:
-            self._check_columns()
+            missing_columns(self._opened(), self.table)
             return found
         with _creation_lock(self.uri):
             if self._delta() is None:
@@ -165,96 +173,98 @@ class ChangelogStore:
                 _ID_PROPERTY: str(uuid.uuid4()),
                 _MODE_PROPERTY: self.mode,
                 "delta.enableDeletionVectors": "false",
+                "delta.checkpointInterval": "10",
                 # What readers choose files by; statistics of more columns cost as much as writing some.
                 "delta.dataSkippingStatsColumns": f"{rows.BATCH},{rows.KIND}",
             },
             raise_if_key_not_exists=False,
         )
 
-    def _check_columns(self) -> bool:
-        """Whether declared columns are missing in the lake (they are added by the next append).
-
-        Raises:
-            ChangelogError: a column has another type there.
-        """
-        delta = self._delta()
-        assert delta is not None
-        import pyarrow as pa
-
-        stored = {item.name: item.type for item in pa.schema(delta.schema().to_arrow())}
-        missing = False
-        differences = []
-        for item in rows.arrow_schema(self.table):
-            if item.name not in stored:
-                missing = True
-            elif not _same_type(item.type, stored[item.name]):
-                differences.append(f"column '{item.name}' is declared as {item.type}, stored as {stored[item.name]}")
-        if differences:
-            raise ChangelogError(
-                f"the changelog of '{self.table.name}' at {self.uri} does not fit its declaration: "
-                + "; ".join(differences)
-                + ". Declare the old types, or move it away to have it built anew from the topic"
-            )
-        return missing
+    def write(self, frame: DataFrame, *, batch: int) -> list[DataFile]:
+        """Writes a frame of the columns of `rows.spark_schema` (`_batch` is set) into data files for `append`."""
+        return write_frame(frame, uri=self.uri, schema=rows.arrow_schema(self.table), batch=batch)
 
     def append(
         self,
-        batch_rows: DataFrame,
+        files: Sequence[DataFile],
         *,
         head: Head,
         positions: Positions,
         run: str,
         counts: Mapping[str, int] | None = None,
     ) -> Head | None:
-        """Commits the batch after `head`.
+        """Commits the batch after `head`. No JVM, so the commit ends with the driver: none comes after a kill.
 
         Args:
-            batch_rows: columns of `rows.spark_schema`, `_batch` being ``head.batch + 1``.
+            files: what `data_files` wrote for this batch.
             positions: where reading goes on after this batch.
-            run: name of this run; the commit is looked up by it, since a repeated or late commit of a number already
-                taken is silently dropped by Delta Lake.
+            run: name of this run, for `batches_of_run`.
 
         Returns:
             The new head, or None when another run committed that number first: plan again from the head.
+
+        Raises:
+            ChangelogError: other commits (compactions, say) came first again and again, or the folder is read-only.
         """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.transaction import AddAction, RemoveAction
+
         batch = head.batch + 1
-        attempt = f"{run}/{uuid.uuid4().hex[:8]}"
         record = {
             "batch": batch,
-            "run": attempt,
+            "run": f"{run}/{uuid.uuid4().hex[:8]}",
             "offsets": positions.offsets,
             "topic_ids": positions.topic_ids,
             **({"counts": counts} if counts else {}),
         }
-        writer = (
-            batch_rows.write.format("delta")
-            .mode("append")
-            .option("txnAppId", head.changelog_id)
-            .option("txnVersion", str(batch))
-            .option("userMetadata", json.dumps({"upsert_platform": record}, separators=(",", ":")))
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(item.path, item.size, {}, item.modified, True, item.statistics(batch)) for item in files
+        ]
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": _commit_text(record), "isBlindAppend": True},
+            # Nothing but the version that follows the one looked at, which has no batch of this number.
+            max_commit_retries=0,
+            app_transactions=[Transaction(head.changelog_id, batch)],
         )
-        if self._check_columns():
-            self._allow_new_columns(batch_rows.sparkSession)
-            writer = writer.option("mergeSchema", "true")
-        try:
-            writer.save(self.uri)
-        except Exception as error:
-            if _is_lost_race(error):
-                return None
-            raise
-        after = self.head()
-        if after is None:
-            raise ChangelogError(f"the changelog at {self.uri} vanished while batch {batch} was committed")
-        return after if after.batch == batch and after.run == attempt else None
 
-    def _allow_new_columns(self, spark: SparkSession) -> None:
-        """A TIMESTAMP column needs a feature of the table that one without such columns was not created with."""
-        from delta.tables import DeltaTable as SparkDeltaTable
+        def attempt() -> bool:
+            delta = self._opened()
+            if (delta.transaction_version(head.changelog_id) or 0) != head.batch:
+                return False
+            columns = missing_columns(delta, self.table)
+            if columns:
+                add_columns(delta, columns, metadata=self.commit_metadata())
+                delta = self._opened()
+            delta.create_write_transaction(actions, mode="append", schema=delta.schema(), commit_properties=properties)
+            return True
 
+        return self.head() if self._retried(attempt, f"batch {batch}") else None
+
+    def _retried(self, attempt: Callable[[], bool], what: str) -> bool:
+        """Tries again while another commit came first.
+
+        Raises:
+            ChangelogError: that never ends.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        for number in range(1, _COMMIT_ATTEMPTS + 1):
+            try:
+                return attempt()
+            except CommitFailedError as error:
+                if number == _COMMIT_ATTEMPTS:
+                    raise ChangelogError(
+                        f"{what} of the changelog at {self.uri} was not committed in {number} attempts: other commits"
+                        f" came first each time, or its folder cannot be written ({error})"
+                    ) from error
+                time.sleep(random.uniform(0.01, 0.02 * 2**number))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _opened(self) -> DeltaTable:
         delta = self._delta()
-        assert delta is not None
-        if "timestampNtz" not in (delta.protocol().writer_features or ()):
-            SparkDeltaTable.forPath(spark, self.uri).addFeatureSupport("timestampNtz")
+        if delta is None:
+            raise ChangelogError(f"the changelog at {self.uri} vanished while this run wrote to it")
+        return delta
 
     def commit_metadata(self, *, reduced: int = 0) -> str:
         """The userMetadata of the head, for compactions: the last commit always tells the positions.
@@ -271,7 +281,7 @@ class ChangelogStore:
             "topic_ids": head.positions.topic_ids,
             **({"reduced": reduced} if reduced else {}),
         }
-        return json.dumps({"upsert_platform": record}, separators=(",", ":"))
+        return _commit_text(record)
 
     def commit_records(self) -> list[dict[str, Any]]:
         """What the latest commits tell of themselves, newest first. No JVM."""
@@ -364,6 +374,10 @@ def _creation_lock(uri: str) -> Iterator[None]:
         yield
 
 
+def _commit_text(record: Mapping[str, Any]) -> str:
+    return json.dumps({"upsert_platform": record}, separators=(",", ":"))
+
+
 def _commit_record(text: str | None) -> dict[str, Any] | None:
     if not text:
         return None
@@ -372,29 +386,3 @@ def _commit_record(text: str | None) -> dict[str, Any] | None:
     except (ValueError, AttributeError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def _is_lost_race(error: Exception) -> bool:
-    """Whether a commit failed because another run committed the same batch number meanwhile."""
-    text = f"{type(error).__name__}: {error}"
-    return any(
-        name in text
-        for name in ("ConcurrentTransaction", "DELTA_CONCURRENT_TRANSACTION", "ConcurrentAppend", "MetadataChanged")
-    )
-
-
-def _same_type(declared: Any, stored: Any) -> bool:
-    return _shape(declared) == _shape(stored)
-
-
-def _shape(kind: Any) -> str:
-    """A type without the names and nullability of inner fields, in which two libraries differ."""
-    import pyarrow as pa
-
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"list<{_shape(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{_shape(kind.key_type)},{_shape(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return "struct<" + ",".join(f"{item.name}:{_shape(item.type)}" for item in kind) + ">"
-    return str(kind).replace("large_", "").replace("_view", "")

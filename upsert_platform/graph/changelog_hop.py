@@ -140,18 +140,20 @@ class ChangelogHop:
     def _commit(
         self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        from upsert_platform.kafka.source import failure_of, read_changes
+        from upsert_platform.kafka.source import failure_of, write_changes
 
-        frame = read_changes(spark, self.source.kafka, ranges, batch=head.batch + 1, mode=self.store.mode)
-        ends = {(item.topic, item.partition): item.end for item in ranges}
-        topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
         try:
-            return self.store.append(frame, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
+            files = write_changes(
+                spark, self.source.kafka, ranges, batch=head.batch + 1, mode=self.store.mode, uri=self.store.uri
+            )
         except Exception as error:
             raised = failure_of(error)
             if raised is None:
                 raise
             raise raised from error
+        ends = {(item.topic, item.partition): item.end for item in ranges}
+        topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
+        return self.store.append(files, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
 
     def _publish(self, head: Head) -> None:
         """Tells Kafka's own lag tools how far the platform is; never read back."""

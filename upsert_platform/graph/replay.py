@@ -116,8 +116,8 @@ def replay(
         skipped=(("value without rows", len(without_rows)),) if without_rows else (),
         rows=current.count(),
     )
-    frame = current.unionByName(_marks(spark, source, places, account)).withColumn(rows.BATCH, _literal(head.batch + 1))
-    after = store.append(frame, head=head, positions=head.positions, run=run)
+    files = store.write(current.unionByName(_marks(spark, source, places, account)), batch=head.batch + 1)
+    after = store.append(files, head=head, positions=head.positions, run=run)
     if after is None:
         raise ChangelogError(
             f"another run committed to the changelog of '{source.table.name}' during the replay; replay again"
@@ -224,9 +224,3 @@ def _marks(
     table = pa.Table.from_pylist(found, schema=schema.remove(schema.get_field_index(rows.BATCH)))
     ddl = rows.spark_schema(source.table).removeprefix(f"`{rows.BATCH}` {rows.SYSTEM_COLUMNS[rows.BATCH]}, ")
     return spark.createDataFrame(table, schema=ddl)
-
-
-def _literal(batch: int) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.lit(batch).cast("bigint")

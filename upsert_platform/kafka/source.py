@@ -1,4 +1,4 @@
-"""Topics as a Spark source: a Python Data Source that reads offset ranges into changelog rows.
+"""Topics as a Spark source: a Python Data Source that reads offset ranges into changelog rows, or into its files.
 
 Ranges are planned by the driver (`offsets.py`) and given in the options, so a task reads the same records however often
 it runs. The class is importable, so Spark pickles it by reference.
@@ -11,6 +11,7 @@ import pickle
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from upsert_platform import errors
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.kafka.table import KafkaTable
 
 if TYPE_CHECKING:
@@ -33,12 +35,21 @@ _RAISED: Final = re.compile(
 
 
 @dataclass(frozen=True)
+class _Target:
+    """The changelog that tasks write to: its URI, and the number of the batch."""
+
+    uri: str
+    batch: int
+
+
+@dataclass(frozen=True)
 class _Plan:
     """What tasks need to know. Travels as one option, which Spark shows nowhere (it holds the login)."""
 
     table: KafkaTable
     ranges: tuple[OffsetRange, ...]
     reduces: bool
+    target: _Target | None = None
 
     def to_text(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -71,19 +82,27 @@ class _Reader(DataSourceReader):
         assert isinstance(partition, _Ranges)
         plan = _Plan.from_text(self._plan)
         reader = RangeReader(plan.table, reduces=plan.reduces)
-        for wanted in partition.ranges:
-            yield from reader.read(wanted)
+        found = chain.from_iterable(map(reader.read, partition.ranges))
+        if plan.target is None:
+            yield from found
+        else:
+            schema = rows.arrow_schema(plan.table.table)
+            yield from write_files(found, uri=plan.target.uri, schema=schema, batch=plan.target.batch)
 
 
 class KafkaRangesSource(DataSource):
-    """Offset ranges of topics as changelog rows without `_batch`; use `read_changes`."""
+    """Offset ranges of topics as changelog rows without `_batch`, or as the data files into which tasks wrote them.
+
+    Use `read_changes` or `write_changes`.
+    """
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        return _schema_without_batch(_Plan.from_text(self.options[_PLAN]).table)
+        plan = _Plan.from_text(self.options[_PLAN])
+        return _schema_without_batch(plan.table) if plan.target is None else MANIFEST
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(self.options[_PLAN])
@@ -110,14 +129,37 @@ def read_changes(
     """
     from pyspark.sql import functions as f
 
+    frame = _frame(spark, _Plan(table, tuple(ranges), reduces=_reduces(table, mode)))
+    return frame.select(f.lit(batch).cast("bigint").alias(rows.BATCH), "*")
+
+
+def write_changes(
+    spark: SparkSession, table: KafkaTable, ranges: Sequence[OffsetRange], *, batch: int, mode: str, uri: str
+) -> list[DataFile]:
+    """Writes the rows of `read_changes` into new data files of a changelog, from the tasks that read them.
+
+    Args:
+        uri: of the changelog, for `ChangelogStore.append`, which commits the files.
+
+    Raises:
+        Exception: of Spark; `failure_of` finds the platform's own in it. Nothing was committed.
+    """
+    plan = _Plan(table, tuple(ranges), reduces=_reduces(table, mode), target=_Target(uri, batch))
+    return collect_files(_frame(spark, plan))
+
+
+def _reduces(table: KafkaTable, mode: str) -> bool:
     if mode not in ("upsert", "normalized", "append"):
         raise ValueError(f"mode is upsert, normalized or append, not '{mode}'")
     if mode != "append" and not table.is_upsert:
         raise ValueError(f"table '{table.name}' is no upsert-kafka table: it is read in mode append")
+    return mode != "append"
+
+
+def _frame(spark: SparkSession, plan: _Plan) -> DataFrame:
     spark.dataSource.register(KafkaRangesSource)
-    plan = _Plan(table, tuple(ranges), reduces=mode != "append")
-    frame = spark.read.format(FORMAT).schema(_schema_without_batch(table)).option(_PLAN, plan.to_text()).load()
-    return frame.select(f.lit(batch).cast("bigint").alias(rows.BATCH), "*")
+    schema = _schema_without_batch(plan.table) if plan.target is None else MANIFEST
+    return spark.read.format(FORMAT).schema(schema).option(_PLAN, plan.to_text()).load()
 
 
 def share_ranges(ranges: Sequence[OffsetRange], tasks: int | None) -> list[tuple[OffsetRange, ...]]:

@@ -91,7 +91,7 @@ def commit(spark: SparkSession, store: ChangelogStore, changes: Iterable[tuple[i
     head = store.create()
     frame = batch_frame(spark, head.batch + 1, changes, table=store.table, **more)
     positions = head.positions.advanced({(TOPIC, 0): (head.batch + 1) * 10}, {TOPIC: "topic-id"})
-    after = store.append(frame, head=head, positions=positions, run="run")
+    after = store.append(store.write(frame, batch=head.batch + 1), head=head, positions=positions, run="run")
     assert after is not None
     return after
 
@@ -151,7 +151,9 @@ def test_commit_carries_rows_accounting_quarantine_and_position(spark: SparkSess
 def test_replayed_batch_changes_nothing_and_is_reported(spark: SparkSession, store: ChangelogStore) -> None:
     first = commit(spark, store, [(1, "a")])
     before = Head(first.changelog_id, 0, Positions())
-    again = store.append(batch_frame(spark, 1, [(1, "other")]), head=before, positions=Positions(), run="late")
+    again = store.append(
+        store.write(batch_frame(spark, 1, [(1, "other")]), batch=1), head=before, positions=Positions(), run="late"
+    )
     assert again is None
     head = store.head()
     assert head is not None
@@ -177,7 +179,7 @@ def test_key_in_two_partitions_of_a_batch_is_decided_by_time_and_flagged(
     head = store.create()
     late = batch_frame(spark, 1, [(1, "late"), (2, "alone")], partition=0, at=datetime(2026, 2, 1, tzinfo=UTC))
     early = batch_frame(spark, 1, [(1, "early")], partition=1, at=datetime(2026, 1, 1, tzinfo=UTC))
-    store.append(late.unionByName(early), head=head, positions=Positions(), run="run")
+    store.append(store.write(late.unionByName(early), batch=1), head=head, positions=Positions(), run="run")
     latest = latest_per_key(store.read(spark, after=0, upto=1), key=["id"], columns=["value"]).collect()
     assert {row["id"]: (row["value"], row[PARTITIONS_MET]) for row in latest} == {1: ("late", 2), 2: ("alone", 1)}
 
@@ -215,8 +217,12 @@ def test_other_mode_is_refused(spark: SparkSession, store: ChangelogStore) -> No
 def test_race_for_a_batch_number_leaves_one_winner(spark: SparkSession, store: ChangelogStore) -> None:
     """Two runs plan the same batch; the slower one commits nothing and is told so."""
     head = store.create()
-    fast = store.append(batch_frame(spark, 1, [(1, "fast")]), head=head, positions=Positions(), run="fast")
-    slow = store.append(batch_frame(spark, 1, [(1, "slow")]), head=head, positions=Positions(), run="slow")
+    fast = store.append(
+        store.write(batch_frame(spark, 1, [(1, "fast")]), batch=1), head=head, positions=Positions(), run="fast"
+    )
+    slow = store.append(
+        store.write(batch_frame(spark, 1, [(1, "slow")]), batch=1), head=head, positions=Positions(), run="slow"
+    )
     assert fast is not None
     assert slow is None
     assert snapshot(spark, store) == {1: "fast"}

@@ -1,0 +1,196 @@
+"""Data files of a changelog: Parquet, written by Spark's Python workers straight from Arrow.
+
+Rows never pass through the JVM, which costs more than everything else that is done to them. A task answers with the
+names of its files, the driver commits them (`ChangelogStore.append`). A file that no commit names is never read, and
+`upkeep.remove_unused` deletes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.changelog import rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+    from pyspark.sql import DataFrame
+
+FILE_BYTES: Final = 128 << 20
+"""A file that has reached this size is followed by another."""
+MANIFEST: Final = "path STRING, size BIGINT, modified BIGINT, rows BIGINT, least_kind STRING, greatest_kind STRING"
+"""What a task answers, as Spark DDL: the fields of DataFile."""
+
+_REPEATED: Final = (rows.BATCH, rows.KIND, rows.TOPIC, rows.PARTITION, rows.ROW)
+"""System columns of few different values, which a dictionary makes small at no cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file that was written and waits for its commit.
+
+    Attributes:
+        path: relative to the table.
+        size: in bytes.
+        modified: milliseconds since 1970.
+        rows: how many it holds, at least one.
+        least_kind: the smallest row kind in it; with `greatest_kind`, readers pass over files by them.
+    """
+
+    path: str
+    size: int
+    modified: int
+    rows: int
+    least_kind: str
+    greatest_kind: str
+
+    def statistics(self, batch: int) -> str:
+        """The statistics of a Delta Lake commit, for the columns that the table declares to have them."""
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {rows.BATCH: batch, rows.KIND: self.least_kind},
+                "maxValues": {rows.BATCH: batch, rows.KIND: self.greatest_kind},
+                "nullCount": {rows.BATCH: 0, rows.KIND: 0},
+            }
+        )
+
+
+class _OpenFile:
+    """A file while it is written."""
+
+    def __init__(self, system: FileSystem, folder: str, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        self.name = f"part-{uuid.uuid4()}.snappy.parquet"
+        self._system = system
+        self._path = f"{folder}{self.name}"
+        self._sink = system.open_output_stream(self._path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="snappy",
+            use_dictionary=_dictionaries(schema),
+            write_statistics=[rows.BATCH, rows.KIND],
+            store_decimal_as_integer=True,
+        )
+        self._rows = 0
+        self._kinds: set[str] = set()
+
+    def write(self, table: pa.Table) -> None:
+        """Writes rows as a row group of their own."""
+        import pyarrow.compute as pc
+
+        self._writer.write_table(table)
+        self._rows += table.num_rows
+        self._kinds.update(pc.unique(table.column(rows.KIND)).to_pylist())
+
+    def is_full(self) -> bool:
+        return int(self._sink.tell()) >= FILE_BYTES
+
+    def close(self) -> DataFile:
+        self._writer.close()
+        size = int(self._sink.tell())
+        self._sink.close()
+        return DataFile(self.name, size, int(time.time() * 1000), self._rows, min(self._kinds), max(self._kinds))
+
+    def discard(self) -> None:
+        """Gives up: whatever of it stays in the folder is garbage."""
+        with suppress(Exception):
+            self._writer.close()
+            self._sink.close()
+        with suppress(Exception):
+            self._system.delete_file(self._path)
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch], *, uri: str, schema: pa.Schema, batch: int
+) -> Iterator[pa.RecordBatch]:
+    """Writes rows into new files of a changelog. Runs in Spark workers, and holds one batch at a time.
+
+    Args:
+        batches: columns of `schema`; `_batch` may be missing, and is set to `batch` in any case.
+        uri: of the Delta table; a path, or a URI that delta-rs opens.
+        schema: `rows.arrow_schema` of the table.
+
+    Returns:
+        One batch of MANIFEST with a row per file; none when there were no rows.
+    """
+    system, folder = _file_system(uri)
+    done: list[DataFile] = []
+    current: _OpenFile | None = None
+    try:
+        for item in batches:
+            if not item.num_rows:
+                continue
+            if current is None:
+                current = _OpenFile(system, folder, schema)
+            current.write(_complete(item, schema, batch))
+            if current.is_full():
+                done.append(current.close())
+                current = None
+        if current is not None:
+            done.append(current.close())
+    except BaseException:
+        if current is not None:
+            current.discard()
+        raise
+    if done:
+        yield _manifest(done)
+
+
+def write_frame(frame: DataFrame, *, uri: str, schema: pa.Schema, batch: int) -> list[DataFile]:
+    """Writes the rows of a frame into new files of a changelog; see `write_files`."""
+    return collect_files(frame.mapInArrow(partial(write_files, uri=uri, schema=schema, batch=batch), MANIFEST))
+
+
+def collect_files(manifest: DataFrame) -> list[DataFile]:
+    """The files that tasks told of: a row each, so their number follows the tasks, not the rows."""
+    return [DataFile(*row) for row in manifest.collect()]
+
+
+def _manifest(files: Iterable[DataFile]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    names = [item.name for item in fields(DataFile)]
+    return pa.RecordBatch.from_pylist([dict(zip(names, astuple(item), strict=True)) for item in files])
+
+
+def _dictionaries(schema: pa.Schema) -> list[str]:
+    """Columns to be written by dictionary: declared texts too, which often repeat and else fall back by themselves."""
+    import pyarrow as pa
+
+    declared = [item.name for item in schema if item.name not in rows.SYSTEM_COLUMNS and pa.types.is_string(item.type)]
+    return [*_REPEATED, *declared]
+
+
+def _complete(item: pa.RecordBatch, schema: pa.Schema, batch: int) -> pa.Table:
+    import pyarrow as pa
+
+    number = pa.repeat(pa.scalar(batch, pa.int64()), item.num_rows)
+    columns: list[Any] = [
+        number if column.name == rows.BATCH else _as(item.column(column.name), column.type) for column in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
+
+
+def _file_system(uri: str) -> tuple[FileSystem, str]:
+    """Where files are written, and what their names are prefixed with there."""
+    from pyarrow import fs
+
+    if "://" not in uri:
+        return fs.LocalFileSystem(), f"{uri}/"
+    from deltalake.fs import DeltaStorageHandler
+
+    return fs.PyFileSystem(DeltaStorageHandler(uri)), ""
