@@ -26,7 +26,8 @@ ROOMS: Mapping[str, set[str]] = {
     "local": {"jars", "errors"},
     "changelog": VOCABULARY,
     "sql": VOCABULARY | {"changelog.rows"},
-    "kafka": VOCABULARY | {"changelog.rows", "changelog.accounting", "changelog.records", "changelog.reduce"},
+    "kafka": VOCABULARY
+    | {"changelog.rows", "changelog.accounting", "changelog.data_files", "changelog.records", "changelog.reduce"},
     "tablestore": VOCABULARY,
     "maxcompute": VOCABULARY,
     "components": VOCABULARY | {"sql", "graph", "tablestore.connect"},
