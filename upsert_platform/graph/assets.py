@@ -113,7 +113,7 @@ def destination_asset(insert: Insert, source: Table, target: Table) -> dg.Assets
         metadata={
             keys.TABLE_METADATA: target.name,
             "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key),
-            "dagster/table_name": target.options.get("table.name", target.options.get("topic", target.name)),
+            "dagster/table_name": keys.stored_as(target),
         },
     )
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:

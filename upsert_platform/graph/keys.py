@@ -59,6 +59,17 @@ def kind_of(table: Table) -> str:
     return _KINDS.get(table.connector, table.connector or "table")
 
 
+def stored_as(table: Table) -> str:
+    """Where a table is stored, as Dagster's ``table_name``: assets of the same one are shown as linked.
+
+    So the name of the table alone will not do: tables of that name in two systems are two tables.
+    """
+    options = table.options
+    scope = options.get("tablestore.instance.name", options.get("odps.project.name", ""))
+    name = options.get("table.name", options.get("topic", table.name))
+    return ".".join(part for part in (kind_of(table), scope, name) if part)
+
+
 def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> dg.TableSchema:
     """Dagster's form of declared columns."""
     return dg.TableSchema(

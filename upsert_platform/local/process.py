@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,15 +126,26 @@ def stop_noted(pid_file: Path, *, timeout: float = 30.0) -> bool:
     if process is not None:
         try:
             process.terminate()
-            try:
-                process.wait(timeout)
-            except psutil.TimeoutExpired:
+            if not _ends(process, timeout):
                 process.kill()
-                process.wait(timeout)
+                if not _ends(process, timeout):
+                    raise ServerError(f"process {process.pid} of {pid_file} does not end, not even by force")
         except psutil.NoSuchProcess:
             pass  # it ended in between
     pid_file.unlink(missing_ok=True)
     return process is not None
+
+
+def _ends(process: psutil.Process, timeout: float) -> bool:
+    """Whether a process ends in time; one whose parent (a UI that runs on, say) has not asked about it has, too."""
+    deadline = time.monotonic() + timeout
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    with suppress(psutil.TimeoutExpired):
+        process.wait(0)  # where this process is the parent
+    return True
 
 
 def free_port() -> int:

@@ -60,6 +60,22 @@ def test_server_that_ignores_terminate_is_killed(home: Path) -> None:
     assert not started.is_running()
 
 
+def test_server_whose_parent_never_asks_about_it_has_ended_all_the_same(home: Path, tmp_path: Path) -> None:
+    """A UI that was asked to bring servers up is their parent, and stays one when another terminal ends them."""
+    code = (
+        "import sys, time; from pathlib import Path; from upsert_platform_tests.local import test_process as tests\n"
+        "tests.process.start(tests.python_server(Path(sys.argv[1]))); print('up', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "up\n"
+        try:
+            assert process.stop_noted(home / "server.pid", timeout=5) is True
+        finally:
+            parent.kill()
+    assert not (home / "server.pid").exists()
+
+
 def test_killed_server_is_not_running(home: Path) -> None:
     server = python_server(home)
     started = process.start(server)
