@@ -72,7 +72,7 @@ def test_runs_that_end_in_the_middle_are_made_good_by_the_next(stack: Stack, mon
     stack.declare(source=", 'batch.max-records' = '60'")
     stack.produce(stack.users.first_wave(60))
     for number, (name, point) in enumerate(POINTS.items()):
-        stack.produce(stack.users.second_wave(80))
+        stack.produce(stack.users.second_wave(40))
         with monkeypatch.context() as patched:
             point(patched)
             assert not stack.run().success, name
