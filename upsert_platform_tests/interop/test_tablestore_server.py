@@ -138,6 +138,21 @@ def test_conditions_and_increments(own: TablestoreJava) -> None:
     assert row.getLatestColumn("count").getValue().asLong() == 13
 
 
+def test_an_atomic_batch_is_written_whole_or_not_at_all(own: TablestoreJava) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    before = own.read()
+    request = own.model.BatchWriteRowRequest()
+    request.setAtomic(True)
+    request.addRowChange(own.put({"name": "k", "number": 90, "raw": b"", "count": 1}))
+    taken = own.put({"name": "k", "number": 1, "raw": b"", "count": 1})
+    taken.setCondition(own.model.Condition(own.model.RowExistenceExpectation.EXPECT_NOT_EXIST))
+    request.addRowChange(taken)
+    with pytest.raises(Py4JJavaError, match="OTSConditionCheckFail"):
+        own.client.batchWriteRow(request)
+    assert own.read() == before
+
+
 def test_a_local_transaction_is_seen_when_it_is_committed(own: TablestoreJava) -> None:
     model = own.model
     key = model.PrimaryKeyBuilder.createPrimaryKeyBuilder()
