@@ -11,7 +11,7 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,15 +184,7 @@ class ChangelogStore:
         """Writes a frame of the columns of `rows.spark_schema` (`_batch` is set) into data files for `append`."""
         return write_frame(frame, uri=self.uri, schema=rows.arrow_schema(self.table), batch=batch)
 
-    def append(
-        self,
-        files: Sequence[DataFile],
-        *,
-        head: Head,
-        positions: Positions,
-        run: str,
-        counts: Mapping[str, int] | None = None,
-    ) -> Head | None:
+    def append(self, files: Sequence[DataFile], *, head: Head, positions: Positions, run: str) -> Head | None:
         """Commits the batch after `head`. No JVM, so the commit ends with the driver: none comes after a kill.
 
         Args:
@@ -207,16 +199,12 @@ class ChangelogStore:
             ChangelogError: other commits (compactions, say) came first again and again, or the folder is read-only.
         """
         from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
 
         batch = head.batch + 1
-        record = {
-            "batch": batch,
-            "run": f"{run}/{uuid.uuid4().hex[:8]}",
-            "offsets": positions.offsets,
-            "topic_ids": positions.topic_ids,
-            **({"counts": counts} if counts else {}),
-        }
+        attempt = f"{run}/{uuid.uuid4().hex[:8]}"
+        record = {"batch": batch, "run": attempt, "offsets": positions.offsets, "topic_ids": positions.topic_ids}
         actions: list[AddAction | RemoveAction] = [
             AddAction(item.path, item.size, {}, item.modified, True, item.statistics(batch)) for item in files
         ]
@@ -226,39 +214,29 @@ class ChangelogStore:
             max_commit_retries=0,
             app_transactions=[Transaction(head.changelog_id, batch)],
         )
-
-        def attempt() -> bool:
+        for number in range(1, _COMMIT_ATTEMPTS + 1):
             delta = self._opened()
             if (delta.transaction_version(head.changelog_id) or 0) != head.batch:
-                return False
-            columns = missing_columns(delta, self.table)
-            if columns:
-                add_columns(delta, columns, metadata=self.commit_metadata())
-                delta = self._opened()
-            delta.create_write_transaction(actions, mode="append", schema=delta.schema(), commit_properties=properties)
-            return True
-
-        return self.head() if self._retried(attempt, f"batch {batch}") else None
-
-    def _retried(self, attempt: Callable[[], bool], what: str) -> bool:
-        """Tries again while another commit came first.
-
-        Raises:
-            ChangelogError: that never ends.
-        """
-        from deltalake.exceptions import CommitFailedError
-
-        for number in range(1, _COMMIT_ATTEMPTS + 1):
+                break
             try:
-                return attempt()
+                columns = missing_columns(delta, self.table)
+                if columns:
+                    add_columns(delta, columns, metadata=self.commit_metadata())
+                    delta = self._opened()
+                delta.create_write_transaction(
+                    actions, mode="append", schema=delta.schema(), commit_properties=properties
+                )
+                break
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:
                     raise ChangelogError(
-                        f"{what} of the changelog at {self.uri} was not committed in {number} attempts: other commits"
-                        f" came first each time, or its folder cannot be written ({error})"
+                        f"batch {batch} of the changelog at {self.uri} was not committed in {number} attempts: other"
+                        f" commits came first each time, or its folder cannot be written ({error})"
                     ) from error
                 time.sleep(random.uniform(0.01, 0.02 * 2**number))
-        raise AssertionError("the last attempt returns or raises")
+        after = self.head()
+        # A commit whose answer was lost is found to be there by the next attempt.
+        return after if after is not None and after.run == attempt else None
 
     def _opened(self) -> DeltaTable:
         delta = self._delta()

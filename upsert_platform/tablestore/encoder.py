@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +94,8 @@ _TYPE_CODES = {
     StoredType.STRING: 3,
     StoredType.BINARY: 7,
 }
-_IGNORE_EXISTENCE = b"\x1a\x02\x08\x00"
+IGNORE_EXISTENCE: Final = b"\x1a\x02\x08\x00"
+"""A row's condition without an expectation."""
 _FIXED_WIDTH = {StoredType.INTEGER: 8, StoredType.DOUBLE: 8, StoredType.BOOLEAN: 1}
 
 
@@ -110,7 +112,7 @@ def encode_rows(
     """
     parts = _plain_parts(operations == RowOperation.DELETE, primary_key, attributes)
     rows = len(operations)
-    condition = _constant(rows, _IGNORE_EXISTENCE) if conditions is None else conditions
+    condition = _constant(rows, IGNORE_EXISTENCE) if conditions is None else conditions
     plain, plain_shown = _length_field(b"\x12", parts)
     change_type = np.concatenate([_constant(rows, b"\x08"), operations.reshape(-1, 1)], axis=1)
     change = [_fixed(change_type, None), _ragged(plain, plain_shown), *parts, _fixed(condition, None)]
@@ -173,13 +175,18 @@ def batch_get_body(table: str, keys: bytes | memoryview) -> bytes:
 
 def _table_body(table: str, rows: bytes | memoryview, options: bytes) -> bytes:
     name = table.encode("ascii")
-    header = b"\x0a" + _varint(len(name)) + name
-    return b"".join((b"\x0a", _varint(len(header) + len(rows) + len(options)), header, rows, options))
+    header = b"\x0a" + varint(len(name)) + name
+    return b"".join((b"\x0a", varint(len(header) + len(rows) + len(options)), header, rows, options))
 
 
-def _varint(value: int) -> bytes:
-    matrix, shown = _varints(np.array([value], np.int64))
-    return matrix[shown].tobytes()
+def varint(value: int) -> bytes:
+    """A number as protobuf has it."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _interleave(parts: list[_Part]) -> EncodedRows:
@@ -305,13 +312,13 @@ def version_conditions(column: str, sequence: Lengths) -> Bytes:
     """
     name = column.encode("ascii")
     # SingleColumnValueFilter: LESS_EQUAL, name, value (type byte and 8 bytes), passes if missing, latest version only
-    before = b"\x08\x06" + b"\x12" + _varint(len(name)) + name + b"\x1a\x09\x00"
+    before = b"\x08\x06" + b"\x12" + varint(len(name)) + name + b"\x1a\x09\x00"
     after = b"\x20\x00\x28\x01"
     size = len(before) + 8 + len(after)
-    head = b"\x08\x01\x12" + _varint(size) + before
+    head = b"\x08\x01\x12" + varint(size) + before
     inner = len(head) + 8 + len(after)
-    condition = b"\x08\x00\x12" + _varint(inner) + head
-    opening = b"\x1a" + _varint(len(condition) + 8 + len(after)) + condition
+    condition = b"\x08\x00\x12" + varint(inner) + head
+    opening = b"\x1a" + varint(len(condition) + 8 + len(after)) + condition
     rows = len(sequence)
     values = sequence.astype("<i8").view(np.uint8).reshape(rows, 8)
     return np.concatenate([_constant(rows, opening), values, _constant(rows, after)], axis=1)

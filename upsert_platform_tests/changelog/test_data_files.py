@@ -174,6 +174,27 @@ def test_other_commits_between_do_not_stop_a_batch(tmp_path: Path, monkeypatch: 
     assert (after.batch, after.positions.offsets) == (1, {"t": {0: 5}})
 
 
+def test_commit_whose_answer_was_lost_counts_once_and_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError
+
+    table = declared({"id": "BIGINT"})
+    store = ChangelogStore(str(tmp_path / "things"), table)
+    head = store.create()
+    files = write(store, iter([batch_of(table, [{"id": 1}])]))
+    commits = DeltaTable.create_write_transaction
+
+    def lost(*arguments: Any, **named: Any) -> None:
+        commits(*arguments, **named)
+        raise CommitFailedError("no answer")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    after = store.append(files, head=head, positions=Positions({"t": {0: 5}}), run="run")
+    assert after is not None
+    assert (after.batch, after.positions.offsets) == (1, {"t": {0: 5}})
+    assert as_read_by_delta_rs(store).column("id").to_pylist() == [1]
+
+
 def test_commit_that_never_comes_first_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake import DeltaTable
 

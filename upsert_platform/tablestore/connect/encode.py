@@ -16,13 +16,12 @@ from fastcrc.crc8 import smbus
 
 from upsert_platform.tablestore.connect.change import RowChange
 from upsert_platform.tablestore.connect.values import KeyValue, Value
-from upsert_platform.tablestore.encoder import EncodedRows, RowOperation
+from upsert_platform.tablestore.encoder import IGNORE_EXISTENCE, EncodedRows, RowOperation, varint
 
 _U32: Final = struct.Struct("<I").pack
 _INTEGER: Final = struct.Struct("<Bq").pack
 _DOUBLE: Final = struct.Struct("<Bd").pack
 _HEADER_AND_KEY, _DATA, _DELETE_MARKER = b"\x75\x00\x00\x00\x01", b"\x02", b"\x08"
-_IGNORE_EXISTENCE = b"\x1a\x02\x08\x00"
 _DELETE_ALL = 1
 
 
@@ -53,8 +52,8 @@ def _row(change: RowChange) -> bytes:
     checksums.append(deletes)
     pieces.append(b"\x09%c" % smbus(bytes(checksums)))
     plain = b"".join(pieces)
-    row = b"\x08%c\x12%b%b%b" % (change.operation, _varint(len(plain)), plain, _IGNORE_EXISTENCE)
-    return b"\x12%b%b" % (_varint(len(row)), row)
+    row = b"\x08%c\x12%b%b%b" % (change.operation, varint(len(plain)), plain, IGNORE_EXISTENCE)
+    return b"\x12%b%b" % (varint(len(row)), row)
 
 
 def _add_cell(pieces: list[bytes], checksums: bytearray, name: str, value: Value | KeyValue) -> None:
@@ -86,12 +85,3 @@ def _value(value: Value | KeyValue) -> bytes:
         case bytes():
             return b"\x07%b%b" % (_U32(len(value)), value)
     return b"\x0b"
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
