@@ -27,7 +27,7 @@ bench: setup ## measurements on this machine
 	.venv/bin/python -m upsert_platform_tests.bench $(ARGS)
 
 docs: setup ## docs/options.md, from the options in the code
-	.venv/bin/python -m upsert_platform.reference
+	.venv/bin/python -m upsert_platform.reference.markdown
 
 lock: ## renews requirements.lock; needs pip-compile on PATH
 	scripts/lock

@@ -6,8 +6,8 @@ import dagster as dg
 
 
 def _load() -> dg.Definitions:
-    from upsert_platform.graph.binding import bind, load
     from upsert_platform.graph.build import build_definitions
+    from upsert_platform.hops.binding import bind, load
 
     project, problems = load()
     bind(project, problems)  # what is wrong is told when the code location is loaded, not by the first run

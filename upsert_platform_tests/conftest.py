@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform import jars
+from upsert_platform.jvm import jars
 from upsert_platform.local.kafka import Broker, start_broker
 from upsert_platform.local.registry import Registry, start_registry
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TOGETHER = {
     "/interop/": "interop",
-    "/kafka/formats/test_avro_confluent.py": "registry",
+    "/formats/test_avro_confluent.py": "registry",
     "/kafka/catalogue/test_formats.py": "registry",
     "/local/test_registry.py": "registry",
 }
@@ -108,7 +108,7 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regist
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark session with Delta Lake for the whole pytest session, as runs open it."""
-    from upsert_platform.spark import open_session
+    from upsert_platform.jvm.session import open_session
 
     session = open_session(
         {

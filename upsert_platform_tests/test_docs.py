@@ -18,17 +18,18 @@ import pytest
 from rich.console import Console
 
 import upsert_platform
-from upsert_platform import cli_options
-from upsert_platform.cli import main
-from upsert_platform.components import connect_options
-from upsert_platform.graph import binding, lake
+from upsert_platform.changelog import lake
+from upsert_platform.cli import options as cli_options
+from upsert_platform.cli.main import main
+from upsert_platform.declarations import connect_options
+from upsert_platform.formats import FORMATS
+from upsert_platform.hops import binding
 from upsert_platform.kafka import properties
-from upsert_platform.kafka.formats import FORMATS
-from upsert_platform.kafka.settings import KafkaSettings, UpsertKafkaSettings
+from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.maxcompute.replaced import REPLACED, REPLACED_BY_MAXSTORAGE
 from upsert_platform.options import option_fields
-from upsert_platform.reference import markdown, sections
+from upsert_platform.reference.markdown import markdown, sections
 from upsert_platform.tablestore.options import TablestoreSettings
 
 ROOT = Path(__file__).parents[1]
@@ -241,7 +242,7 @@ def test_changelog_tells_every_format_and_connector(name: str) -> None:
 
 
 def test_reference_file_is_current() -> None:
-    assert _text("docs/options.md") == markdown(), "write it anew: python -m upsert_platform.reference"
+    assert _text("docs/options.md") == markdown(), "write it anew: python -m upsert_platform.reference.markdown"
 
 
 MODELS = {
@@ -317,6 +318,6 @@ def test_defaults_are_told_in_the_units_of_the_option() -> None:
 
 
 def test_lease_is_as_long_as_told() -> None:
-    from upsert_platform.graph.destination_hop import LEASE
+    from upsert_platform.hops.destination_hop import LEASE
 
     assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("README.md")

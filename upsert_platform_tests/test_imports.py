@@ -19,42 +19,40 @@ HEAVY = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas"
 VOCABULARY = {"errors", "types", "model", "options", "destination"}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
-    "jars": VOCABULARY,
-    "class_archive": VOCABULARY | {"jars"},
-    "spark": VOCABULARY | {"class_archive", "jars"},
-    "train_archive": VOCABULARY | {"class_archive", "spark"},
-    "local": {"jars", "errors"},
+    "jvm": VOCABULARY,
+    "local": {"jvm", "errors"},
+    "formats": VOCABULARY,
+    "sql": VOCABULARY,
     "changelog": VOCABULARY,
-    "sql": VOCABULARY | {"changelog.rows"},
-    "kafka": VOCABULARY
-    | {"changelog.rows", "changelog.accounting", "changelog.data_files", "changelog.records", "changelog.reduce"},
-    "tablestore": VOCABULARY,
+    "kafka": VOCABULARY | {"formats", "changelog"},
+    "tablestore": VOCABULARY | {"formats"},
     "maxcompute": VOCABULARY,
-    "components": VOCABULARY | {"sql", "graph", "tablestore.connect"},
-    "project": VOCABULARY | {"sql", "components"},
-    "graph": VOCABULARY | {"sql", "kafka", "changelog", "tablestore", "maxcompute", "project", "spark"},
-    "definitions": VOCABULARY | {"graph"},
-    "demo": VOCABULARY | {"graph", "local"},
-    "cli": VOCABULARY | {"graph", "local", "demo", "changelog", "spark", "reference"},
-    "reference": VOCABULARY
-    | {"components.connect_options", "graph.binding", "kafka", "maxcompute", "sql", "tablestore"},
+    "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
+    "hops": VOCABULARY | {"declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog"},
+    "graph": VOCABULARY | {"hops", "changelog", "maxcompute", "jvm"},
+    "definitions": {"graph", "hops"},
+    "demo": VOCABULARY | {"graph", "changelog", "local"},
+    "reference": VOCABULARY | {"declarations", "hops", "sql", "formats", "kafka", "tablestore", "maxcompute"},
+    "cli": VOCABULARY | {"hops", "changelog", "local", "demo", "jvm", "reference"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
-MAY_IMPORT_DAGSTER = ("graph", "components.project_component", "definitions", "demo.run")
+MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
 LIGHT = (
-    "model", "options", "destination", "project", "cli", "cli_local", "cli_options", "cli_project", "cli_quarantine",
-    "components.connect", "components.declared_yaml", "components.pipeline", "changelog.store", "changelog.refused",
-    "graph.binding", "graph.lake", "graph.changelog_hop", "graph.destination_hop", "graph.replay",
-    "graph.replay_refused", "graph.verify", "kafka.table", "kafka.offsets", "kafka.destination", "kafka.formats",
-    "maxcompute.destination", "maxcompute.settings", "tablestore.destination", "tablestore.settings",
-    "tablestore.connect.destination", "graph.mail", "sql.statements", "sql.transform",
-    "local.supervisor", "demo.run", "jars", "class_archive", "spark", "train_archive",
+    "model", "options", "destination", "cli.main", "cli.local", "cli.options", "cli.project", "cli.quarantine",
+    "declarations.project", "declarations.connect", "declarations.declared_yaml", "declarations.pipeline",
+    "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
+    "hops.binding", "hops.changelog_hop", "hops.destination_hop", "hops.replay", "hops.replay_refused",
+    "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
+    "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
+    "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
+    "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
 IN_WORKERS = (
-    "kafka.read_range", "kafka.sink", "kafka.source", "maxcompute.reader", "maxcompute.writer", "tablestore.reader",
-    "tablestore.task", "tablestore.writer", "tablestore.connect.writer", "tablestore.connect.points",
-    "tablestore.connect.frame", "tablestore.connect.compare", "tablestore.connect.reading",
+    "kafka.source.read_range", "kafka.sink.sink", "kafka.source.source", "maxcompute.reader", "maxcompute.writer",
+    "tablestore.reader", "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
+    "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
+    "tablestore.connect.reading",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 
@@ -102,9 +100,8 @@ def _imports(body: list[ast.stmt], known: set[str], *, late: bool) -> Iterator[I
 
 
 def _room(module: str) -> str:
-    """The first part of a module's name; the files of a command or of the reference are one room."""
-    first = module.removeprefix("upsert_platform.").split(".")[0]
-    return first.split("_")[0] if first.startswith(("cli_", "reference_")) else first
+    """The first part of a module's name."""
+    return module.removeprefix("upsert_platform.").split(".")[0]
 
 
 def _loaded(module: str, *, late: bool) -> set[str]:
@@ -159,7 +156,7 @@ def test_worker_module_loads_no_dagster_and_no_room_of_the_driver(module: str) -
     loaded = _loaded(f"upsert_platform.{module}", late=False)
     assert "dagster" not in {name.split(".")[0] for name in loaded}
     rooms = {_room(name) for name in loaded if name.startswith("upsert_platform.")}
-    assert not rooms & {"graph", "components", "sql", "project", "definitions", "cli", "demo", "local", "reference"}
+    assert not rooms & {"graph", "hops", "declarations", "sql", "definitions", "cli", "demo", "local", "reference"}
 
 
 def _loads(modules: tuple[str, ...], wanted: tuple[str, ...]) -> list[str]:
@@ -186,6 +183,16 @@ def test_package_is_imported_in_a_moment() -> None:
         for _ in range(3)
     )
     assert seconds < 0.2
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    uses: dict[str, set[str]] = {}
+    for module, imports in _modules().items():
+        others = {_room(item.module) for item in imports if item.module.startswith("upsert_platform.")}
+        uses.setdefault(_room(module), set()).update(others - VOCABULARY - {_room(module)})
+    while ready := {room for room, others in uses.items() if not others & uses.keys()}:
+        uses = {room: others for room, others in uses.items() if room not in ready}
+    assert not uses, f"these import each other, some through a third: {uses}"
 
 
 def test_rooms_are_those_of_the_architecture() -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from upsert_platform.graph import lake
+from upsert_platform.changelog import lake
 
 
 def dagster_home() -> Path:

@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from upsert_platform.changelog import lake
 from upsert_platform.demo.instance import dagster_home, environment
 from upsert_platform.demo.readback import differences, read_maxcompute, read_tablestore
 from upsert_platform.demo.users import TOPIC, Users, consume_all, produce
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import lake
 from upsert_platform.local import supervisor
 
 FIRST_WAVE = 3000

@@ -11,7 +11,7 @@ from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.graph.verify import Comparison, check_batch, check_everything, is_comparable
+from upsert_platform.hops.verify import Comparison, check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
 
 

@@ -11,16 +11,16 @@ import dagster as dg
 
 from upsert_platform.errors import DeclarationError
 from upsert_platform.graph import keys
-from upsert_platform.graph.binding import with_defaults
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.binding import with_defaults
 from upsert_platform.model import Project, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from upsert_platform.maxcompute.changes import TableVersions
-    from upsert_platform.maxcompute.settings import MaxComputeTable
+    from upsert_platform.maxcompute.table import MaxComputeTable
 
 MAJOR_COMPACT = "major_compact"
 
@@ -124,7 +124,7 @@ def _shown(table: "MaxComputeTable", versions: "TableVersions") -> Mapping[str, 
 
 def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
     from upsert_platform.errors import Problem
-    from upsert_platform.maxcompute.settings import read_maxcompute_table
+    from upsert_platform.maxcompute.table import read_maxcompute_table
 
     declared = platform.binding().project.tables.get(name)
     if declared is None or declared.connector != "maxcompute":

@@ -12,11 +12,11 @@ from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.errors import ChangelogError
 from upsert_platform.graph import metadata
-from upsert_platform.graph.changelog_hop import ChangelogPlan, CommittedBatch
-from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import TABLE_METADATA
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
+from upsert_platform.hops.destination_hop import DestinationHop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

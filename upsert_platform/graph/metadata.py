@@ -9,9 +9,9 @@ import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.destination import DestinationState
-from upsert_platform.graph.changelog_hop import ChangelogPlan, ChangelogRun
-from upsert_platform.graph.destination_hop import DestinationPlan, DestinationRun
-from upsert_platform.graph.verify import Comparison
+from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
+from upsert_platform.hops.destination_hop import DestinationPlan, DestinationRun
+from upsert_platform.hops.verify import Comparison
 
 
 def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
+from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
-from upsert_platform.graph import lake
-from upsert_platform.graph.binding import Binding, bind, load, open_destination
-from upsert_platform.graph.changelog_hop import ChangelogHop
-from upsert_platform.graph.destination_hop import DestinationHop
+from upsert_platform.hops.binding import Binding, bind, load, open_destination
+from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.hops.destination_hop import DestinationHop
 
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
@@ -42,7 +42,7 @@ class SparkResource(LazyPySparkResource):
         if self._spark_session is None:
             from pyspark.sql import SparkSession
 
-            from upsert_platform.spark import open_session
+            from upsert_platform.jvm.session import open_session
 
             self._opened = SparkSession.getActiveSession() is None
             self._spark_session = open_session({**self.spark_config, **self.settings}, brief=self._brief)

@@ -7,8 +7,8 @@ from typing import Final
 
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
 from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, StartupMode
+from upsert_platform.kafka.options import ScanSettings, UpsertKafkaSettings
 from upsert_platform.kafka.properties import ClientProperties
-from upsert_platform.kafka.settings import ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Table
 
 CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.formats import FORMATS, validate_format
+from upsert_platform.formats.change.metadata import plan_metadata
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.formats import FORMATS, validate_format
-from upsert_platform.kafka.formats.change_metadata import plan_metadata
 from upsert_platform.kafka.metadata import format_metadata_key, metadata_key
 from upsert_platform.kafka.modes import FieldsInclude
+from upsert_platform.kafka.options import KafkaSettings, ScanSettings, UpsertKafkaSettings
 from upsert_platform.kafka.properties import KERBEROS, ClientProperties, read_properties
 from upsert_platform.kafka.rules import CDC_FORMATS, table_findings
-from upsert_platform.kafka.settings import KafkaSettings, ScanSettings, UpsertKafkaSettings
 from upsert_platform.model import Column, ColumnKind, Options, Table
 from upsert_platform.options import nearest, read_settings
 from upsert_platform.types import LogicalType, TypeName

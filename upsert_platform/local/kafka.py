@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from upsert_platform import jars
+from upsert_platform.jvm import jars
 from upsert_platform.local.process import Server, ServerError, accepts, free_port, start, stop
 
 _HOST = "127.0.0.1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from upsert_platform import jars
+from upsert_platform.jvm import jars
 from upsert_platform.local.process import Server, ServerError, free_port, start, stop
 
 _HOST = "127.0.0.1"

@@ -29,7 +29,7 @@ from upsert_platform.maxcompute.partition_spec import Spec, spec_text
 from upsert_platform.maxcompute.partitions import distinct_specs, may_leave, with_moves, with_partitions
 from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,7 +18,7 @@ from upsert_platform.maxcompute.ddl import compare
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.read_back import declared_columns
 from upsert_platform.maxcompute.reader import ReadColumn, ReadJob, read_frame
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import parse_maxcompute_type
 from upsert_platform.types import LogicalType, TypeName
 

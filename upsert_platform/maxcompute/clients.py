@@ -11,7 +11,7 @@ from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import ControlTable, destination_key
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.names import TableName
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
 if TYPE_CHECKING:

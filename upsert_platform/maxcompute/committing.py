@@ -8,7 +8,7 @@ from typing import Protocol
 from upsert_platform.maxcompute.connection import Connection, ServiceError, may_pass
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, is_committed, is_gone
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
 

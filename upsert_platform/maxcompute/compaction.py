@@ -19,7 +19,7 @@ from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partition_spec import parse_spec
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 
 _LOGGER = logging.getLogger(__name__)
 _HINTS = {"odps.merge.task.mode": "service"}

@@ -9,7 +9,7 @@ from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
 from upsert_platform.maxcompute.partition_spec import Spec
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import stores, widens
 
 

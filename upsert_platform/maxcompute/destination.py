@@ -35,7 +35,7 @@ from upsert_platform.maxcompute.ddl import compare, prepare_table, truncate_stat
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

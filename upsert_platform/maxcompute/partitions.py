@@ -16,7 +16,7 @@ from upsert_platform.maxcompute.assigners import format_time
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, PartitionPlan, Spec
 from upsert_platform.maxcompute.rows import PARTITION_PREFIX
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.types import spark_type
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import parse_spec
-from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
+from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.types import parse_type
 

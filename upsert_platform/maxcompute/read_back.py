@@ -11,7 +11,7 @@ from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partitions import present_name, stored_value
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, key_predicate, read_frame
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, TypeName
 

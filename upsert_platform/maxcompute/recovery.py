@@ -20,7 +20,7 @@ from upsert_platform.maxcompute.connection import ServiceError, explain, may_pas
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import is_gone
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 
 _LOGGER = logging.getLogger(__name__)
 

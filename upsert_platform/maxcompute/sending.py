@@ -16,7 +16,7 @@ from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
 from upsert_platform.maxcompute.partitions import partition_columns
-from upsert_platform.maxcompute.settings import TUNNEL_KEY_TYPES, MaxComputeTable
+from upsert_platform.maxcompute.table import TUNNEL_KEY_TYPES, MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
 
 if TYPE_CHECKING:

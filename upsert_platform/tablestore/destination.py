@@ -9,7 +9,7 @@ from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteRepo
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.outcomes import run_writing_task
 from upsert_platform.tablestore.schema import describe, prepare_table
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
 
 if TYPE_CHECKING:

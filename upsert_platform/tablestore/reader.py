@@ -18,7 +18,7 @@ from upsert_platform.tablestore.encoder import Cells, EncodedRows, batch_get_bod
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.sdk import silence_sdk
-from upsert_platform.tablestore.settings import StoredColumn, TablestoreTable
+from upsert_platform.tablestore.table import StoredColumn, TablestoreTable
 from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform.tablestore.types import StoredType, from_stored, stored_arrow_type, to_stored
 

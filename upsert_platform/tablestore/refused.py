@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from upsert_platform.destination import OPERATION, RefusedRow
 from upsert_platform.tablestore.json_text import json_text
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import LogicalType
 
 

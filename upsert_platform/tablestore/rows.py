@@ -24,7 +24,7 @@ from upsert_platform.tablestore.encoder import (
 )
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.refused import refused_row
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.types import StoredType, to_stored
 
 _BLOCK_ROWS = 5_000

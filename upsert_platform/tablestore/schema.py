@@ -10,7 +10,7 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.pace import pause_before_attempt
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.types import StoredType
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from upsert_platform.errors import Problem
 from upsert_platform.model import Table
-from upsert_platform.tablestore.connect.sink import CONNECTOR, read_connect_sink
+from upsert_platform.tablestore.connect.table import CONNECTOR, read_connect_sink
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.settings import read_tablestore_table
+from upsert_platform.tablestore.table import read_tablestore_table
 
 
 def sharing_problems(tables: Iterable[Table]) -> Iterator[Problem]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.errors import SourceLocation
-from upsert_platform.graph.binding import Source
-from upsert_platform.graph.changelog_hop import ChangelogHop, ChangelogRun
+from upsert_platform.hops.binding import Source
+from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
 from upsert_platform.kafka.table import read_kafka_table
 from upsert_platform.local.kafka import start_broker
 from upsert_platform.model import Column, Options, Table
@@ -72,7 +72,7 @@ def read_all(spark: SparkSession, source: Source, lake: Path) -> ChangelogRun:
 
 def run(*, records: int = RECORDS, keys: int = KEYS) -> Iterator[dict[str, Any]]:
     """Measures `topic_to_changelog` and `reader_memory`."""
-    from upsert_platform.spark import open_session
+    from upsert_platform.jvm.session import open_session
 
     with tempfile.TemporaryDirectory() as folder, start_broker(Path(folder) / "kafka", die_with_parent=True) as broker:
         lake = Path(folder) / "lake"

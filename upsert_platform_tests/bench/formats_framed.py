@@ -13,10 +13,10 @@ import fastavro
 import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from upsert_platform.kafka.formats import build_decoder, build_encoder
-from upsert_platform.kafka.formats.avro_schema import derive_schema
-from upsert_platform.kafka.formats.protobuf_schema import message_class
-from upsert_platform.kafka.formats.registry import RegisteredSchema
+from upsert_platform.formats import build_decoder, build_encoder
+from upsert_platform.formats.avro.schema import derive_schema
+from upsert_platform.formats.protobuf.schema import message_class
+from upsert_platform.formats.registry import RegisteredSchema
 from upsert_platform.types import arrow_type
 from upsert_platform_tests.bench.formats import (
     SIMPLE,
@@ -28,7 +28,7 @@ from upsert_platform_tests.bench.formats import (
     seconds_of,
 )
 from upsert_platform_tests.bench.measure import row
-from upsert_platform_tests.kafka.formats.proto import add_field, write_set
+from upsert_platform_tests.formats.proto import add_field, write_set
 
 _READER, _WRITER = "fastavro.schemaless_reader", "fastavro.schemaless_writer"
 _FRAME = b"\0\0\0\0\1"

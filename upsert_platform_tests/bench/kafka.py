@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import SourceLocation
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.fetch import FETCH_RECORDS
+from upsert_platform.kafka.source.fetch import FETCH_RECORDS
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.types import parse_type
@@ -146,8 +146,8 @@ def source_rate(spark: SparkSession, table: KafkaTable) -> tuple[int, float]:
     Returns:
         Offsets and seconds.
     """
-    from upsert_platform.kafka.offsets import discover
-    from upsert_platform.kafka.source import read_changes
+    from upsert_platform.kafka.source.offsets import discover
+    from upsert_platform.kafka.source.source import read_changes
 
     ranges = [
         OffsetRange(topic.name, item.partition, item.low, item.end)
@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints rates per second as JSON; creates and fills the topic first unless it is named."""
     import argparse
 
-    from upsert_platform.spark import open_session
+    from upsert_platform.jvm.session import open_session
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--servers", required=True)

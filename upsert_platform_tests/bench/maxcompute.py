@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
+from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 from upsert_platform.maxcompute.writer import WriteJob
 from upsert_platform_tests.bench.measure import row

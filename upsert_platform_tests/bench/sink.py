@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import SEQUENCE, BatchSpan
-from upsert_platform.kafka.destination import KafkaDestination
-from upsert_platform.kafka.encode import EncodedBlock
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.sink import SHARE, WritingTask, _Task
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.sink.encode import EncodedBlock
+from upsert_platform.kafka.sink.sink import SHARE, WritingTask, _Task
 from upsert_platform.kafka.topics import describe_topic
 from upsert_platform.local.kafka import start_broker
 from upsert_platform_tests.bench.kafka import USER_COLUMNS, create_topic, produce_json_users, users_table
@@ -165,7 +165,7 @@ def _destination(servers: str, topic: str, guarantee: str) -> KafkaDestination:
 
 def _topic_to_topic(servers: str, rows: int) -> dict[str, Any]:
     """A topic of four records a key, read as one batch, reduced, encoded and written exactly once, by Spark."""
-    from upsert_platform.spark import open_session
+    from upsert_platform.jvm.session import open_session
 
     topic = f"bench-{uuid.uuid4().hex[:12]}"
     create_topic(servers, topic, partitions=PARTITIONS)
@@ -183,8 +183,8 @@ def _topic_to_topic(servers: str, rows: int) -> dict[str, Any]:
 
 def _copy(spark: SparkSession, servers: str, topic: str) -> tuple[float, int]:
     """Seconds, and records written; planning and the lease included."""
-    from upsert_platform.kafka.offsets import discover
-    from upsert_platform.kafka.source import read_changes
+    from upsert_platform.kafka.source.offsets import discover
+    from upsert_platform.kafka.source.source import read_changes
 
     target = f"{topic}-{uuid.uuid4().hex[:8]}"
     create_topic(servers, target, partitions=PARTITIONS, config={"cleanup.policy": "compact"})

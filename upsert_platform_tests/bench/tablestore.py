@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
@@ -100,7 +100,7 @@ def _memory(server: ServerHandle, table: TablestoreTable) -> dict[str, Any]:
 def _session() -> dict[str, Any]:
     """A batch written by a warm Spark session into a server that stores and syncs it, on the same cores."""
     from upsert_platform.destination import BatchSpan
-    from upsert_platform.spark import open_session
+    from upsert_platform.jvm.session import open_session
     from upsert_platform.tablestore.destination import TablestoreDestination
 
     spark = open_session({"spark.master": f"local[{PROCESSES}]"})

@@ -11,8 +11,8 @@ from typing import Any
 
 import dagster as dg
 
+from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.graph import lake
 from upsert_platform_tests.graph.stack import Stack
 
 PARTITION = 0

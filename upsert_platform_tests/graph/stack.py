@@ -14,9 +14,7 @@ import dagster as dg
 
 from upsert_platform.demo.readback import differences, read_maxcompute, read_tablestore
 from upsert_platform.demo.users import Users, produce
-from upsert_platform.graph.binding import load
 from upsert_platform.graph.build import build_definitions
-from upsert_platform.graph.destination_hop import DestinationHop
 from upsert_platform.graph.resources import (
     KafkaResource,
     MaxComputeResource,
@@ -24,6 +22,8 @@ from upsert_platform.graph.resources import (
     SparkResource,
     TablestoreResource,
 )
+from upsert_platform.hops.binding import load
+from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.local.kafka import Broker
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer

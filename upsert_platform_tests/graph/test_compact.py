@@ -12,7 +12,7 @@ from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.store import Head, Positions
 from upsert_platform.destination import DestinationState
 from upsert_platform.errors import DestinationError
-from upsert_platform.graph.destination_hop import DestinationPlan
+from upsert_platform.hops.destination_hop import DestinationPlan
 from upsert_platform_tests.graph.stack import Stack
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.graph.changelog_hop import ChangelogHop
+from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack, checks_of

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.errors import DeclarationError
-from upsert_platform.graph.binding import load
 from upsert_platform.graph.delta_tables import changes_of, delta_source_assets, major_compact_job, source_key
+from upsert_platform.hops.binding import load
 from upsert_platform_tests.graph.stack import Stack
 
 LEDGER = """

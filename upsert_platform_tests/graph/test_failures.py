@@ -9,11 +9,11 @@ import dagster as dg
 import pytest
 
 from upsert_platform.errors import ChangelogError, DestinationError
-from upsert_platform.graph.binding import load
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.io_managers import DestinationIOManager
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+from upsert_platform.hops.binding import load
 
 USERS = """
 CREATE TABLE users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (

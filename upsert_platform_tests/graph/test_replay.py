@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from upsert_platform.changelog import rows
-from upsert_platform.graph.replay import Replay, replay
+from upsert_platform.hops.replay import Replay, replay
 from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 
 if TYPE_CHECKING:

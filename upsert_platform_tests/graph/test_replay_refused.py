@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
-from upsert_platform.cli import main
+from upsert_platform.cli.main import main
 from upsert_platform.errors import DestinationError
-from upsert_platform.graph.destination_hop import DestinationHop
-from upsert_platform.graph.replay_refused import RefusedReplay, replay_refused
-from upsert_platform.graph.verify import check_everything
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.replay_refused import RefusedReplay, replay_refused
+from upsert_platform.hops.verify import check_everything
 from upsert_platform_tests.graph.connector_cases import ALL, MIXED
 from upsert_platform_tests.graph.connectors import Connector, Connectors, Sent
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
@@ -79,7 +79,7 @@ def test_mended_limit_brings_present_values_once(
     with closing((hop := stack.hop("users_copy")).destination):
         assert hop.execute(spark) is not None
     with monkeypatch.context() as kept_open:
-        kept_open.setattr("upsert_platform.spark.open_session", lambda: spark)
+        kept_open.setattr("upsert_platform.jvm.session.open_session", lambda: spark)
         kept_open.setattr(spark, "stop", lambda: None)
         still = quarantine(stack, monkeypatch, "replay", "users_copy", '{"user_id":2}', '{"user_id":3}')
     assert "0 replayed, 1 superseded by later values, 1 still refused" in still.output

@@ -19,10 +19,10 @@ from dagster._core.events import EngineEventData
 
 from upsert_platform.errors import TopicError
 from upsert_platform.graph import sensors
-from upsert_platform.graph.binding import load
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.processes import started_at
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+from upsert_platform.hops.binding import load
 from upsert_platform_tests.graph.test_failures import USERS
 
 

@@ -44,7 +44,7 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
         raise AssertionError("a Spark session was asked for")
 
     with monkeypatch.context() as without_spark:
-        without_spark.setattr("upsert_platform.spark.open_session", refuse)
+        without_spark.setattr("upsert_platform.jvm.session.open_session", refuse)
         again = stack.run()
     assert again.success
     assert metadata_of(again, "changelogs", "users")["records"] == 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from upsert_platform import jars
+from upsert_platform.jvm import jars
 from upsert_platform_tests.interop.java import Java, java
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server

@@ -14,14 +14,14 @@ import pytest
 
 from upsert_platform.changelog import rows as changelog_rows
 from upsert_platform.destination import BatchSpan
-from upsert_platform.kafka.destination import KafkaDestination
-from upsert_platform.kafka.offsets import discover, plan_backlog
-from upsert_platform.kafka.source import read_changes
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.source.offsets import discover, plan_backlog
+from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.interop.bulk import Bulk
 from upsert_platform_tests.interop.java import Java, each
+from upsert_platform_tests.kafka.source.test_offsets import Positions
 from upsert_platform_tests.kafka.tables import declare, read
-from upsert_platform_tests.kafka.test_offsets import Positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ import pytest
 
 from upsert_platform.maxcompute.ddl import create_statement
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
+from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform_tests.interop.java import Java
 from upsert_platform_tests.interop.maxcompute_java import MaxComputeJava
 from upsert_platform_tests.local.maxcompute.server import ServerHandle

@@ -13,7 +13,7 @@ import pytest
 
 from upsert_platform.destination import OPERATION, BatchSpan
 from upsert_platform.tablestore.destination import TablestoreDestination
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
 from upsert_platform_tests.interop.java import Java
 from upsert_platform_tests.interop.tablestore_java import KEY, WAYS, Row, TablestoreJava, plain

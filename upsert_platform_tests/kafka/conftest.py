@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from upsert_platform.kafka.destination import KafkaDestination
 from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform_tests.kafka.tables import declare, read
 
 Pair = tuple[str | None, str | None]

@@ -19,11 +19,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.kafka.encode import RecordEncoder
-from upsert_platform.kafka.read_range import RangeReader
+from upsert_platform.kafka.sink.encode import RecordEncoder
+from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform_tests.formats.proto import shop, write_set
 from upsert_platform_tests.kafka.answering import Asked, answering
-from upsert_platform_tests.kafka.formats.proto import shop, write_set
 from upsert_platform_tests.kafka.tables import FakeRecord, declare, read
 
 COLUMNS: Final = {"id": "INT", "number": "INT"}

@@ -17,8 +17,8 @@ from confluent_kafka.admin import NewTopic
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.kafka.offsets import discover
-from upsert_platform.kafka.read_range import RangeReader
+from upsert_platform.kafka.source.offsets import discover
+from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.answering import Asked
 from upsert_platform_tests.kafka.tables import declare, read

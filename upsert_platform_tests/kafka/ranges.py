@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.kafka.read_range import RangeReader
+from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.tables import FakeRecord
 

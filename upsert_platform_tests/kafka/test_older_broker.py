@@ -9,14 +9,14 @@ import pytest
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.kafka import endpoint
-from upsert_platform.kafka.destination import KafkaDestination
-from upsert_platform.kafka.offsets import commit_to_group, discover, plan_backlog
-from upsert_platform.kafka.source import read_changes
-from upsert_platform.kafka.transactions import open_transactional
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.sink.transactions import open_transactional
+from upsert_platform.kafka.source.offsets import commit_to_group, discover, plan_backlog
+from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.local.kafka import Broker
 from upsert_platform_tests.kafka.ancient import ancient_broker
+from upsert_platform_tests.kafka.source.test_offsets import Positions
 from upsert_platform_tests.kafka.tables import declare, read
-from upsert_platform_tests.kafka.test_offsets import Positions
 from upsert_platform_tests.kafka.writing import frame, write, written
 
 if TYPE_CHECKING:

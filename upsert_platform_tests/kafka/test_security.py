@@ -15,12 +15,12 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import DestinationError, EndpointError
 from upsert_platform.kafka import endpoint as endpoint_module
-from upsert_platform.kafka.control import ControlTopic
-from upsert_platform.kafka.destination import KafkaDestination
-from upsert_platform.kafka.fetch import close_consumers, fetch_range
-from upsert_platform.kafka.offsets import discover
-from upsert_platform.kafka.source import read_changes
-from upsert_platform.kafka.transactions import open_transactional
+from upsert_platform.kafka.sink.control import ControlTopic
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.sink.transactions import open_transactional
+from upsert_platform.kafka.source.fetch import close_consumers, fetch_range
+from upsert_platform.kafka.source.offsets import discover
+from upsert_platform.kafka.source.source import read_changes
 from upsert_platform_tests.kafka.answering import answering
 from upsert_platform_tests.kafka.logins import (
     LOGINS,

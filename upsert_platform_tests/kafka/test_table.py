@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from upsert_platform.kafka.settings import UpsertKafkaSettings
+from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 
 APSARA = {

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.destination import BatchSpan, WriteReport
-from upsert_platform.kafka.destination import KafkaDestination
 from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.sink.destination import KafkaDestination
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -16,7 +16,7 @@ import requests
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from upsert_platform.cli import main
+from upsert_platform.cli.main import main
 from upsert_platform.local import supervisor
 from upsert_platform.local.process import ServerError, free_port
 
@@ -113,7 +113,7 @@ def test_named_port_that_is_taken_is_an_error(data: Path) -> None:
 
 
 def test_parallel_ups_start_one_broker_whose_data_and_port_stay_and_a_killed_one_is_replaced(data: Path) -> None:
-    command = [sys.executable, "-m", "upsert_platform.cli", "local", "up", "--data", str(data), "--only", "kafka"]
+    command = [sys.executable, "-m", "upsert_platform.cli.main", "local", "up", "--data", str(data), "--only", "kafka"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0]
@@ -212,7 +212,7 @@ def test_default_directory_follows_the_home(monkeypatch: pytest.MonkeyPatch) -> 
 def test_variables_of_the_servers_are_found_beside_a_lake_that_is_a_uri(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from upsert_platform.graph import lake
+    from upsert_platform.changelog import lake
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", "s3://bucket/lake")

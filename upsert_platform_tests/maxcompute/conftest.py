@@ -10,7 +10,7 @@ import pytest
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
+from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
 from upsert_platform_tests.maxcompute.declare import USERS, declare
 

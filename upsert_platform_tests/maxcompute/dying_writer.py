@@ -16,7 +16,7 @@ from upsert_platform.maxcompute.committing import MaxStorageCommitting
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
-from upsert_platform.maxcompute.settings import read_maxcompute_table
+from upsert_platform.maxcompute.table import read_maxcompute_table
 from upsert_platform_tests.maxcompute.declare import declare
 from upsert_platform_tests.maxcompute.sending import batch, open_job, send
 

@@ -16,7 +16,7 @@ from upsert_platform.maxcompute.control import ControlTable
 from upsert_platform.maxcompute.ddl import prepare_table
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.sending import wire_plan
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 from upsert_platform.maxcompute.writer import TaskWriter, WriteJob

@@ -10,7 +10,7 @@ import pytest
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.changes import CHANGE, CHANGED_AT, TableVersions, read_changes, table_versions
 from upsert_platform.maxcompute.client import Client
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.maxcompute.sending import append
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain, guarded_rest, with_retries
 from upsert_platform.maxcompute.control import ControlTable, destination_key
 from upsert_platform.maxcompute.ddl import prepare_table
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
 from upsert_platform_tests.maxcompute.frames import stored
 from upsert_platform_tests.maxcompute.sending import batch, open_job, send
@@ -150,7 +150,7 @@ def test_large_results_are_read_in_splits(client: Client, make_table: Make, monk
 
 def test_the_drivers_modules_load_without_spark_and_sdk() -> None:
     code = (
-        "import sys, upsert_platform.maxcompute.destination, upsert_platform.maxcompute.settings;"
+        "import sys, upsert_platform.maxcompute.destination, upsert_platform.maxcompute.table;"
         "print([m for m in ('pyspark', 'odps', 'pyarrow', 'numpy', 'dagster') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

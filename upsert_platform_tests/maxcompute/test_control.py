@@ -22,7 +22,7 @@ from upsert_platform.maxcompute.control import ControlRecord, ControlTable, Pend
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import MaxStorage
 from upsert_platform.maxcompute.names import TableName, sql_text
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.sending import let_lease_end

@@ -10,7 +10,7 @@ from upsert_platform.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.client import Client, TableColumn, TableState
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.ddl import compare, create_statement, evolve_statements, prepare_table
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import parse_maxcompute_type
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import stored

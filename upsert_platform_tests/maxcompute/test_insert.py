@@ -14,7 +14,7 @@ from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import frame, span, stored, write
 from upsert_platform_tests.maxcompute.sending import append, batch, let_lease_end, open_job, send

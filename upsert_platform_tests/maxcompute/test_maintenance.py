@@ -14,7 +14,7 @@ from upsert_platform.maxcompute import options
 from upsert_platform.maxcompute.compaction import compact_statement, count_commits
 from upsert_platform.maxcompute.control import ControlRecord
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import stored, write
 

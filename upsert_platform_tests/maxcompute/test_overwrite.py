@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from upsert_platform.errors import DestinationError
-from upsert_platform.graph.binding import bind
+from upsert_platform.hops.binding import bind
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform_tests.local.maxcompute.server import ServerHandle

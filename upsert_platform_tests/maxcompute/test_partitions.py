@@ -14,11 +14,11 @@ import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import DestinationError
-from upsert_platform.graph.verify import check_everything
+from upsert_platform.hops.verify import check_everything
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME, format_time
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.partition_spec import plan_partitions, refuse_value
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import Change, frame, stored, write
 

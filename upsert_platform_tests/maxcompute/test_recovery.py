@@ -19,7 +19,7 @@ from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.recovery import commit_recorded
-from upsert_platform.maxcompute.settings import MaxComputeTable
+from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.tunnel_writer import TunnelTaskWriter
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.conftest import options_for

@@ -18,7 +18,7 @@ from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.sending import wire_plan
-from upsert_platform.maxcompute.settings import MaxComputeTable, read_maxcompute_table
+from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.maxcompute.tunnel_writer import TunnelJob, TunnelTaskWriter
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
 from upsert_platform_tests.maxcompute.declare import declare

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from upsert_platform.demo.users import decode_value
-from upsert_platform.kafka.control import LEASE
-from upsert_platform.kafka.destination import KafkaDestination
-from upsert_platform.kafka.lease import lease_id
-from upsert_platform.kafka.transactions import in_transaction, open_transactional
+from upsert_platform.kafka.sink.control import LEASE
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.sink.lease import lease_id
+from upsert_platform.kafka.sink.transactions import in_transaction, open_transactional
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 from upsert_platform_tests.soak.attached import way_to
 from upsert_platform_tests.soak.load import Load

@@ -11,7 +11,7 @@ import pytest
 
 from upsert_platform.destination import BatchSpan
 from upsert_platform.tablestore.destination import TablestoreDestination
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 from upsert_platform_tests.tablestore.declared import table_on
 from upsert_platform_tests.tablestore.disturbance import DEATHS, FAULTS, dying

@@ -13,8 +13,8 @@ import pytest
 
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.offsets import discover, plan_backlog
-from upsert_platform.kafka.source import read_changes
+from upsert_platform.kafka.source.offsets import discover, plan_backlog
+from upsert_platform.kafka.source.source import read_changes
 from upsert_platform_tests.kafka.histories import FORMATS, KEYS, Codec, Put, schema_server, table_of
 from upsert_platform_tests.kafka.writing import messages
 

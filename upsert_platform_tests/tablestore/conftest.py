@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from upsert_platform.destination import OPERATION, SEQUENCE
 from upsert_platform.errors import SourceLocation
 from upsert_platform.model import Column, Options, Table
-from upsert_platform.tablestore.settings import TablestoreTable, read_tablestore_table
+from upsert_platform.tablestore.table import TablestoreTable, read_tablestore_table
 from upsert_platform.types import arrow_type, parse_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 

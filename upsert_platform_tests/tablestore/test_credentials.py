@@ -18,7 +18,7 @@ from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.credentials import FreshKey, Key, environment_key
 from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.schema import prepare_table
-from upsert_platform.tablestore.settings import TablestoreTable, read_tablestore_table
+from upsert_platform.tablestore.table import TablestoreTable, read_tablestore_table
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, declare

@@ -13,7 +13,7 @@ from pyspark.testing import assertDataFrameEqual
 from upsert_platform.destination import BatchSpan, DestinationState, RefusedRow, Verdict
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.tablestore.destination import TablestoreDestination
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on

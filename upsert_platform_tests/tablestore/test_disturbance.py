@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.schema import prepare_table
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server

@@ -10,7 +10,7 @@ HEAVY = ("tablestore", "pyspark", "pyarrow", "dagster", "urllib3", "numpy")
 
 def test_driver_side_modules_load_without_sdk_spark_and_arrow() -> None:
     code = (
-        "import sys, upsert_platform.tablestore.destination, upsert_platform.tablestore.connect.settings,"
+        "import sys, upsert_platform.tablestore.destination, upsert_platform.tablestore.connect.options,"
         " upsert_platform.tablestore.connect.timeseries_settings;"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )

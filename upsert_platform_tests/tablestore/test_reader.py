@@ -15,7 +15,7 @@ from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.ranges import ranges_of, read_ranges
 from upsert_platform.tablestore.reader import fetching_task, scanning_task
 from upsert_platform.tablestore.schema import prepare_table
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on

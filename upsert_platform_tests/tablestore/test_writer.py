@@ -15,7 +15,7 @@ from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.rows import blocks_of
 from upsert_platform.tablestore.schema import prepare_table
-from upsert_platform.tablestore.settings import TablestoreTable
+from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.connect.options import ConnectTable, KeyMode
 from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, Side, Text, read_side
-from upsert_platform.tablestore.connect.settings import ConnectTable, KeyMode
 from upsert_platform.tablestore.connect.values import (
     AUTO_INCREMENT,
     DirtyRecordError,

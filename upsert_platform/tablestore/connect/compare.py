@@ -18,12 +18,12 @@ import pyarrow as pa
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import same_row
 from upsert_platform.tablestore.connect.frame import Batches, records_of
+from upsert_platform.tablestore.connect.options import KeyMode
 from upsert_platform.tablestore.connect.point_reading import Timeline, fetch_points
 from upsert_platform.tablestore.connect.reading import Key, cells_text, fetch_rows, open_transport
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import place_text
-from upsert_platform.tablestore.connect.settings import KeyMode
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.connect.timeseries import timeseries_point
 from upsert_platform.tablestore.connect.values import AutoIncrement, DirtyRecordError, Value
 from upsert_platform.tablestore.encoder import RowOperation

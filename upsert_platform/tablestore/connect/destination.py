@@ -15,7 +15,7 @@ from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
 from upsert_platform.tablestore.connect.reports import Mail
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_exists
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.outcomes import errors_of_tasks, run_writing_task
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from upsert_platform.tablestore.client import repeat_until
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.connect.values import Value
 from upsert_platform.tablestore.transport import Transport
 

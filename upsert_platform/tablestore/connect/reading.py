@@ -18,7 +18,7 @@ from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.frame import Batches
 from upsert_platform.tablestore.connect.point_reading import Timeline, scan_points
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.connect.values import KeyValue, Value
 from upsert_platform.tablestore.encoder import Cells, encode_keys
 from upsert_platform.tablestore.reader import get_rows, read_pages

@@ -10,7 +10,7 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
 from upsert_platform.tablestore.connect.reports import Letter, Mail, dead_letter, error_letter
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.guard import LeaseGuard, Tenure
 
 if TYPE_CHECKING:

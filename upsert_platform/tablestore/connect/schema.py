@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.connect.timeseries_writer import create_timeseries_table
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.schema import create_table, describe, wait_until_ready

@@ -12,9 +12,9 @@ from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import merge, same_row
 from upsert_platform.tablestore.connect.encode import encode_changes
 from upsert_platform.tablestore.connect.frame import Batches, records_of
+from upsert_platform.tablestore.connect.options import ConnectTable
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import REFUSED, RefusedRecord, to_row
-from upsert_platform.tablestore.connect.settings import ConnectTable
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.rows import Block, without_oversized

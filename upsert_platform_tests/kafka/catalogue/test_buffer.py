@@ -15,11 +15,11 @@ import pytest
 from upsert_platform.changelog import rows as changelog
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.errors import SourceLocation
-from upsert_platform.kafka.fetch import close_consumers
-from upsert_platform.kafka.read_back import ranges_behind
-from upsert_platform.kafka.read_range import RangeReader
+from upsert_platform.hops.transform import change_query
+from upsert_platform.kafka.sink.read_back import ranges_behind
+from upsert_platform.kafka.source.fetch import close_consumers
+from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform.model import Insert
-from upsert_platform.sql.transform import change_query
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import frame, messages, write
@@ -49,7 +49,7 @@ WRITES: Final[dict[int, Changes]] = {
 @pytest.fixture(scope="module")
 def topic_of_all(spark: SparkSession, kafka_bootstrap: str, make_topic: Any) -> dict[int, dict[int, Message]]:
     """All of WRITES through reduction and sink in one write; records by number and id."""
-    from upsert_platform.kafka.destination import KafkaDestination
+    from upsert_platform.kafka.sink.destination import KafkaDestination
 
     topic = make_topic(config={"cleanup.policy": "compact"})
     options = {"properties.bootstrap.servers": kafka_bootstrap, "sink.control-topic": f"control-{topic}", **FLUSH}

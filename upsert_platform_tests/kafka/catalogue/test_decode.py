@@ -15,9 +15,9 @@ import pytest
 from upsert_platform.changelog import rows as changelog
 from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
 from upsert_platform.errors import SourceLocation
+from upsert_platform.hops.transform import change_query
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.model import Column, ColumnKind, Insert, Options, Table
-from upsert_platform.sql.transform import change_query
 from upsert_platform.types import parse_type
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.ranges import brief, run

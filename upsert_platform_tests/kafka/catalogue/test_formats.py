@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import DeclarationError
-from upsert_platform.kafka.formats import build_decoder, build_encoder, default_subject
+from upsert_platform.formats import build_decoder, build_encoder, default_subject
 from upsert_platform.local.registry import Registry
+from upsert_platform_tests.formats.support import columns_of
 from upsert_platform_tests.kafka.answering import answering
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
-from upsert_platform_tests.kafka.formats.support import columns_of
 from upsert_platform_tests.kafka.ranges import run
 from upsert_platform_tests.kafka.tables import declare, read, records
 

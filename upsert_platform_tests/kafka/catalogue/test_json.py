@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import DestinationError
-from upsert_platform.kafka.encode import RecordEncoder
-from upsert_platform.kafka.formats import build_decoder, build_encoder
+from upsert_platform.formats import build_decoder, build_encoder
+from upsert_platform.kafka.sink.encode import RecordEncoder
+from upsert_platform_tests.formats.support import columns_of
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
-from upsert_platform_tests.kafka.formats.support import columns_of
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 
 IGNORE: Final = {"json.ignore-parse-errors": "true"}

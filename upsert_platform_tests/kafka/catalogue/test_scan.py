@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.kafka.fetch import close_consumers
-from upsert_platform.kafka.offsets import commit_to_group, discover, plan_backlog
-from upsert_platform.kafka.read_range import RangeReader
-from upsert_platform.kafka.source import share_ranges
+from upsert_platform.kafka.source.fetch import close_consumers
+from upsert_platform.kafka.source.offsets import commit_to_group, discover, plan_backlog
+from upsert_platform.kafka.source.read_range import RangeReader
+from upsert_platform.kafka.source.source import share_ranges
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
+from upsert_platform_tests.kafka.source.test_offsets import Positions
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
-from upsert_platform_tests.kafka.test_offsets import Positions
 from upsert_platform_tests.kafka.writing import frame, messages, write
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import SourceLocation
-from upsert_platform.kafka.encode import RecordEncoder
+from upsert_platform.hops.transform import change_query
 from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.rules import SEVERAL_TOPICS
-from upsert_platform.kafka.settings import UpsertKafkaSettings
-from upsert_platform.kafka.written_metadata import NO_TIMESTAMP, RecordMetadata
+from upsert_platform.kafka.sink.encode import RecordEncoder
+from upsert_platform.kafka.sink.written_metadata import NO_TIMESTAMP, RecordMetadata
 from upsert_platform.model import Insert
-from upsert_platform.sql.transform import change_query
 from upsert_platform.types import arrow_type, parse_type
 from upsert_platform_tests.kafka.answering import Asked, answering
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case

@@ -9,8 +9,8 @@ from typing import Any
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Options
 from upsert_platform.tablestore.connect.change import RowChange, row_change
+from upsert_platform.tablestore.connect.options import ConnectTable, read_connect_tables
 from upsert_platform.tablestore.connect.record import ConnectRecord
-from upsert_platform.tablestore.connect.settings import ConnectTable, read_connect_tables
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 
 PLACE = SourceLocation("connector.properties", 3)

@@ -18,7 +18,7 @@ from upsert_platform.tablestore.connect.compare import comparing_task
 from upsert_platform.tablestore.connect.points import points_task
 from upsert_platform.tablestore.connect.reading import scanning_task
 from upsert_platform.tablestore.connect.schema import prepare_sink
-from upsert_platform.tablestore.connect.sink import COLUMNS, ConnectSink, read_connect_sink
+from upsert_platform.tablestore.connect.table import COLUMNS, ConnectSink, read_connect_sink
 from upsert_platform.tablestore.connect.writer import records_task
 from upsert_platform.tablestore.ranges import WHOLE
 from upsert_platform.types import parse_type

@@ -12,7 +12,7 @@ import pytest
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_exists
-from upsert_platform.tablestore.connect.sink import ConnectSink
+from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_compare import SERIES, sink_on
 

@@ -20,7 +20,7 @@ from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect import writer
 from upsert_platform.tablestore.connect.change import row_key
 from upsert_platform.tablestore.connect.frame import ERROR, KEY, REASON, RECORD_COLUMNS, judging_task
-from upsert_platform.tablestore.connect.settings import ConnectTable
+from upsert_platform.tablestore.connect.options import ConnectTable
 from upsert_platform.tablestore.connect.writer import blocks_of_records, records_task
 from upsert_platform.tablestore.schema import create_table, wait_until_ready
 from upsert_platform.tablestore.task import TaskStats

@@ -1,0 +1,63 @@
+"""The `upsert-platform` command."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from upsert_platform.errors import UpsertPlatformError
+
+# Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
+_COMMANDS: Mapping[str, str] = {
+    "demo": "upsert_platform.cli.project:demo",
+    "local": "upsert_platform.cli.local:local",
+    "options": "upsert_platform.cli.options:options",
+    "quarantine": "upsert_platform.cli.quarantine:quarantine",
+    "ui": "upsert_platform.cli.project:ui",
+    "validate": "upsert_platform.cli.project:validate",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*_COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = _COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if near:
+                raise click.UsageError(f"{error.message.rstrip('.')}; did you mean '{near[0]}'?", ctx) from error
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from upsert_platform.local.process import ServerError
+
+        try:
+            return super().invoke(ctx)
+        except (UpsertPlatformError, ServerError) as error:  # made for users: a trace would add nothing
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="upsert-platform")
+def main() -> None:
+    """Keeps Tablestore, MaxCompute and Kafka tables equal to the last value per key of Kafka topics."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""`upsert-platform quarantine`: records that could not be decoded, and rows that a destination refused."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from upsert_platform.changelog import lake, rows
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.cli.text import counted
+from upsert_platform.hops.binding import Binding, Source, Target, bind, load, open_destination
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHOWN: Final = 20
+
+
+def _binding() -> Binding:
+    return bind(*load())
+
+
+def _kept(table: str) -> RefusedStore:
+    return RefusedStore(lake.refused_uri(lake.home(), table))
+
+
+def _source(binding: Binding, table: str) -> tuple[Source, ChangelogStore]:
+    source = binding.sources.get(table)
+    if source is None:
+        known = ", ".join(sorted({*binding.sources, *binding.targets})) or "none"
+        raise click.BadParameter(f"no table '{table}' is read or written by an insert; there are: {known}")
+    return source, source.store(lake.home())
+
+
+@click.group(short_help="List, show and replay what was kept aside.")
+def quarantine() -> None:
+    """Records that could not be decoded, and rows that a destination refused."""
+
+
+@quarantine.command(name="list", short_help="List what is in quarantine.")
+@click.argument("table", required=False)
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="Rows to show per table.")
+def show_all(table: str | None, limit: int) -> None:
+    """List what is in quarantine: of TABLE, or of every table of the project."""
+    binding = _binding()
+    console = Console(highlight=False)
+    named = [table] if table else [*binding.sources, *binding.targets]
+    for name in named:
+        if name in binding.targets:
+            _list_refused(console, name, limit)
+        else:
+            _list_records(console, name, _source(binding, name)[1], limit)
+
+
+def _list_records(console: Console, name: str, store: ChangelogStore, limit: int) -> None:
+    found = store.quarantined()
+    console.print(Text.assemble((name, "bold"), f": {counted(found.num_rows, 'record')} could not be decoded"))
+    if not found.num_rows:
+        return
+    shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
+    for row in found.slice(0, limit).to_pylist():
+        place = f"{row[rows.TOPIC]}-{row[rows.PARTITION]}@{row[rows.OFFSET]}"
+        key, reason = _shortened(row[rows.RAW_KEY], 40), _printable(row[rows.REASON] or "")
+        shown.add_row(Text(place), str(row[rows.BATCH]), key, reason)
+    console.print(shown)
+    if found.num_rows > limit:
+        console.print(f"... and {found.num_rows - limit} more (--limit)")
+
+
+def _list_refused(console: Console, name: str, limit: int) -> None:
+    found = _kept(name).read()
+    console.print(Text.assemble((name, "bold"), f": {counted(found.num_rows, 'row')} refused by the destination"))
+    if not found.num_rows:
+        return
+    shown = Table("batch", "key", "reason", box=None)
+    for row in found.slice(0, limit).to_pylist():
+        shown.add_row(str(row["batch"]), _printable(row["key"]), _printable(row["reason"]))
+    console.print(shown)
+    if found.num_rows > limit:
+        console.print(f"... and {found.num_rows - limit} more (--limit)")
+
+
+@quarantine.command(short_help="Show one record or row whole, as JSON.")
+@click.argument("table")
+@click.argument("place")
+def show(table: str, place: str) -> None:
+    """Show one record or refused row of TABLE whole, as JSON.
+
+    PLACE is topic-partition@offset, or the key of a refused row, as `list` prints it.
+    """
+    binding = _binding()
+    if table in binding.targets:
+        _show_refused(table, place)
+        return
+    wanted = _place(place)
+    for row in _source(binding, table)[1].quarantined().to_pylist():
+        if (row[rows.TOPIC], row[rows.PARTITION], row[rows.OFFSET]) == wanted:
+            click.echo(json.dumps({name.lstrip("_"): _shown(value) for name, value in row.items()}, indent=2))
+            return
+    raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed")
+
+
+def _show_refused(table: str, place: str) -> None:
+    kept = _kept(table).read().to_pylist()
+    (key,) = _keys((place,), [row["key"] for row in kept], table)
+    for row in kept:
+        if row["key"] == key:
+            click.echo(json.dumps({**row, "row": json.loads(row["row"]), "at": str(row["at"])}, indent=2))
+
+
+@quarantine.command(short_help="Try what is in quarantine again, as declared now.")
+@click.argument("table")
+@click.argument("places", nargs=-1)
+def replay(table: str, places: tuple[str, ...]) -> None:
+    """Try records or refused rows of TABLE again, as the table is declared now.
+
+    Records of a table that is read are decoded again, and what is not outdated is committed; the next sync brings it to
+    the destinations. Of a table that is written, refused keys are given the value that they have by now. PLACES are
+    topic-partition@offset or keys of rows, as `list` prints them; all that is in quarantine, if left out.
+    """
+    binding = _binding()
+    if table in binding.targets:
+        _replay_refused(binding.targets[table], places)
+    else:
+        _replay_records(binding, table, places)
+
+
+def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> None:
+    from upsert_platform.hops.replay import replay as run_replay
+
+    source, store = _source(binding, table)
+    if not store.quarantined(limit=1).num_rows:
+        click.echo(f"nothing of '{table}' is in quarantine")
+        return
+    wanted = [_place(place) for place in places] or None
+    with _session(f"replaying records of {table}") as (spark, _):
+        done = run_replay(spark, source, store, run=_run(), offsets=wanted)
+    click.echo(
+        f"{done.replayed} replayed, {done.superseded} superseded by later records, {len(done.refused)} still refused"
+        + (f"; batch {done.batch}" if done.batch else "")
+    )
+    for (topic, partition, offset), reason in list(done.refused.items())[:_SHOWN]:
+        click.echo(f"  {topic}-{partition}@{offset}: {reason}")
+
+
+def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
+    from upsert_platform.hops.destination_hop import DestinationHop
+    from upsert_platform.hops.replay_refused import check_replayable, replay_refused
+
+    table = target.table.name
+    refused = _kept(table)
+    kept = refused.read()["key"].to_pylist()
+    if not kept:
+        click.echo(f"nothing of '{table}' is in quarantine")
+        return
+    keys = _keys(places, kept, table) if places else None
+    destination = open_destination(target.table)
+    try:
+        check_replayable(destination)
+        hop = DestinationHop(target, target.source.store(lake.home()), destination, refused=refused, run=_run())
+        with _session(f"replaying rows of {table}") as (spark, tell):
+            done = replay_refused(spark, hop, keys=keys, tell=tell)
+    finally:
+        destination.close()
+    click.echo(
+        f"{done.replayed} replayed, {done.superseded} superseded by later values, {len(done.refused)} still refused"
+    )
+    for row in done.refused[:_SHOWN]:
+        click.echo(f"  {row.key}: {row.reason}")
+    for key in done.unknown[:_SHOWN]:
+        click.echo(f"  {key}: the insert gives no row of this key, as it is declared now; the row stays in quarantine")
+
+
+@contextmanager
+def _session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
+    """A Spark session, and what tells a line, while the console shows that something is going on."""
+    from upsert_platform.jvm.session import open_session
+
+    console = Console(highlight=False)
+    with console.status("opening a Spark session") as spinner:
+        spark = open_session()
+        try:
+            spinner.update(doing)
+            yield spark, console.print
+        finally:
+            spinner.update("closing the Spark session")
+            spark.stop()
+
+
+def _run() -> str:
+    return f"replay-{uuid.uuid4().hex[:8]}"
+
+
+def _keys(places: Sequence[str], kept: Sequence[str], table: str) -> list[str]:
+    """Keys of refused rows, as they are kept: given as JSON or, of records, as topic-partition@offset."""
+    known = {_canonical(key): key for key in kept}
+    found = []
+    for place in places:
+        if place.lstrip().startswith("{"):
+            try:
+                wanted = _canonical(place)
+            except ValueError as error:
+                raise click.BadParameter(f"'{place}' is not a key as 'quarantine list' prints it: {error}") from None
+        else:
+            topic, partition, offset = _place(place, key=True)
+            wanted = _canonical(json.dumps({"topic": topic, "partition": partition, "offset": offset}))
+        if wanted not in known:
+            raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed")
+        found.append(known[wanted])
+    return found
+
+
+def _canonical(key: str) -> str:
+    return json.dumps(json.loads(key, parse_float=str), sort_keys=True)
+
+
+def _place(text: str, *, key: bool = False) -> tuple[str, int, int]:
+    topic_partition, _, offset = text.rpartition("@")
+    topic, _, partition = topic_partition.rpartition("-")
+    if not (topic and partition.isdigit() and offset.isdigit()):
+        other = ", nor the key of a row such as '{\"id\":1}'" if key else ""
+        raise click.BadParameter(f"'{text}' is not topic-partition@offset, for example users-0@42{other}")
+    return topic, int(partition), int(offset)
+
+
+def _shortened(value: bytes | None, most: int) -> Text:
+    if value is None:
+        return Text("(null)")
+    shown = _printable(value.decode("utf-8", "backslashreplace"))
+    shown.truncate(most, overflow="ellipsis")
+    return shown
+
+
+def _printable(text: str) -> Text:
+    """Text of others as a terminal may have it: no markup, and control characters as JSON escapes them."""
+    return Text("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text), overflow="fold")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return {"hex": value.hex()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _shown(item) for name, item in value.items()}
+    return value if value is None or isinstance(value, int | str) else str(value)

@@ -1,0 +1,150 @@
+"""Options of the Tablestore sink connector for Kafka Connect, and which of them have a place here.
+
+Names and defaults are the connector's; those that decide what becomes of records, and how tables are reached, are read
+by `upsert_platform.tablestore.connect`. The framework's own options are those that concern a sink: converters,
+tolerance, dead letters and overrides of clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from upsert_platform.declarations.located import Located
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.options import nearest
+from upsert_platform.tablestore.connect.table import CONNECTION_OPTIONS, FAILURE_OPTIONS, RECORD_OPTIONS
+
+CONNECTOR_CLASS: Final = "TableStoreSinkConnector"
+BOOTSTRAP_VARIABLE: Final = "UPSERT_KAFKA_BOOTSTRAP_SERVERS"
+CONSUMER: Final = "consumer.override."
+PRODUCER: Final = "producer.override."
+
+READ: Final = ("name", "connector.class", "tasks.max", "tablestore.mode")
+"""Options that are read here."""
+PASSED_ON: Final = (*RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS)
+"""Options that the declared Tablestore tables get as they are."""
+SOURCE_OPTIONS: Final = ("batch.max-records", "batch.max-bytes", "scan.parallelism", "on-data-loss")
+"""Options that the declared source tables get as they are."""
+WITHOUT_EFFECT: Final = {
+    "buffer.size": "a batch is written in requests of 200 rows",
+    "max.thread.count": "Spark's cores write",
+    "bucket.count": "Spark's partitions write",
+    "flush.Interval": "a batch is flushed at its end",
+    "insert.order.enable": "the changes of a row are always applied in order",
+    "header.converter": "headers are passed on as bytes",
+    "config.action.reload": "a project is read when the code location loads",
+    **{f"{side}.converter.schemas.cache.size": "schemas are read with each record" for side in ("key", "value")},
+    **{f"{side}.converter.decimal.format": "it concerns records that are written" for side in ("key", "value")},
+    **{f"{side}.converter.converter.encoding": "text is UTF-8" for side in ("key", "value")},
+}
+"""Options that are accepted with a warning, with what takes their place."""
+WITHOUT_EFFECT_PREFIXES: Final = {
+    "errors.log.": "undecodable records are kept in the lake, with the reason",
+    "errors.retry.": "Dagster retries a failed run",
+    "admin.override.": "topics of failed records are created with the properties of 'producer.override.'",
+}
+"""As WITHOUT_EFFECT, for every option that begins so."""
+REFUSED: Final = {
+    "topics.regex": "name the topics in 'topics'",
+    "transforms": "write the transformation as SQL: INSERT INTO ... SELECT",
+    "predicates": "write the condition as SQL: INSERT INTO ... SELECT ... WHERE",
+    "event.parse.class": "Java classes are not loaded, but for the connector's DefaultEventParser, which is built in",
+}
+"""Options that are errors, with what to do instead."""
+_BUILT_IN_PARSER: Final = "DefaultEventParser"
+_CONVERTERS: Final = ("JsonConverter", "StringConverter", "json", "string")
+
+
+def _at_least_one(text: str) -> bool:
+    return text.isdecimal() and int(text) >= 1
+
+
+def _power_of_two(text: str) -> bool:
+    return _at_least_one(text) and int(text) & (int(text) - 1) == 0
+
+
+def _utf8(text: str) -> bool:
+    return text.upper() in ("UTF-8", "UTF8")
+
+
+_CHECKED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "buffer.size": (_power_of_two, "a power of two"),
+    "max.thread.count": (_at_least_one, "a number of at least 1"),
+    "bucket.count": (_at_least_one, "a number of at least 1"),
+    "flush.Interval": (_at_least_one, "a number of at least 1"),
+    "insert.order.enable": (lambda text: text.lower() in ("true", "false"), "true or false"),
+    "key.converter.converter.encoding": (_utf8, "UTF-8"),
+    "value.converter.converter.encoding": (_utf8, "UTF-8"),
+}
+"""Options without effect whose values the connector checks."""
+
+
+@dataclass(frozen=True, repr=False)
+class ConnectOptions:
+    """A configuration, with everything said that is wrong with it.
+
+    Attributes:
+        entries: option name to value, variables replaced.
+        problems: grows while options are read.
+    """
+
+    name: str
+    location: SourceLocation
+    entries: Mapping[str, Located]
+    problems: list[Problem]
+
+    def __repr__(self) -> str:
+        return f"ConnectOptions({self.name!r})"
+
+    def tell(self, message: str, option: str = "", severity: str = "error") -> None:
+        """Adds a problem at an option's place."""
+        self.problems.append(Problem(f"connector '{self.name}': {message}", self.place(option), severity))
+
+    def text(self, option: str, default: str = "") -> str:
+        """The value of an option, trimmed."""
+        found = self.entries.get(option)
+        return (found.text or "").strip() if found is not None else default
+
+    def place(self, option: str) -> SourceLocation:
+        """Where an option stands; the configuration's own place if it is not given."""
+        found = self.entries.get(option)
+        return found.location if found is not None else self.location
+
+    def names(self, option: str) -> list[str]:
+        """The items of a list."""
+        return [item.strip() for item in self.text(option).split(",")] if self.text(option) else []
+
+    def judge(self) -> None:
+        """Tells of options that are unknown, have no effect, or are refused; those of tables are judged with them."""
+        known = (*READ, *PASSED_ON, *SOURCE_OPTIONS, *WITHOUT_EFFECT, *REFUSED)
+        for name in self.entries:
+            if name in (*READ, *PASSED_ON, *SOURCE_OPTIONS) or name.startswith((CONSUMER, PRODUCER)):
+                continue
+            reason = WITHOUT_EFFECT.get(name) or _by_prefix(name, WITHOUT_EFFECT_PREFIXES)
+            refused = next((text for key, text in REFUSED.items() if name == key or name.startswith(f"{key}.")), None)
+            if reason is not None:
+                self._judge_idle(name, reason)
+            elif name == "event.parse.class" and self.text(name).rsplit(".", 1)[-1] == _BUILT_IN_PARSER:
+                continue
+            elif refused is not None:
+                self.tell(f"option '{name}' is not supported: {refused}", name)
+            elif not name.startswith("tablestore."):
+                self.tell(f"unknown option '{name}'{nearest(name, known)}", name)
+        for side in ("key", "value"):
+            option = f"{side}.converter"
+            kind = self.text(option).rsplit(".", 1)[-1]
+            if kind and kind not in _CONVERTERS:
+                self.tell(f"option '{option}' takes JsonConverter or StringConverter, not '{kind}'", option)
+
+    def _judge_idle(self, name: str, reason: str) -> None:
+        takes, shown = _CHECKED.get(name, (lambda _: True, ""))
+        if not takes(self.text(name)):
+            self.tell(f"option '{name}' takes {shown}", name)
+        else:
+            self.tell(f"option '{name}' has no effect: {reason}", name, "warning")
+
+
+def _by_prefix(name: str, prefixes: Mapping[str, str]) -> str | None:
+    return next((text for prefix, text in prefixes.items() if name.startswith(prefix)), None)

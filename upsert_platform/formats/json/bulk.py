@@ -1,0 +1,162 @@
+"""JSON objects read in bulk by Arrow, behind guards that keep the result Flink's.
+
+Arrow's JSON reader differs silently from Flink's in some inputs, and dies on one; each guard below takes a class of
+them away. What passes no guard gives None: the caller splits the block or reads it one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from upsert_platform.formats.base import Columns
+from upsert_platform.formats.blocks import keep_rows
+from upsert_platform.formats.columns import schema_of
+from upsert_platform.formats.json.columns import DoubtError, convert_column, wire_type
+from upsert_platform.formats.json.objects import JsonObjects, has_object_form
+from upsert_platform.formats.json.values import JsonManner
+from upsert_platform.formats.validate import parts_of
+from upsert_platform.types import LogicalType, TypeName
+
+_OPEN: Final = ord("{")
+_CLOSE: Final = ord("}")
+LONG_MESSAGE: Final = 900
+_SAMPLES: Final = 4
+_LONG_NUMBER = re.compile(rb"[0-9.]{999}")
+
+
+def plan_bulk(columns: Columns, manner: JsonManner) -> JsonBulk | JsonObjects | None:
+    """The bulk way for these columns, or None if there is none."""
+    if not all(_has_bulk_form(logical) for _, logical in columns):
+        return JsonObjects(columns, manner) if has_object_form(columns, manner) else None
+    if not (manner.streaming or manner.big_decimals) and any(_holds_float(logical) for _, logical in columns):
+        return None  # the tree reader rounds a FLOAT twice, by way of a double
+    if len({name for name, _ in columns}) != len(columns):
+        return None
+    if manner.fail_on_missing and any(_holds_row(logical) for _, logical in columns):
+        return None
+    return JsonBulk(columns, manner, pa.schema([pa.field(name, wire_type(logical)) for name, logical in columns]))
+
+
+def _has_bulk_form(logical: LogicalType) -> bool:
+    if logical.name in (TypeName.MAP, TypeName.MULTISET):
+        return False
+    inner = [item.type for item in logical.fields]
+    if logical.element is not None:
+        inner.append(logical.element)
+    if len({item.name for item in logical.fields}) != len(logical.fields):
+        return False
+    return all(_has_bulk_form(part) for part in inner)
+
+
+def _holds_float(logical: LogicalType) -> bool:
+    return any(part.name is TypeName.FLOAT for part in parts_of(logical))
+
+
+def _holds_row(logical: LogicalType) -> bool:
+    return any(part.name is TypeName.ROW for part in parts_of(logical))
+
+
+@dataclass(frozen=True)
+class JsonBulk:
+    """Reads blocks of messages with Arrow.
+
+    Attributes:
+        wire: Arrow types in which the columns are read; text for numbers and booleans that come in quotes.
+    """
+
+    columns: Columns
+    manner: JsonManner
+    wire: pa.Schema
+
+    def for_block(self, messages: Sequence[bytes]) -> JsonBulk:
+        """The reader for a block: its first messages tell which values come in quotes (a wrong guess costs time)."""
+        samples = [tree for tree in map(_sample, messages[:_SAMPLES]) if tree is not None]
+        wire = pa.schema(
+            [pa.field(name, wire_type(logical, [tree.get(name) for tree in samples])) for name, logical in self.columns]
+        )
+        return JsonBulk(self.columns, self.manner, wire)
+
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
+        """Reads messages that are one JSON object each; see `upsert_platform.formats.blocks.ReadBulk`."""
+        places = braced(messages)
+        if places is not None:
+            if len(places) < len(messages) // 2 or len(places) == 0:
+                return None
+            messages = [messages[place] for place in places]
+        blob = b"\n".join(messages)
+        if not _is_safe(blob, messages):
+            return None
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(blob),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(blob) + 1),
+                parse_options=arrow_json.ParseOptions(explicit_schema=self.wire, unexpected_field_behavior="ignore"),
+            )
+            if table.num_rows != len(messages):
+                return None
+            table.validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        return self._convert(table.combine_chunks(), places)
+
+    def _convert(self, table: pa.Table, places: np.ndarray | None) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
+        doubts: list[pa.Array] = []
+        arrays: list[pa.Array] = []
+        for (_, logical), column in zip(self.columns, table.columns, strict=True):
+            array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+            try:
+                converted, doubt = convert_column(array, logical, standard=self.manner.standard)
+            except DoubtError:
+                return None
+            arrays.append(converted)
+            if doubt is not None:
+                doubts.append(doubt)
+            if self.manner.fail_on_missing and array.null_count:
+                doubts.append(pc.is_null(array))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema_of(self.columns))
+        return keep_rows(batch, places, doubts)
+
+
+def braced(messages: Sequence[bytes]) -> np.ndarray | None:
+    """Places of messages that begin and end with braces; None if all do.
+
+    With as many rows as such messages, rows and messages align. (Arrow dies on a first record `null`, and takes several
+    objects, or halves of one, from neighbouring messages.)
+    """
+    good = [len(one) > 1 and one[0] == _OPEN and one[-1] == _CLOSE for one in messages]
+    return None if all(good) else np.nonzero(np.array(good))[0]
+
+
+def _sample(message: bytes) -> dict[str, Any] | None:
+    try:
+        tree = orjson.loads(message)
+    except orjson.JSONDecodeError:
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def _is_safe(blob: bytes, messages: Sequence[bytes]) -> bool:
+    if (b"N" in blob and b"NaN" in blob) or (b"I" in blob and b"Inf" in blob):
+        return False
+    if not blob.isascii():
+        try:
+            blob.decode()
+        except UnicodeDecodeError:
+            return False
+    if max(map(len, messages)) < LONG_MESSAGE:
+        return True
+    return not any(is_extreme(item) for item in messages if len(item) >= LONG_MESSAGE)
+
+
+def is_extreme(message: bytes) -> bool:
+    """Whether Jackson might refuse a long message: nesting beyond 1000, or a number of more than 1000 characters."""
+    return message.count(b"{") + message.count(b"[") >= LONG_MESSAGE or _LONG_NUMBER.search(message) is not None

@@ -1,0 +1,162 @@
+"""Format ``json``, write side: one compact object per row, byte for byte as Flink writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.formats.base import Columns
+from upsert_platform.formats.fragments import (
+    Refusals,
+    drop_refused,
+    keep_present,
+    lift_refusals,
+    scalar_text,
+    valid_text,
+    without_bad_times,
+)
+from upsert_platform.formats.json.text import quote_for_bytes
+from upsert_platform.formats.options import JsonSettings
+from upsert_platform.types import LogicalType, TypeName
+
+_QUOTED: Final = (
+    TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ,
+    TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES,
+)  # fmt: skip
+_TEXT: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+_NEEDS_ESCAPES: Final = '["\\\\\\x00-\\x1f\U00010000-\U0010ffff]'
+
+
+class JsonEncoder:
+    """Encodes rows into JSON objects."""
+
+    def __init__(self, columns: Columns, settings: JsonSettings) -> None:
+        self._columns = list(columns)
+        self._settings = settings
+
+    def encode(self, rows: pa.RecordBatch) -> tuple[pa.Array, dict[int, str]]:
+        """Encodes a block; see `upsert_platform.formats.base.Encoder`."""
+        refusals: Refusals = {}
+        names = [name for name, _ in self._columns]
+        kinds = [logical for _, logical in self._columns]
+        arrays = without_bad_times(rows.columns, self._columns, refusals)
+        text = json_objects(arrays, names, kinds, self._settings, refusals)
+        return drop_refused(text.view(pa.binary()), refusals), refusals
+
+
+def json_objects(
+    arrays: Sequence[pa.Array],
+    names: Sequence[str],
+    kinds: Sequence[LogicalType],
+    settings: JsonSettings,
+    refusals: Refusals,
+) -> pa.Array:
+    """JSON objects of rows given by columns, as a string array without nulls."""
+    pieces: list[pa.Array | pa.Scalar] = []
+    for place, (array, name, kind) in enumerate(zip(arrays, names, kinds, strict=True)):
+        text = json_values(array, kind, settings, refusals)
+        if settings.encode_ignore_null_fields:
+            member = pc.binary_join_element_wise(pa.scalar(f",{quote_for_bytes(name)}:"), text, "")
+            pieces.append(pc.fill_null(member, ""))
+        else:
+            pieces += [pa.scalar(f"{',' if place else '{'}{quote_for_bytes(name)}:"), pc.fill_null(text, "null")]
+    if settings.encode_ignore_null_fields:
+        members = pc.replace_substring_regex(pc.binary_join_element_wise(*pieces, ""), "^,", "")
+        return pc.binary_join_element_wise(pa.scalar("{"), members, pa.scalar("}"), "")
+    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), "")
+
+
+def json_values(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    """JSON text of each value, null where the value is null. Refusals are by row of this array."""
+    match kind.name:
+        case TypeName.ARRAY:
+            return _arrays(array, kind, settings, refusals)
+        case TypeName.MAP | TypeName.MULTISET:
+            return _maps(array, kind, settings, refusals)
+        case TypeName.ROW:
+            return _rows(array, kind, settings, refusals)
+    if kind.name in _TEXT:
+        return _strings(array)
+    text = scalar_text(array, kind, plain_decimal=settings.encode_decimal_as_plain_number, iso=_iso(settings))
+    if kind.name in _QUOTED:
+        return pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), "")
+    if kind.name in (TypeName.FLOAT, TypeName.DOUBLE):
+        special = pc.invert(pc.is_finite(array))
+        if pc.any(special).as_py():
+            return pc.if_else(special, pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), ""), text)
+    return text
+
+
+def _iso(settings: JsonSettings) -> bool:
+    return settings.timestamp_standard == "ISO-8601"
+
+
+def _strings(array: pa.Array) -> pa.Array:
+    array = valid_text(array)
+    hard = pc.match_substring_regex(array, _NEEDS_ESCAPES)
+    if not pc.any(hard).as_py():
+        return pc.binary_join_element_wise(pa.scalar('"'), array, pa.scalar('"'), "")
+    return pa.array([None if text is None else quote_for_bytes(text) for text in array.to_pylist()], pa.string())
+
+
+def _spans(array: pa.Array) -> tuple[list[int], pa.Array]:
+    """Bounds of each list in the flattened children."""
+    offsets = array.offsets.to_pylist()
+    return offsets, pc.is_valid(array)
+
+
+def _arrays(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    assert kind.element is not None
+    inner: Refusals = {}
+    text = pc.fill_null(json_values(array.values, kind.element, settings, inner), "null").to_pylist()
+    offsets, valid = _spans(array)
+    lift_refusals(inner, offsets, refusals)
+    bounds = zip(offsets, offsets[1:], valid.to_pylist(), strict=False)
+    return pa.array(
+        [f"[{','.join(text[low:high])}]" if present else None for low, high, present in bounds], pa.string()
+    )
+
+
+def _maps(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    value = kind.element if kind.name is TypeName.MAP else LogicalType(TypeName.INT)
+    assert value is not None
+    inner: Refusals = {}
+    if pa.types.is_map(array.type):
+        key_array, items = array.keys, array.items
+    else:  # a list of entries, which can hold a null key where an Arrow map cannot
+        key_array, items = array.values.field(0), array.values.field(1)
+    text = pc.fill_null(json_values(items, value, settings, inner), "null").to_pylist()
+    keys = valid_text(key_array).to_pylist()
+    offsets, valid = _spans(array)
+    lift_refusals(inner, offsets, refusals)
+    written: list[str | None] = []
+    for at, (low, high, present) in enumerate(zip(offsets, offsets[1:], valid.to_pylist(), strict=False)):
+        if not present:
+            written.append(None)
+            continue
+        entries: dict[str, str] = {}
+        for key, item in zip(keys[low:high], text[low:high], strict=True):
+            if key is None:
+                if settings.map_null_key_mode == "DROP":
+                    continue
+                if settings.map_null_key_mode != "LITERAL":
+                    refusals.setdefault(
+                        at, "a map has a null key; set 'json.map-null-key.mode' to DROP or LITERAL to write it"
+                    )
+                    break
+                key = settings.map_null_key_literal
+            entries[key] = item
+        written.append("{" + ",".join(f"{quote_for_bytes(key)}:{item}" for key, item in entries.items()) + "}")
+    return pa.array(written, pa.string())
+
+
+def _rows(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
+    names = [item.name for item in kind.fields]
+    kinds = [item.type for item in kind.fields]
+    inner: Refusals = {}
+    text = json_objects(array.flatten(), names, kinds, settings, inner)
+    keep_present(inner, array, refusals)
+    return text if array.null_count == 0 else pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))

@@ -1,0 +1,169 @@
+"""Schema registries with the Confluent API: schemas by id, and registering schemas under a subject."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from upsert_platform.errors import EndpointError
+from upsert_platform.formats.avro.options import AvroConfluentSettings
+
+_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_TIMEOUT: Final = (5.0, 30.0)
+"""Seconds to connect, and to wait for an answer."""
+_ATTEMPTS: Final = 3
+
+
+class SchemaNotFoundError(ValueError):
+    """The registry does not have the schema: the message cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema with the schemas that it refers to by name, those first that others need.
+
+    Attributes:
+        text: Avro schema as JSON.
+        references: texts of the schemas referred to.
+    """
+
+    text: str
+    references: tuple[str, ...] = ()
+
+
+class SchemaRegistry(Protocol):
+    """What the format needs of a registry."""
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """The schema of an id.
+
+        Raises:
+            SchemaNotFoundError: the registry has none.
+            EndpointError: the registry did not answer, or refused; nothing is known of the message then.
+        """
+
+    def register(self, subject: str, schema: str) -> int:
+        """Registers a schema under a subject, and gives its id; that of the same schema if it is there already.
+
+        Raises:
+            EndpointError: the registry did not answer, or refused (an incompatible schema, missing rights).
+        """
+
+
+class HttpSchemaRegistry:
+    """A registry reached over HTTP; asks each address in turn until one answers."""
+
+    def __init__(self, settings: AvroConfluentSettings) -> None:
+        import requests
+
+        self._bases = [part.strip().rstrip("/") for part in settings.url.split(",") if part.strip()]
+        self._session = requests.Session()
+        self._session.headers["Accept"] = _ACCEPT
+        if settings.user_info is not None:
+            user, _, password = settings.user_info.get_secret_value().partition(":")
+            self._session.auth = (user, password)
+        elif settings.bearer_token is not None:
+            self._session.headers["Authorization"] = f"Bearer {settings.bearer_token.get_secret_value()}"
+            self._session.trust_env = False  # a .netrc would take the token's place
+        context = _tls_context(settings)
+        if context is not None:
+            self._session.mount("https://", _adapter(context))
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """See `SchemaRegistry.schema`."""
+        found = self._call("GET", f"/schemas/ids/{schema_id}", missing=f"schema id {schema_id} is not in the registry")
+        kind = found.get("schemaType") or "AVRO"
+        if kind != "AVRO":
+            raise SchemaNotFoundError(f"schema id {schema_id} is {kind}, not AVRO")
+        texts: dict[str, str] = {}
+        self._collect(found.get("references") or [], texts)
+        return RegisteredSchema(found["schema"], tuple(texts.values()))
+
+    def _collect(self, references: list[dict[str, Any]], texts: dict[str, str]) -> None:
+        for one in references:
+            if one["name"] not in texts:
+                path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
+                found = self._call(
+                    "GET", path, missing=f"the schema '{one['name']}' referred to is not in the registry"
+                )
+                self._collect(found.get("references") or [], texts)
+                texts[one["name"]] = found["schema"]
+
+    def register(self, subject: str, schema: str) -> int:
+        """See `SchemaRegistry.register`."""
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        return int(self._call("POST", path, body={"schema": schema})["id"])
+
+    def close(self) -> None:
+        """Closes connections. Idempotent."""
+        self._session.close()
+
+    def _call(
+        self, method: str, path: str, *, body: dict[str, str] | None = None, missing: str | None = None
+    ) -> dict[str, Any]:
+        import requests
+
+        trouble = ""
+        for attempt in range(_ATTEMPTS * len(self._bases)):
+            base = self._bases[attempt % len(self._bases)]
+            try:
+                answer = self._session.request(method, base + path, json=body, timeout=_TIMEOUT)
+            except requests.RequestException as error:
+                trouble = f"{type(error).__name__} at {_without_credentials(base)}"
+                continue
+            if answer.status_code == 404 and missing is not None:
+                raise SchemaNotFoundError(missing)
+            if answer.status_code >= 500 or answer.status_code == 429:
+                trouble = f"status {answer.status_code} at {_without_credentials(base)}"
+                continue
+            if answer.status_code >= 400:
+                raise EndpointError(
+                    f"the schema registry {_without_credentials(base)} refused {method} {path}: {_reason(answer)}"
+                )
+            found: dict[str, Any] = answer.json()
+            return found
+        raise EndpointError(
+            f"the schema registry does not answer {method} {path} ({trouble}); check 'avro-confluent.url'"
+        )
+
+
+def _reason(answer: Any) -> str:
+    hints = {401: "check the credentials", 403: "the credentials lack the right", 409: "the schema is incompatible"}
+    try:
+        text = str(answer.json().get("message", ""))[:300]
+    except ValueError:
+        text = ""
+    hint = hints.get(answer.status_code, "")
+    return "; ".join(part for part in (f"status {answer.status_code}", text, hint) if part)
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _tls_context(settings: AvroConfluentSettings) -> ssl.SSLContext | None:
+    if settings.truststore is None and settings.keystore is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.truststore)
+        if settings.keystore is not None:
+            secret = settings.keystore_password
+            context.load_cert_chain(settings.keystore, password=secret.get_secret_value() if secret else None)
+    except (OSError, ssl.SSLError) as error:
+        raise EndpointError(
+            f"the files of 'avro-confluent.ssl.*' cannot be used ({type(error).__name__}); check path, form, password"
+        ) from None
+    return context
+
+
+def _adapter(context: ssl.SSLContext) -> Any:
+    from requests.adapters import HTTPAdapter
+
+    class TlsAdapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, **kwargs, ssl_context=context)
+
+    return TlsAdapter()

@@ -1,0 +1,177 @@
+"""The first hop: topic to changelog. Plan, read, commit; batch after batch until the end that was planned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
+from upsert_platform.changelog.store import ChangelogStore, Head, Positions
+from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.binding import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from upsert_platform.kafka.source.offsets import TopicOffsets
+
+_LOST_RACES = 5
+
+
+@dataclass(frozen=True)
+class ChangelogPlan:
+    """What is new in the topics of a table.
+
+    Attributes:
+        head: of the changelog, or None when it does not exist yet.
+        topics: what the broker tells of each topic.
+        backlog: every offset from the committed position to the end, as ranges.
+    """
+
+    head: Head | None
+    topics: tuple[TopicOffsets, ...]
+    backlog: tuple[OffsetRange, ...]
+
+    @property
+    def lag(self) -> int:
+        """Offsets not read yet."""
+        return sum(item.offsets for item in self.backlog)
+
+    @property
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Where the run will stop: topic and partition to end offset."""
+        return {(item.topic, item.partition): item.end for item in self.backlog}
+
+
+@dataclass(frozen=True)
+class CommittedBatch:
+    """One batch that was committed."""
+
+    batch: int
+    accounts: tuple[RangeAccount, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ChangelogRun:
+    """What a run did, for metadata."""
+
+    head: Head
+    batches: int
+    account: RangeAccount
+    seconds: float
+    ranges: tuple[RangeAccount, ...] = field(default=())
+
+
+class ChangelogHop:
+    """Keeps the changelog of a declared table up with its topics.
+
+    Args:
+        run: name of the run, stored in every commit.
+    """
+
+    def __init__(self, source: Source, store: ChangelogStore, *, run: str) -> None:
+        self.source = source
+        self.store = store
+        self.run = run
+
+    def plan(self) -> ChangelogPlan:
+        """Compares the committed position with the ends of the topics. No JVM.
+
+        Raises:
+            TopicError: a topic is missing, was recreated, or lost records before they were read.
+            EndpointError: the brokers cannot be reached.
+        """
+        from upsert_platform.kafka.source.offsets import discover, plan_backlog
+
+        head = self.store.head()
+        topics = discover(self.source.kafka)
+        backlog = plan_backlog(self.source.kafka, topics, head.positions if head else Positions())
+        return ChangelogPlan(head, tuple(topics), tuple(backlog))
+
+    def execute(
+        self, spark: SparkSession, plan: ChangelogPlan, *, progress: Callable[[CommittedBatch], None] | None = None
+    ) -> ChangelogRun:
+        """Reads and commits batches until the planned end is reached.
+
+        Raises:
+            RecordError: a record cannot be decoded and ``on-error`` is ``fail``.
+            ChangelogError: other runs keep committing to the same changelog.
+        """
+        started = time.monotonic()
+        head = self.store.create()
+        batches = 0
+        accounts: list[RangeAccount] = []
+        lost = 0
+        while True:
+            ranges = self._next_ranges(plan, head, record_bytes=_mean_bytes(accounts))
+            if not ranges:
+                break
+            since = time.monotonic()
+            after = self._commit(spark, plan, head, ranges)
+            if after is None:
+                lost += 1
+                if lost > _LOST_RACES:
+                    raise ChangelogError(
+                        f"the changelog of '{self.source.table.name}' is written by another run all the time; stop one"
+                    )
+                head = self.store.create()
+                continue
+            head, batches = after, batches + 1
+            done = CommittedBatch(
+                head.batch,
+                tuple(self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, ())),
+                time.monotonic() - since,
+            )
+            accounts.extend(done.accounts)
+            if progress is not None:
+                progress(done)
+            self._publish(head)
+        return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts))
+
+    def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+        from upsert_platform.kafka.source.offsets import bound_batch
+
+        remaining = tuple(_remaining(plan.backlog, head.positions))
+        return bound_batch(self.source.kafka, remaining, record_bytes=record_bytes) if remaining else ()
+
+    def _commit(
+        self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
+    ) -> Head | None:
+        from upsert_platform.kafka.source.source import failure_of, write_changes
+
+        try:
+            files = write_changes(
+                spark, self.source.kafka, ranges, batch=head.batch + 1, mode=self.store.mode, uri=self.store.uri
+            )
+        except Exception as error:
+            raised = failure_of(error)
+            if raised is None:
+                raise
+            raise raised from error
+        ends = {(item.topic, item.partition): item.end for item in ranges}
+        topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
+        return self.store.append(files, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
+
+    def _publish(self, head: Head) -> None:
+        """Tells Kafka's own lag tools how far the platform is; never read back."""
+        from upsert_platform.kafka.source.offsets import commit_to_group
+
+        commit_to_group(self.source.kafka, head.positions.offsets)
+
+
+def _mean_bytes(accounts: list[RangeAccount]) -> float | None:
+    """Mean size of a record of the batches so far, or None before the first."""
+    summed = total(accounts)
+    return summed.bytes / summed.records if summed.records else None
+
+
+def _remaining(backlog: tuple[OffsetRange, ...], positions: Positions) -> Iterator[OffsetRange]:
+    for item in backlog:
+        known = positions.offsets.get(item.topic, {}).get(item.partition)
+        start = item.start if known is None else max(item.start, known)
+        # An empty range that was never committed fixes where reading starts.
+        if start < item.end or (known is None and start == item.end):
+            yield OffsetRange(item.topic, item.partition, start, item.end)

@@ -1,0 +1,225 @@
+"""The second hop: changelog to destination. Plan, read, transform, write and commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
+from upsert_platform.changelog.store import ChangelogStore, Head
+from upsert_platform.destination import (
+    OPERATION,
+    OPERATION_DELETE,
+    BatchSpan,
+    Destination,
+    DestinationState,
+    Lease,
+    WriteReport,
+)
+from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.hops.binding import Target
+from upsert_platform.hops.transform import change_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LEASE = timedelta(seconds=30)
+PATIENCE = LEASE * 1.5
+"""How long a run waits for a destination that another holds: the lease of a killed run has ended by then."""
+_WAIT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class DestinationPlan:
+    """How far a destination is behind the changelog.
+
+    Attributes:
+        head: of the changelog, or None when it does not exist.
+    """
+
+    state: DestinationState
+    head: Head | None
+
+    @property
+    def behind(self) -> int:
+        """Batches to apply."""
+        return max(0, self.head.batch - self.state.applied_batch) if self.head else 0
+
+    @property
+    def last_verdict_failed(self) -> bool:
+        """Whether the last check of the destination failed."""
+        return self.state.verdict is not None and not self.state.verdict.passed
+
+
+@dataclass(frozen=True)
+class DestinationRun:
+    """What a run did, for metadata.
+
+    Attributes:
+        unmatched: deletes of rows that do not meet the insert's WHERE; the table need not have held them.
+    """
+
+    span: BatchSpan
+    report: WriteReport
+    multi_partition_keys: int
+    unmatched: int
+    seconds: float
+
+    @property
+    def never_written(self) -> int:
+        """Deletes of keys that the platform has never put into the table: known of its first write alone."""
+        return self.report.deletes if self.span.after == 0 else 0
+
+
+class DestinationHop:
+    """Keeps a destination table equal to what its insert selects from a changelog.
+
+    Args:
+        refused: keeps rows that the destination will not take.
+        run: name of the run, for the lease and for messages.
+    """
+
+    def __init__(
+        self, target: Target, store: ChangelogStore, destination: Destination, *, refused: RefusedStore, run: str
+    ) -> None:
+        self.target = target
+        self.store = store
+        self.destination = destination
+        self.refused = refused
+        self.run = run
+        self._planned: DestinationPlan | None = None
+
+    def plan(self) -> DestinationPlan:
+        """Compares the applied batch with the head of the changelog. No JVM.
+
+        Raises:
+            DestinationError: the destination was written from another changelog.
+        """
+        plan = DestinationPlan(self.destination.state(), self.store.head())
+        self._check_identity(plan)
+        self._planned = plan
+        return plan
+
+    def rows_behind(self) -> int:
+        """Change rows that the last plan found to apply. No JVM."""
+        plan = self._planned
+        if plan is None or plan.head is None:
+            return 0
+        accounts = self.store.accounts(after=plan.state.applied_batch, upto=plan.head.batch)
+        return sum(account.rows for ranges in accounts.values() for account in ranges)
+
+    def execute(
+        self, spark: SparkSession, *, tell: Callable[[str], None] = lambda message: None
+    ) -> DestinationRun | None:
+        """Applies every batch that is not applied yet; None when another run did so meanwhile.
+
+        Args:
+            tell: is given a line when the run has to wait for another writer.
+
+        Raises:
+            LeaseHeldError: another run writes the destination, and does so for longer than PATIENCE.
+            DestinationError: the write failed; nothing is recorded as applied.
+        """
+        started = time.monotonic()
+        self.destination.prepare()
+        with self.leased(tell) as lease:
+            plan = self.plan()
+            if plan.head is None or not plan.behind:
+                return None
+            replaces = self.target.insert.overwrite
+            after = 0 if replaces else plan.state.applied_batch
+            span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
+            from pyspark.sql import Observation
+            from pyspark.sql import functions as F  # noqa: N812
+
+            read = Observation(f"reduced {self.destination.name} {span.upto}")
+            made = Observation(f"changes {self.destination.name} {span.upto}")
+            reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
+                read,
+                F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("multi_partition_keys"),
+                F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted"),
+            )
+            changes = self._transformed(spark, reduced).observe(
+                made, F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
+            )
+            report = self.destination.write(
+                changes,
+                span=span,
+                lease=lease,
+                keep_refused=lambda found: self.refused.append(found, span),
+            )
+            met, unmatched = int(read.get["multi_partition_keys"]), int(made.get["deletes"]) - int(read.get["deleted"])
+        return DestinationRun(span, report, met, max(0, unmatched), time.monotonic() - started)
+
+    @contextmanager
+    def leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:
+        """Takes the lease; waits a while for one that is held, which may be a dead run's.
+
+        Raises:
+            LeaseHeldError: another run has it for longer than PATIENCE.
+        """
+        deadline = time.monotonic() + PATIENCE.total_seconds()
+        told = False
+        with ExitStack() as held:
+            while True:
+                try:
+                    lease = held.enter_context(self.destination.lease(owner=self.run, duration=LEASE))
+                    break
+                except LeaseHeldError as error:
+                    if time.monotonic() >= deadline:
+                        raise
+                    if not told:
+                        tell(f"waiting up to {PATIENCE.total_seconds():.0f} s: {error}")
+                        told = True
+                    time.sleep(_WAIT_SECONDS)
+            yield lease
+
+    def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key."""
+        return self._transformed(spark, self._reduced(spark, after=after, upto=upto))
+
+    def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        source = self.target.source.table
+        found = self.store.read(spark, after=after, upto=upto)
+        names = [column.name for column in stored_columns(source)]
+        if not source.primary_key:
+            return every_row(found, columns=names)
+        return latest_per_key(found, key=source.primary_key, columns=names)
+
+    def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
+        # A name of its own per frame: frames are lazy, and two of one destination may be alive at once.
+        view = f"changes_{uuid.uuid4().hex}"
+        reduced.createOrReplaceTempView(view)
+        changes = spark.sql(change_query(self.target.insert, self.target.source.table, self.target.table, view))
+        if self.target.source.table.primary_key:
+            return changes
+        return last_written(changes, key=self.destination.primary_key)
+
+    def _check_identity(self, plan: DestinationPlan) -> None:
+        written_by = plan.state.changelog_id
+        if plan.head is not None and written_by and written_by != plan.head.changelog_id:
+            raise DestinationError(
+                f"table '{self.destination.name}' ({self.destination.uri}) was written from another changelog"
+                f" ({written_by}) than the one at {self.store.uri} ({plan.head.changelog_id}); rows that are in neither"
+                " would stay for ever. Restore that changelog, or drop the destination table to have it built anew"
+            )
+        if plan.head is not None and plan.state.applied_batch > plan.head.batch:
+            raise DestinationError(
+                f"table '{self.destination.name}' has applied batch {plan.state.applied_batch}, but the changelog at"
+                f" {self.store.uri} ends with batch {plan.head.batch}: the changelog was set back. Restore it, or drop"
+                " the destination table to have it built anew"
+            )
+        if plan.head is not None and 0 < plan.state.applied_batch < plan.head.floor:
+            raise DestinationError(
+                f"table '{self.destination.name}' has applied batch {plan.state.applied_batch}, but deletes up to batch"
+                f" {plan.head.floor} were removed from the changelog at {self.store.uri} by a compaction, while the"
+                " table was not declared or not reached: its deleted rows would stay for ever. Drop the destination"
+                " table to have it built anew"
+            )

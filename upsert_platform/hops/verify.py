@@ -1,0 +1,295 @@
+"""Compares a destination with the last value per key of its changelog.
+
+`check_batch` costs as much as the batch: it looks at the keys written since the last verdict, and at a sample of
+keys of the batches just before. `check_everything` compares all rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.changelog.refused import key_frame
+from upsert_platform.destination import (
+    OPERATION,
+    OPERATION_UPSERT,
+    SEQUENCE,
+    ComparesRecords,
+    KeepsOlderRows,
+    ReadsRecent,
+    StoresOtherValues,
+    Verdict,
+)
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.model import Column
+from upsert_platform.types import LogicalType, TypeName
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+SAMPLE_BATCHES: Final = 20
+SAMPLE_ROWS: Final = 1000
+SAMPLE_SCANNED_ROWS: Final = 200_000
+"""Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
+SHOWN_ROWS: Final = 20
+_STATUS: Final = "_status"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of comparing expected rows with a destination.
+
+    Attributes:
+        compared: keys that were looked at.
+        missing: keys that should be in the table and are not.
+        extra: keys that are in the table and should not be.
+        stale: keys whose row differs.
+        refused: keys whose last change the destination refused; they are in the lake and count as no difference.
+        sample: some differing rows: status, key, and the columns that differ with both values, as text.
+    """
+
+    batch: int
+    complete: bool
+    compared: int
+    missing: int
+    extra: int
+    stale: int
+    refused: int
+    sample: tuple[Mapping[str, str], ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.missing or self.extra or self.stale)
+
+    def verdict(self) -> Verdict:
+        """The form that is kept in the destination."""
+        detail = "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
+        return Verdict(self.batch, self.passed, self.complete, datetime.now(UTC), detail)
+
+
+def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
+    """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones."""
+    if isinstance(hop.destination, ComparesRecords):
+        return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
+    destination = hop.destination
+    recent = destination if isinstance(destination, ReadsRecent) else None
+    since, earlier_rows = _sampled_since(hop, after, None if recent is None else recent.recent_batches())
+    changes = hop.changes(spark, after=since, upto=upto)
+    if since < after:
+        changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
+    changes = changes.persist()
+    try:
+        keys = changes.select(*[_column(name) for name in destination.primary_key])
+        if recent is None:
+            actual = destination.read(spark, keys=keys)
+        else:
+            actual = recent.read_recent(spark, keys=keys, since=since)
+        return _compare(hop, changes, actual, batch=upto, complete=False)
+    finally:
+        changes.unpersist()
+
+
+def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
+    """Compares every row of the destination with the changelog up to the applied batch."""
+    if isinstance(hop.destination, ComparesRecords):
+        return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
+    return _compare(hop, hop.changes(spark, after=0, upto=upto), hop.destination.read(spark), batch=upto, complete=True)
+
+
+def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | None) -> tuple[int, int]:
+    """The batch after which keys of earlier batches are sampled, and the change rows between: few enough to read.
+
+    Args:
+        before: the last batch to sample from.
+        starts: of a destination that is read on from a position, the batches that it can start behind.
+
+    Returns:
+        `before` and 0 where even the nearest start has more rows behind it than a sample may cost.
+    """
+    first = max(0, before - SAMPLE_BATCHES)
+    accounts = hop.store.accounts(after=first, upto=before) if before > first else {}
+    found, rows = (before, 0), 0
+    for batch in range(before, first, -1):
+        rows += sum(account.rows for account in accounts.get(batch, ()))
+        if rows > SAMPLE_SCANNED_ROWS:
+            break
+        if starts is None or batch - 1 in starts:
+            found = (batch - 1, rows)
+    return found
+
+
+def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_rows: int) -> DataFrame:
+    """Of a change frame that begins before `after`: every key written after it, and about SAMPLE_ROWS of the others."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    one_in = max(1, earlier_rows // SAMPLE_ROWS)
+    # Of another batch other keys, so that in time all of them are looked at.
+    drawn = F.pmod(F.xxhash64(F.lit(after), *[_column(name) for name in key]), F.lit(one_in)) == 0
+    return changes.where((F.col(SEQUENCE) > after) | drawn)
+
+
+def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    key = list(hop.destination.primary_key)
+    columns = {column.name: column for column in hop.destination.columns if column.name not in key}
+    wanted = F.col(OPERATION) == OPERATION_UPSERT
+    expected = changes.select(
+        *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
+        *[
+            _comparable(_column(name), column).alias(f"e{index}")
+            for index, (name, column) in enumerate(columns.items())
+        ],
+        wanted.alias("_wanted"),
+        F.col(SEQUENCE),
+        F.lit(True).alias("_listed"),
+    )
+    found = actual.select(
+        *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
+        *[
+            _comparable(_column(name), column).alias(f"a{index}")
+            for index, (name, column) in enumerate(columns.items())
+        ],
+        F.lit(True).alias("_found"),
+    )
+    expected, refused = _without_refused(expected, hop, key)
+    if isinstance(hop.destination, StoresOtherValues):
+        names = {f"k{index}": name for index, name in enumerate(key)}
+        names |= {f"e{index}": name for index, name in enumerate(columns)}
+        stored = hop.destination.stored_value
+        expected = expected.withColumns({place: stored(name, F.col(place)) for place, name in names.items()})
+    if isinstance(hop.destination, KeepsOlderRows):
+        places = [index for index, name in enumerate(columns) if name in hop.destination.places]
+        found = _in_current_places(found, expected, len(key), places)
+    joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
+    same = F.lit(True)
+    for index in range(len(columns)):
+        same = same & F.col(f"e{index}").eqNullSafe(F.col(f"a{index}"))
+    is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
+    is_found = F.coalesce(F.col("_found"), F.lit(False))
+    status = (
+        F.when(refused, "refused")
+        .when(is_wanted & ~is_found, "missing")
+        .when(~is_wanted & is_found, "extra")
+        .when(is_wanted & ~same, "stale")
+    )
+    judged = joined.withColumn(_STATUS, status).persist()
+    try:
+        counts = {row[_STATUS]: row["count"] for row in judged.groupBy(_STATUS).count().collect()}
+        differs = sum(count for status, count in counts.items() if status not in (None, "refused"))
+        shown = judged.where(F.col(_STATUS) != "refused").limit(SHOWN_ROWS).collect() if differs else ()
+        sample = tuple(_describe(row.asDict(), key, list(columns)) for row in shown)
+    finally:
+        judged.unpersist()
+    return Comparison(
+        batch=batch,
+        complete=complete,
+        compared=sum(counts.values()),
+        missing=counts.get("missing", 0),
+        extra=counts.get("extra", 0),
+        stale=counts.get("stale", 0),
+        refused=counts.get("refused", 0),
+        sample=sample,
+    )
+
+
+def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places: Sequence[int]) -> DataFrame:
+    """Leaves out rows that a key has in other places than its expected row's; a deleted key may be nowhere."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not places:
+        return found
+    key = [f"k{index}" for index in range(keys)]
+    here = [F.col(f"e{index}").alias(f"p{index}") for index in places]
+    current = expected.where(F.col("_wanted")).select(*key, *here, F.lit(True).alias("_placed"))
+    elsewhere = F.lit(False)
+    for index in places:
+        elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))
+    joined = found.join(current, key, "left")
+    kept = joined.where(F.col("_placed").isNull() | ~elsewhere)
+    return kept.select(*found.columns)
+
+
+def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> tuple[DataFrame, SparkColumn]:
+    """The expected rows with the batch in which their key was refused, and whether that was their last change."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kept = hop.refused.read()
+    if not kept.num_rows:
+        return expected, F.lit(False)
+    parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop("_keys")
+    joined = expected.join(F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
+    return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
+
+
+def _describe(row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    differing = [
+        f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
+        for index, name in enumerate(columns)
+        if row[_STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
+    ]
+    return {
+        "status": str(row[_STATUS]),
+        "key": ", ".join(f"{name}={row[f'k{index}']!r}" for index, name in enumerate(key)),
+        "difference": "; ".join(differing),
+    }
+
+
+def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
+    """A value that Spark can compare: maps are compared as JSON text."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert column.type is not None
+    return F.to_json(F.struct(value)) if _holds_map(column.type) else value
+
+
+def _holds_map(kind: LogicalType) -> bool:
+    if kind.name in (TypeName.MAP, TypeName.MULTISET):
+        return True
+    if kind.element is not None and _holds_map(kind.element):
+        return True
+    return any(_holds_map(item.type) for item in kind.fields)
+
+
+def _column(name: str) -> SparkColumn:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def is_comparable(hop: DestinationHop) -> bool:
+    """Whether the changelog tells what rows of the destination must be."""
+    return bool(hop.destination.primary_key) or isinstance(hop.destination, ComparesRecords)
+
+
+def _compare_records(
+    spark: SparkSession,
+    hop: DestinationHop,
+    destination: ComparesRecords,
+    *,
+    after: int,
+    upto: int,
+    complete: bool = False,
+) -> Comparison:
+    """Of a destination that compares itself: the rows that records of a span touched, without a sample of others."""
+    refused = hop.refused.read()["key"].to_pylist()
+    judged = destination.differences(hop.changes(spark, after=after, upto=upto), refused=refused).collect()
+    counts: Counter[str] = Counter()
+    for row in judged:
+        counts[row["status"]] += row["count"]
+    wrong = [row for row in judged if row["key"] is not None][:SHOWN_ROWS]
+    return Comparison(
+        batch=upto,
+        complete=complete,
+        compared=sum(counts.values()),
+        missing=counts["missing"],
+        extra=counts["extra"],
+        stale=counts["stale"],
+        refused=counts["refused"],
+        sample=tuple({"status": row["status"], "key": row["key"], "difference": row["difference"]} for row in wrong),
+    )

@@ -1,0 +1,133 @@
+"""The Spark session of a run: which settings it gets, and how it is opened and closed.
+
+Opening one costs 5 to 8 seconds and a JVM, so nothing here is called before a plan has found work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGGING: Final = Path(__file__).parent / "log4j2.properties"
+_NOISE: Final = b"WARNING: Using incubator modules: "
+"""Begins a line that every JVM of Spark writes before it reads a setting, and that has no remedy."""
+
+
+_JVM_FLAGS: Final = "-XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
+"""A collector without threads of its own beside the program: they cost a core."""
+_BRIEF_JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1"
+"""For a session that lives for seconds and plans many different queries: what the second compiler would make of them
+comes too late to be used. A session that moves millions of rows needs it."""
+
+
+def default_settings(*, brief: bool = False) -> dict[str, str]:
+    """Spark settings of a local session: loopback only, no web page unless asked for, Delta Lake on, UTC.
+
+    Jars are resolved once into the cache and named one by one (`spark.jars.packages` would ask the network at every
+    start). Few shuffle partitions: a batch is bounded, and a task costs more than a megabyte of shuffle.
+
+    Args:
+        brief: the session will move few rows, so it should rather start fast.
+    """
+    from upsert_platform.jvm.class_archive import archive_options
+    from upsert_platform.jvm.jars import delta_jars
+
+    cores = os.cpu_count() or 1
+    return {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": "upsert-platform",
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        # Read before the session exists, unlike `spark.log.level`, which would be told after the first warnings.
+        "spark.driver.defaultJavaOptions": " ".join(
+            (
+                f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
+                _JVM_FLAGS,
+                *((_BRIEF_JVM_FLAGS,) if brief else ()),
+                archive_options(),
+            )
+        ).strip(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.warehouse.dir": os.path.join(os.environ.get("TMPDIR", "/tmp"), "upsert-platform-warehouse"),  # noqa: PTH118
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+        # Spark's own default, INT96, is slower and has no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.speculation": "false",
+        "spark.python.worker.reuse": "true",
+    }
+
+
+def prepare_environment() -> None:
+    """Makes Spark's Python workers run this interpreter, and keeps the driver on loopback."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+
+
+def open_session(settings: Mapping[str, str] | None = None, *, brief: bool = False) -> SparkSession:
+    """Opens the session, or returns the one of this process.
+
+    Args:
+        settings: added to `default_settings`, and winning over them.
+        brief: see `default_settings`.
+
+    Raises:
+        EndpointError: Java is missing or too old, or a jar cannot be had.
+    """
+    from pyspark.sql import SparkSession
+
+    from upsert_platform.jvm.jars import java
+
+    home = java().resolve().parent.parent
+    os.environ.setdefault("JAVA_HOME", str(home))
+    prepare_environment()
+    chosen = {**default_settings(brief=brief), **(settings or {})}
+    _start_jvm(chosen)
+    builder = SparkSession.builder
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts the JVM of this process, if it does not run, as PySpark would, and passes on its error output."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to tell
+        return
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    output, jvm = os.pipe()
+    threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": jvm})
+    finally:
+        os.close(jvm)
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
+
+
+def _pass_on(output: int) -> None:
+    """Writes what the JVM says to the error output that this process has by then, but for noise."""
+    with os.fdopen(output, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                os.write(2, line)

@@ -1,0 +1,283 @@
+"""A declared upsert-kafka table as a destination of the platform.
+
+The topic holds the last value per key after compaction, so a delete is a tombstone. What was applied, the last verdict
+and the lease are records of a control topic beside it (`control.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.destination import (
+    BatchSpan,
+    DestinationState,
+    KeepRefused,
+    Lease,
+    RefusedRow,
+    Verdict,
+    WriteReport,
+    drop_nothing,
+)
+from upsert_platform.errors import DestinationError
+from upsert_platform.kafka.modes import DeliveryGuarantee
+from upsert_platform.kafka.options import UpsertKafkaSettings
+from upsert_platform.kafka.sink.control import Applied, ControlTopic
+from upsert_platform.kafka.sink.lease import KafkaLease, hold_lease
+from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
+from upsert_platform.kafka.sink.transactions import open_transactional
+from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaDestination:
+    """Implements `upsert_platform.destination.Destination`.
+
+    Args:
+        table: read with ``read_kafka_table(table, writes=True)``.
+    """
+
+    kind = "kafka"
+
+    def __init__(self, table: KafkaTable) -> None:
+        assert isinstance(table.settings, UpsertKafkaSettings)
+        self.table = table
+        self.settings = table.settings
+        self.name = table.name
+        self.columns = table.table.physical_columns
+        self.primary_key = table.primary_key
+        self.topic = table.settings.topic[0]
+        self.uri = f"kafka://{table.settings.bootstrap_servers}/{self.topic}"
+        self._control = ControlTopic(
+            table.endpoint,
+            table.settings.control_topic,
+            topic=self.topic,
+            apsara=None if table.settings.apsara is None else table.settings.apsara.for_control(),
+        )
+
+    def close(self) -> None:
+        """Nothing stays open between calls. Idempotent."""
+
+    def prepare(self) -> None:
+        """Creates the topic, compacted, when it is missing and may be created, and the control topic.
+
+        ``auto.create`` = false and ``properties.allow.auto.create.topics`` = false keep it from being created.
+        A topic that is not compacted is used with a warning: retention will delete the values of keys.
+
+        Raises:
+            DestinationError: the topic is missing and may not be created.
+            EndpointError: not reachable, or credentials refused.
+        """
+        found = describe_topic(self.table.endpoint, self.topic)
+        if found is None:
+            allowed = str(self.table.properties.consumer.get("allow.auto.create.topics", "true")).strip().lower()
+            if not self.settings.auto_create or allowed == "false":
+                name = "auto.create" if not self.settings.auto_create else "properties.allow.auto.create.topics"
+                raise DestinationError(
+                    f"table '{self.name}': topic '{self.topic}' does not exist on {self.settings.bootstrap_servers};"
+                    f" create it with cleanup.policy=compact, or set '{name}' = 'true'"
+                )
+            create_topic(
+                self.table.endpoint,
+                self.topic,
+                partitions=self.settings.create_partitions,
+                replication=self.settings.create_replication,
+                config={"cleanup.policy": "compact"},
+                apsara=self.settings.apsara,
+            )
+            found = describe_topic(self.table.endpoint, self.topic)
+        if found is not None and not found.compacted:
+            _log.warning(
+                "table '%s': topic '%s' is not compacted, so retention will delete values that are still current; set"
+                " its cleanup.policy to compact",
+                self.name,
+                self.topic,
+            )
+        self._control.create()
+
+    def state(self) -> DestinationState:
+        """Reads the control topic; the initial state when the written topic is missing or was created anew."""
+        control = self._control.read()
+        found = describe_topic(self.table.endpoint, self.topic)
+        applied = control.applied
+        held = control.tenure.expires > time.time()
+        there = found is not None and found.topic_id == applied.topic_id
+        return DestinationState(
+            applied_batch=applied.batch if there else 0,
+            changelog_id=applied.changelog_id if there else "",
+            verdict=control.verdict if there else None,
+            holder=control.tenure.holder if held else None,
+            lease_expires=datetime.fromtimestamp(control.tenure.expires, UTC) if held else None,
+        )
+
+    def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
+        """Takes the topic for one writer, renews while open, gives it back at the end.
+
+        Raises:
+            LeaseHeldError: someone else has it.
+        """
+        return hold_lease(self._control, owner=owner, duration=duration)
+
+    def write(
+        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+    ) -> WriteReport:
+        """Writes one record per row, then records the span under the lease.
+
+        Rows are dealt to tasks by their key. With `sink.delivery-guarantee` = exactly-once each task is a transaction
+        that says what it holds; a replay skips what was committed. Otherwise a replay writes the same records again,
+        which changes no last value.
+
+        Raises:
+            DestinationError: the write failed for good; nothing is recorded as applied.
+            EndpointError: the brokers did not answer in time; the same.
+            LeaseHeldError: the lease was lost.
+            RecordError: a row cannot be encoded, and ``on-error`` is ``fail``.
+        """
+        from pyspark.errors import PySparkException
+
+        from upsert_platform.kafka.sink.sink import OUTCOME_DDL, TaskStats, WritingTask, refused_row
+        from upsert_platform.kafka.source.source import failure_of
+
+        assert isinstance(lease, KafkaLease)
+        lease.check()
+        started = time.monotonic()
+        found = self._described()
+        shares = self._shares(changes, span, found)
+        self._mark_first_write(found, lease, span)
+        self._fence(found, lease, shares)
+        task = WritingTask(self.table, span, found.topic_id, shares, lease.token, lease.deadline.timestamp())
+        total = TaskStats()
+        refused: list[RefusedRow] = []
+        try:
+            for outcome in self._dealt(changes, shares).mapInArrow(task, OUTCOME_DDL).collect():
+                if outcome.stats is not None:
+                    total.add(TaskStats.from_json(outcome.stats))
+                else:
+                    refused.append(refused_row(outcome))
+        except PySparkException as error:
+            raise failure_of(error) or DestinationError(
+                f"table '{self.name}': a writing task failed: {str(error)[:2000]}"
+            ) from error
+        keep_refused(refused)
+        ends = wait_until_stable(self.table.endpoint, self.topic)
+        before = self._control.read().applied
+        applied = replace(
+            before,
+            batch=span.upto,
+            changelog_id=span.changelog_id,
+            topic_id=found.topic_id,
+            partitions=found.partitions,
+            marks=before.marked(span.upto, ends.offsets),
+        )
+        lease.record_applied(applied)
+        metrics = asdict(total)
+        metrics["task_seconds"] = round(metrics.pop("seconds"), 3)
+        metrics |= {"seconds": round(time.monotonic() - started, 3), "tasks": shares, "compacted": int(found.compacted)}
+        if not ends.stable:
+            metrics["note"] = "an open transaction of another producer hides what was written from committed readers"
+        return WriteReport(
+            upserts=total.upserts,
+            deletes=total.deletes,
+            refused_count=total.refused,
+            refused=tuple(refused),
+            metrics=metrics,
+        )
+
+    def _described(self) -> TopicInfo:
+        found = describe_topic(self.table.endpoint, self.topic)
+        if found is None:
+            raise DestinationError(f"table '{self.name}': topic '{self.topic}' is gone; run the write again")
+        return found
+
+    def _mark_first_write(self, found: TopicInfo, lease: KafkaLease, span: BatchSpan) -> None:
+        """Notes where a topic ends before its first write: checks of that write need not read what others wrote."""
+        before = self._control.read().applied
+        if before.topic_id == found.topic_id and before.marks:
+            return
+        kept = before if before.topic_id == found.topic_id else Applied(shares=before.shares)
+        ends = wait_until_stable(self.table.endpoint, self.topic)
+        marks = kept.marked(span.after, ends.offsets)
+        lease.record_applied(replace(kept, topic_id=found.topic_id, partitions=found.partitions, marks=marks))
+
+    def _shares(self, changes: DataFrame, span: BatchSpan, found: TopicInfo) -> int:
+        """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
+        if self.settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            control = self._control.read()
+            unfinished = control.unfinished(changelog_id=span.changelog_id, topic_id=found.topic_id)
+            if unfinished is not None:
+                return unfinished.shares
+        return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
+
+    def _fence(self, found: TopicInfo, lease: KafkaLease, shares: int) -> None:
+        """Makes sure that no writer of an earlier lease can still commit, and warns when keys change partitions."""
+        before = self._control.read().applied
+        if before.partitions and before.topic_id == found.topic_id and before.partitions != found.partitions:
+            _log.warning(
+                "table '%s': topic '%s' had %d partitions and has %d now: keys move to other partitions, and compaction"
+                " keeps their old values where they were; readers must take the later record",
+                self.name,
+                self.topic,
+                before.partitions,
+                found.partitions,
+            )
+        if self.settings.delivery_guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return
+        for index in range(shares, before.shares):
+            open_transactional(self.table.endpoint, f"{self.settings.transactional_id_prefix}-{index}")
+        if shares > before.shares:
+            # Known before the first transaction begins, or a task of a run that died here could not be fenced.
+            lease.record_applied(replace(before, shares=shares))
+
+    def _dealt(self, changes: DataFrame, shares: int) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from upsert_platform.kafka.sink.sink import SHARE
+
+        key = [F.col(f"`{name}`") for name in self.primary_key]
+        dealt = changes.withColumn(SHARE, F.pmod(F.hash(*key), F.lit(shares)).cast("int"))
+        return dealt.repartitionById(shares, F.col(SHARE))
+
+    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
+        """The last value per key of the whole topic, in declared types. A topic has no index: this reads all of it.
+
+        Records that cannot be decoded (somebody else wrote them) count as absent, unless ``on-error`` is ``fail``.
+
+        Args:
+            keys: only rows with these primary keys.
+        """
+        return last_values(spark, self.table, ranges_behind(self.table), keys=keys)
+
+    def recent_batches(self) -> list[int]:
+        """Batches after which the end of the topic is known: those of the last writes, some 24."""
+        return [batch for batch, _ in self._marks()]
+
+    def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
+        """What `read` gives for keys that batches after `since` wrote, from what was written since then.
+
+        A topic that an earlier version of the platform wrote last is read as a whole.
+        """
+        return last_values(spark, self.table, self.recent_ranges(since), keys=keys)
+
+    def recent_ranges(self, since: int) -> list[OffsetRange]:
+        """Offsets that hold everything that batches after `since` wrote."""
+        ends = next((ends for batch, ends in reversed(self._marks()) if batch <= since), ())
+        return ranges_behind(self.table, ends)
+
+    def _marks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        applied = self._control.read().applied
+        found = describe_topic(self.table.endpoint, self.topic)
+        return applied.marks if found is not None and found.topic_id == applied.topic_id else ()
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Keeps the result of a check beside the applied batch."""
+        self._control.record_verdict(verdict)

@@ -1,0 +1,110 @@
+"""Rows of a change frame to Kafka records, in bulk. Runs in Spark workers.
+
+The key holds the primary key columns in declared order, the value what `value.fields-include` says; a delete has a null
+value. Bytes are those of Flink's formats, since the key's bytes decide partition and compaction.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.errors import DestinationError
+from upsert_platform.formats import Encoder, build_encoder
+from upsert_platform.formats.factory import default_subject
+from upsert_platform.kafka.table import FormatSide, KafkaTable
+from upsert_platform.types import arrow_type
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """Records of a block of change rows.
+
+    Attributes:
+        keys: one per row; of refused rows it may be null.
+        values: one per row; null for deletes.
+        deletes: which rows are deletes.
+        refused: index of a row to why no record can be made of it.
+    """
+
+    keys: pa.Array
+    values: pa.Array
+    deletes: np.ndarray
+    refused: dict[int, str] = field(default_factory=dict)
+
+
+class RecordEncoder:
+    """Encodes change rows of one destination."""
+
+    def __init__(self, table: KafkaTable) -> None:
+        assert table.key is not None
+        self._table = table
+        self._key, self._value = table.key, table.value
+        topic = table.settings.topic[0]
+        self._key_encoder = build_encoder(
+            self._key.format, self._key.columns, self._key.options, subject=default_subject(topic, "key")
+        )
+        self._value_encoder: Encoder | None = None
+        if self._value.columns:
+            self._value_encoder = build_encoder(
+                self._value.format, self._value.columns, self._value.options, subject=default_subject(topic, "value")
+            )
+
+    def encode(self, changes: pa.RecordBatch) -> EncodedBlock:
+        """Encodes a block of a change frame (declared columns and `_op`)."""
+        count = changes.num_rows
+        operations = changes.column(OPERATION)
+        deletes = np.array([text == OPERATION_DELETE for text in operations.to_pylist()], bool)
+        refused: dict[int, str] = {}
+        for name in self._key.names:
+            column = changes.column(name)
+            if column.null_count:
+                for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    refused.setdefault(row, f"primary key column '{name}' is null")
+        keys, errors = self._key_encoder.encode(_side_rows(changes, self._key))
+        for row, reason in errors.items():
+            refused.setdefault(row, f"key: {reason}")
+        puts = np.flatnonzero(~deletes)
+        if self._value_encoder is None:
+            texts: pa.Array = pa.repeat(pa.scalar(b"{}"), len(puts))  # only json may hold no column
+        else:
+            rows = changes if len(puts) == count else changes.take(pa.array(puts))
+            texts, errors = self._value_encoder.encode(_side_rows(rows, self._value))
+            for row, reason in errors.items():
+                refused.setdefault(int(puts[row]), f"value: {reason}")
+        if len(puts) == count:
+            return EncodedBlock(keys, texts, deletes, refused)
+        place = np.full(count, -1)
+        place[puts] = np.arange(len(puts))
+        return EncodedBlock(keys, texts.take(pa.array(place, mask=place < 0)), deletes, refused)
+
+    def refused_rows(self, changes: pa.RecordBatch, refused: dict[int, str]) -> list[RefusedRow]:
+        """Refused rows in the form that is kept."""
+        rows = changes.take(pa.array(list(refused), pa.int64())).to_pylist()
+        names = [column.name for column in self._table.table.physical_columns]
+        return [
+            RefusedRow(
+                json.dumps({name: row[name] for name in self._table.primary_key}, default=str, ensure_ascii=False),
+                json.dumps({name: row[name] for name in names}, default=str, ensure_ascii=False),
+                reason,
+            )
+            for row, reason in zip(rows, refused.values(), strict=True)
+        ]
+
+
+def _side_rows(changes: pa.RecordBatch, side: FormatSide) -> pa.RecordBatch:
+    """The columns of a side, under the format's names and in the types that formats take."""
+    arrays = []
+    for name, (_, declared) in zip(side.names, side.columns, strict=True):
+        column, wanted = changes.column(name), arrow_type(declared)
+        try:
+            arrays.append(column if column.type == wanted else column.cast(wanted))
+        except pa.ArrowException as error:
+            raise DestinationError(
+                f"column '{name}' comes as {column.type} and cannot be written as {declared}: {error}"
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in side.columns])

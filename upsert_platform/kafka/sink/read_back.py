@@ -1,0 +1,78 @@
+"""Reads a written topic back: the last value per key, of all of it or of what lies behind known offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.errors import TopicError
+from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.types import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def ranges_behind(table: KafkaTable, ends: Sequence[int] = ()) -> list[OffsetRange]:
+    """What a topic holds now, from offsets on.
+
+    Args:
+        ends: per partition; partitions beyond them are new, and wholly meant.
+
+    Returns:
+        One range per partition that has any; none at all when there is no topic.
+    """
+    from upsert_platform.kafka.source.offsets import discover
+
+    try:
+        topics = discover(table)
+    except TopicError:
+        return []
+    known = dict(enumerate(ends))
+    return [
+        OffsetRange(topic.name, item.partition, start, item.end)
+        for topic in topics
+        for item in topic.partitions
+        if (start := max(item.low, known.get(item.partition, 0))) < item.end
+    ]
+
+
+def last_values(
+    spark: SparkSession, table: KafkaTable, ranges: Sequence[OffsetRange], *, keys: DataFrame | None = None
+) -> DataFrame:
+    """The last value per key of ranges: the physical columns in declared types, without the deleted keys.
+
+    In a partition the highest offset decides, between partitions record time. Records that cannot be decoded (somebody
+    else wrote them) count as absent, unless ``on-error`` is ``fail``.
+
+    Args:
+        keys: only rows with these primary keys.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from upsert_platform.kafka.source.source import read_changes
+
+    columns = table.table.physical_columns
+    names = [_quoted(column.name) for column in columns]
+    if not ranges:
+        ddl = ", ".join(f"{name} {spark_type(c.type)}" for name, c in zip(names, columns, strict=True) if c.type)
+        return spark.createDataFrame([], ddl)
+    key = [F.col(_quoted(name)) for name in table.primary_key]
+    found = read_changes(spark, table, ranges, batch=1, mode="upsert").where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
+    if keys is not None:
+        found = found.join(keys.select(*key).distinct(), list(table.primary_key), "left_semi")
+    payload = F.struct(rows.KIND, *[F.col(name) for name in names])
+    in_partition = (
+        found.repartition(*key)  # serves both groupings
+        .groupBy(*key, rows.PARTITION)
+        .agg(F.max_by(F.struct(payload.alias("row"), rows.TIMESTAMP), F.struct(rows.OFFSET, rows.ROW)).alias("last"))
+    )
+    order = F.struct(F.col(f"last.{rows.TIMESTAMP}"), F.col(rows.PARTITION))
+    last = in_partition.groupBy(*key).agg(F.max_by("last.row", order).alias("last")).select("last.*")
+    return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,310 @@
+"""The task that writes one share of a change frame to a topic. Runs in Spark workers, through ``mapInArrow``.
+
+With `sink.delivery-guarantee` = exactly-once a share is one transaction: its rows and a control record that says so.
+The transactional id belongs to the share, so a task that lost its place is fenced, and a task that finds the record of
+its own span writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.destination import SEQUENCE, BatchSpan, RefusedRow
+from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
+from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
+from upsert_platform.kafka.options import UpsertKafkaSettings
+from upsert_platform.kafka.sink.control import ControlTopic, Share
+from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder
+from upsert_platform.kafka.sink.lease import LeaseGuard
+from upsert_platform.kafka.sink.send import send
+from upsert_platform.kafka.sink.transactions import Fenced, commit, failure_of_transaction, open_transactional
+from upsert_platform.kafka.sink.written_metadata import Header, RecordMetadata, table_id_headers
+from upsert_platform.kafka.table import KafkaTable
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+SHARE: Final = "_share"
+"""INT column of the frame that is written: which share a row belongs to."""
+OUTCOME_DDL: Final = "stats STRING, key STRING, row STRING, reason STRING"
+DELIVERY_SECONDS: Final = 30
+"""How long a record may wait in a producer; shorter than the margin before a lease ends."""
+_OUTCOME: Final = pa.schema(
+    [("stats", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
+)
+_BLOCK_ROWS: Final = 10_000
+_REMEDIES: Final = {
+    "INVALID_TIMESTAMP": "; the topic takes times within its message.timestamp.before.max.ms and .after.max.ms",
+    "MSG_SIZE_TOO_LARGE": "; the topic's max.message.bytes is less than 'properties.max.request.size'",
+    "TOPIC_AUTHORIZATION_FAILED": "; give the user the right to write it",
+}
+
+
+@dataclass(slots=True)
+class TaskStats:
+    """Counts of one task; a row is in exactly one of the first three, or refused.
+
+    Attributes:
+        replayed: rows that an earlier attempt had committed already.
+        flushes: how often the producer was emptied before the end (`sink.buffer-flush`).
+    """
+
+    upserts: int = 0
+    deletes: int = 0
+    replayed: int = 0
+    refused: int = 0
+    bytes: int = 0
+    flushes: int = 0
+    seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """The form that a task yields."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> TaskStats:
+        """The inverse of to_json."""
+        return TaskStats(**json.loads(text))
+
+    def add(self, other: TaskStats) -> None:
+        """Sums up tasks."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingTask:
+    """The function for ``mapInArrow``.
+
+    Attributes:
+        topic_id: of the topic that is written.
+        shares: into how many the frame is divided, by `SHARE`.
+        token: of the lease; expires: its end as known now, seconds since 1970.
+    """
+
+    table: KafkaTable
+    span: BatchSpan
+    topic_id: str
+    shares: int
+    token: str
+    expires: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _Task(self).run(batches)
+
+
+class _Task:
+    def __init__(self, plan: WritingTask) -> None:
+        settings = plan.table.settings
+        assert isinstance(settings, UpsertKafkaSettings)
+        self._plan = plan
+        self._settings = settings
+        self._topic = settings.topic[0]
+        self._endpoint = plan.table.endpoint
+        self._control = ControlTopic(self._endpoint, settings.control_topic, topic=self._topic)
+        self._guard = LeaseGuard(self._control, token=plan.token, expires=plan.expires, margin=DELIVERY_SECONDS)
+        self._encoder = RecordEncoder(plan.table)
+        fixed = table_id_headers(plan.table.name) if settings.table_id_header else ()
+        self._metadata = RecordMetadata(plan.table, headers=fixed)
+        self._stats = TaskStats()
+        self._failures: list[tuple[KafkaError, str]] = []
+        self._share = Share(plan.span.changelog_id, plan.topic_id, plan.span.upto, plan.shares)
+        self._producer: Producer | None = None
+        self._committed: Share | None = None
+        self._since_flush = 0
+        self._flushed_at = time.monotonic()
+
+    @property
+    def _exactly_once(self) -> bool:
+        return self._settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Writes all rows, then commits; yields refused rows and the counts.
+
+        Raises:
+            DestinationError, EndpointError: nothing of the share is committed (exactly-once), or some rows are written
+                that a replay writes again.
+            LeaseHeldError: another writer has taken over.
+            RecordError: a row cannot be written, and ``on-error`` is ``fail``.
+        """
+        from confluent_kafka import KafkaException
+
+        started = time.monotonic()
+        try:
+            yield from self._write_all(batches)
+        except Fenced:
+            raise LeaseHeldError(f"topic '{self._topic}': another writer took this one's place; run it again") from None
+        except KafkaException as error:
+            if not self._exactly_once or self._producer is None:
+                raise DestinationError(f"topic '{self._topic}': a write failed: {error.args[0].str()}") from None
+            outcome = failure_of_transaction(self._producer, error)
+            kind = LeaseHeldError if isinstance(outcome, Fenced) else DestinationError
+            raise kind(f"topic '{self._topic}': {outcome}; run the write again") from None
+        except BaseException:
+            self._give_up()
+            raise
+        self._stats.seconds = round(time.monotonic() - started, 3)
+        yield _outcome([(self._stats.to_json(), None, None, None)])
+
+    def _write_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        share: int | None = None
+        for batch in batches:
+            for start in range(0, batch.num_rows, _BLOCK_ROWS):
+                block = batch.slice(start, _BLOCK_ROWS)
+                if share is None:
+                    share = int(block.column(SHARE)[0].as_py())
+                    self._open(share)
+                yield from self._write(block)
+        if share is not None:
+            self._finish(share)
+
+    def _give_up(self) -> None:
+        """Ends an open transaction, which would hold up every reader of the topic until it times out."""
+        from confluent_kafka import KafkaException
+
+        if self._producer is not None and self._exactly_once:
+            with suppress(KafkaException):  # what led here is the better message
+                self._producer.abort_transaction(DELIVERY_SECONDS)
+
+    def _open(self, share: int) -> None:
+        overrides: dict[str, Any] = {
+            "delivery.report.only.error": True,
+            "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
+        }
+        if self._exactly_once:
+            prefix = self._settings.transactional_id_prefix
+            overrides.update({"acks": "all", "enable.idempotence": "true"})
+            if "transaction.timeout.ms" not in self._plan.table.properties.producer:
+                overrides["transaction.timeout.ms"] = 900_000  # the longest that a broker allows by default
+            self._producer = open_transactional(self._endpoint, f"{prefix}-{share}", **overrides)
+            # Read behind init_transactions, which ends what an earlier attempt left open: nothing can be added now.
+            self._committed = self._control.read().shares.get(share)
+            self._producer.begin_transaction()
+        elif self._settings.delivery_guarantee is DeliveryGuarantee.NONE:
+            self._producer = self._endpoint.open_producer(**{**overrides, "acks": 0, "enable.idempotence": "false"})
+        else:
+            self._producer = self._endpoint.open_producer(**overrides)
+
+    def _write(self, changes: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self._guard.check()
+        block = self._encoder.encode(changes)
+        self._refuse_too_large(block)
+        timestamps = self._metadata.timestamps(changes, block.refused)
+        if block.refused:
+            refused = self._encoder.refused_rows(changes, block.refused)
+            if self._settings.on_error is OnError.FAIL:
+                raise RecordError(
+                    f"topic '{self._topic}': row {refused[0].key} cannot be written: {refused[0].reason}; mend it, or"
+                    " set 'on-error' = 'quarantine' to keep it aside"
+                )
+            self._stats.refused += len(refused)
+            yield _outcome([(None, row.key, row.row, row.reason) for row in refused])
+        self._produce(block, self._wanted(changes, block), timestamps, self._metadata.headers(changes))
+
+    def _refuse_too_large(self, block: EncodedBlock) -> None:
+        limit = int(str(self._plan.table.properties.producer.get("message.max.bytes", 1_000_000)))
+        sizes = pc.add(pc.binary_length(block.keys), pc.coalesce(pc.binary_length(block.values), 0))
+        for row in np.flatnonzero(pc.greater(sizes, limit).fill_null(False).to_numpy(zero_copy_only=False)).tolist():
+            reason = f"the record has {sizes[row].as_py()} bytes, more than {limit} ('properties.max.request.size')"
+            block.refused.setdefault(row, reason)
+
+    def _wanted(self, changes: pa.RecordBatch, block: EncodedBlock) -> np.ndarray:
+        """Rows to send: not refused, and not committed by an earlier attempt on the same batches.
+
+        The last version of a key up to batch n is still the last one up to a later batch, unless a later batch has it.
+        """
+        wanted = np.ones(changes.num_rows, bool)
+        wanted[list(block.refused)] = False
+        done = None if self._plan.span.repeats else self._committed
+        if done is not None and replace(done, upto=0) == replace(self._share, upto=0):
+            replayed = wanted & (changes.column(SEQUENCE).to_numpy(zero_copy_only=False) <= done.upto)
+            self._stats.replayed += int(replayed.sum())
+            wanted &= ~replayed
+        return wanted
+
+    def _produce(
+        self,
+        block: EncodedBlock,
+        wanted: np.ndarray,
+        timestamps: list[int] | None,
+        headers: list[list[Header]] | None,
+    ) -> None:
+        assert self._producer is not None
+        keys, values, chosen = block.keys, block.values, np.flatnonzero(wanted)
+        if len(chosen) < len(wanted):
+            keys, values = keys.take(pa.array(chosen)), values.take(pa.array(chosen))
+            timestamps = None if timestamps is None else [timestamps[row] for row in chosen]
+            headers = None if headers is None else [headers[row] for row in chosen]
+        send(
+            self._producer,
+            self._topic,
+            list(zip(keys.to_pylist(), values.to_pylist(), strict=True)),
+            timestamps=timestamps,
+            headers=headers,
+            on_delivery=self._delivered,
+            while_waiting=self._guard.check,
+        )
+        self._stats.bytes += sum(pc.sum(pc.binary_length(side)).as_py() or 0 for side in (keys, values))
+        removed = int((block.deletes & wanted).sum())
+        self._stats.deletes += removed
+        self._stats.upserts += len(chosen) - removed
+        self._producer.poll(0)
+        self._raise_failures()
+        self._flush_when_due(len(chosen))
+
+    def _flush_when_due(self, added: int) -> None:
+        """`sink.buffer-flush`: rows of a key are reduced already, what is left is when the producer is emptied."""
+        most, interval = self._settings.buffer_flush_max_rows, self._settings.buffer_flush_interval
+        if not most or interval is None:
+            return
+        self._since_flush += added
+        if self._since_flush >= most or time.monotonic() - self._flushed_at >= interval.total_seconds():
+            self._flush()
+            self._stats.flushes += 1
+            self._since_flush, self._flushed_at = 0, time.monotonic()
+
+    def _flush(self) -> None:
+        assert self._producer is not None
+        while self._producer.flush(5):
+            self._guard.check()
+        self._raise_failures()
+
+    def _finish(self, share: int) -> None:
+        assert self._producer is not None
+        self._flush()
+        if self._exactly_once:
+            self._control.produce_share(self._producer, share, self._share)
+            self._guard.check()
+            commit(self._producer)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and len(self._failures) < 10:
+            self._failures.append((error, (message.key() or b"").decode(errors="replace")))
+
+    def _raise_failures(self) -> None:
+        if not self._failures or self._settings.delivery_guarantee is DeliveryGuarantee.NONE:
+            return
+        error, key = self._failures[0]
+        if error.name() in ("_PURGE_QUEUE", "_FENCED"):
+            raise Fenced(error.str())
+        kind = EndpointError if error.name() in ("_MSG_TIMED_OUT", "_TRANSPORT") else DestinationError
+        remedy = _REMEDIES.get(error.name(), "")
+        raise kind(f"topic '{self._topic}': the record with key {key} was not written: {error.str()}{remedy}")
+
+
+def _outcome(rows: list[tuple[str | None, str | None, str | None, str | None]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(_OUTCOME.names, row, strict=True)) for row in rows], schema=_OUTCOME)
+
+
+def refused_row(outcome: Any) -> RefusedRow:
+    """A refused row as Spark hands it to the driver."""
+    return RefusedRow(outcome.key, outcome.row, outcome.reason)

@@ -1,0 +1,160 @@
+"""Reduction before decoding: of the records of an offset range, the last one per raw key is kept.
+
+Runs in Spark workers. Knows neither Kafka's client nor formats: a record is anything with the methods of `Record`, so
+the rules are tested without a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from upsert_platform.kafka.source.records import RECORD_OBJECT_BYTES, Record, RecordBlock
+
+R = TypeVar("R", bound=Record)
+
+FIRST_REDUCTION_BYTES: Final = 32 << 20
+"""Held before the first reduction; each further one waits until twice of what the last one left is held."""
+
+
+class LatestByKey:
+    """The last record per raw key, of records added in offset order, within a memory budget.
+
+    Args:
+        budget: bytes; more is held for a moment while records are reduced. Less is held where keys are repeated: memory
+            follows the keys, not the records.
+        keep: keep the client's objects, see RecordBlock.records.
+
+    Attributes:
+        records: how many were added.
+        bytes: of their keys and values.
+        without_key: records with a null key, which replace nothing.
+    """
+
+    def __init__(self, *, budget: int, keep: bool = False) -> None:
+        self._budget = budget
+        self._keep = keep
+        self._blocks: list[RecordBlock] = []
+        self._held = 0
+        self._reduces_at = min(budget, FIRST_REDUCTION_BYTES)
+        self.records = 0
+        self.bytes = 0
+        self.without_key: list[Record] = []
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Adds records that follow those added before; at least one."""
+        block = RecordBlock.of(records, keep=self._keep)
+        self.records += len(block)
+        self.bytes += block.payload
+        if block.keys.null_count:
+            null = block.keys.is_null().to_numpy(zero_copy_only=False)
+            lone = [records[row] for row in np.flatnonzero(null).tolist()]
+            self.without_key += lone
+            self._held += sum(map(len, lone)) + RECORD_OBJECT_BYTES * len(lone)
+            block = block.take(np.flatnonzero(~null))
+        if len(block):
+            self._blocks.append(block)
+            self._held += block.held
+
+    def is_full(self) -> bool:
+        """Whether what is held, without replaced records, has reached three quarters of the budget."""
+        if self._held <= self._reduces_at:
+            return False
+        lone = self._held - sum(block.held for block in self._blocks)
+        reduced = self.survivors()
+        self._blocks = [reduced] if reduced is not None else []
+        self._held = lone + (reduced.held if reduced is not None else 0)
+        self._reduces_at = min(self._budget, max(FIRST_REDUCTION_BYTES, 2 * self._held))
+        return self._held * 4 >= self._budget * 3
+
+    def survivors(self) -> RecordBlock | None:
+        """The last record of each key, in offset order, or None when no record has a key."""
+        if not self._blocks:
+            return None
+        whole = RecordBlock.concat(self._blocks)
+        encoded = whole.keys.dictionary_encode()
+        last = np.empty(len(encoded.dictionary), np.int64)
+        last[encoded.indices.to_numpy()] = np.arange(len(whole))  # of a repeated place the last assignment stays
+        return whole if len(last) == len(whole) else whole.take(np.sort(last))
+
+    def superseded(self, survivors: RecordBlock | None) -> int:
+        """Records that a later record of the same key replaced."""
+        return self.records - len(self.without_key) - (len(survivors) if survivors is not None else 0)
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What decoding a block said of records that gave no change: their index in the block, and why.
+
+    Attributes:
+        refused: cannot be decoded; they go to quarantine.
+        skipped: decodable, but a named rule passes over them (a value without rows).
+    """
+
+    refused: dict[int, str] = field(default_factory=dict)
+    skipped: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class OlderValues:
+    """Result of looking for the values that keys had before a record that gave nothing.
+
+    Attributes:
+        found: raw key to its highest record that can be decoded, below the one that gave nothing.
+        passed_over: how many records lie between, which give nothing either.
+    """
+
+    found: dict[bytes, Any] = field(default_factory=dict)
+    passed_over: int = 0
+
+
+def find_older(
+    blocks: Iterable[Sequence[R]], before: dict[bytes, int], judge: Callable[[Sequence[R]], Verdicts]
+) -> OlderValues:
+    """Finds, per key, the highest record below an offset that can be decoded (a tombstone can).
+
+    Args:
+        blocks: the records of the range, read again in offset order.
+        before: raw key to the offset of the record that gave nothing.
+        judge: decodes records and tells which of them give nothing.
+    """
+    older = OlderValues()
+    between: dict[bytes, int] = {}
+    for block in blocks:
+        candidates = _candidates(block, before)
+        verdicts = judge(candidates) if candidates else Verdicts()
+        for index, record in enumerate(candidates):
+            key = record.key()
+            assert key is not None
+            if index in verdicts.refused or index in verdicts.skipped:
+                between[key] = between.get(key, 0) + 1
+            else:
+                older.found[key] = record
+                between[key] = 0
+    older.passed_over = sum(between.values())
+    return older
+
+
+def between_older_and_refused(
+    blocks: Iterable[Sequence[R]], before: dict[bytes, int], found: dict[bytes, Any]
+) -> Iterator[list[R]]:
+    """The records that `find_older` passed over: above the value found for their key, below the one without rows."""
+    for block in blocks:
+        passed = [
+            record
+            for record in _candidates(block, before)
+            if (other := found.get(record.key() or b"")) is None or record.offset() > other.offset()
+        ]
+        if passed:
+            yield passed
+
+
+def _candidates(block: Sequence[R], before: dict[bytes, int]) -> list[R]:
+    return [
+        record
+        for record in block
+        if (key := record.key()) is not None and (limit := before.get(key)) is not None and record.offset() < limit
+    ]

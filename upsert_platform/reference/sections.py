@@ -1,0 +1,134 @@
+"""The sections of the options reference: which settings belong to which connector, and what is replaced or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from upsert_platform.declarations import connect_options
+from upsert_platform.declarations.validate import TRUNCATE_TIMESTAMPS
+from upsert_platform.formats import FORMATS
+from upsert_platform.hops.binding import DESTINATION_CONNECTORS, SOURCE_CONNECTORS
+from upsert_platform.kafka import properties
+from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
+from upsert_platform.kafka.table import PARTITIONER_REASON
+from upsert_platform.maxcompute import replaced
+from upsert_platform.maxcompute.options import MaxComputeSettings
+from upsert_platform.reference import texts
+from upsert_platform.reference.rows import Row, Section, settings_rows
+from upsert_platform.sql import session_settings
+from upsert_platform.tablestore.connect.failure_settings import FailureSettings
+from upsert_platform.tablestore.connect.options import ConnectSettings
+from upsert_platform.tablestore.options import TablestoreSettings
+
+_KAFKA_WITHOUT_EFFECT: Final = {"scan.topic-partition-discovery.interval": ""}
+
+
+def all_sections() -> Iterator[Section]:
+    """Every section, in the order of the reference."""
+    yield Section("upsert-kafka", "Connector upsert-kafka", _about("upsert-kafka"), tuple(_upsert_kafka()))
+    yield Section(
+        "kafka", "Connector kafka", _about("kafka"), settings_rows(KafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)
+    )
+    yield client_properties()
+    yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
+    rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
+    yield Section("maxcompute", "Connector maxcompute", _about("maxcompute"), rows)
+    for name, found in FORMATS.items():
+        about = texts.CHANGE_FORMAT if found.changes else texts.FORMAT
+        rows = settings_rows(found.settings) or (Row("(none)", "", "", "The format has no options."),)
+        yield Section(name, f"Format {name}", about.format(name=name), rows)
+    yield kafka_connect()
+    yield platform_settings()
+
+
+def _about(connector: str) -> str:
+    """What the platform does with tables of a connector: read, write, or both."""
+    uses = [
+        use
+        for use, connectors in (("read", SOURCE_CONNECTORS), ("written", DESTINATION_CONNECTORS))
+        if connector in connectors
+    ]
+    told = f"Tables of this connector are {' and '.join(uses)}." if uses else "No insert can use such a table yet."
+    return f"{texts.CONNECTORS[connector]} {told}"
+
+
+def _maxcompute_notes() -> dict[str, str]:
+    """When an option that not every table has a use for is used."""
+    one = "Used with `sink.coordinator.enable` = `false`; else"
+    notes = {
+        name: f"Used with `write.api` = `tunnel`; else {why}" for name, why in replaced.REPLACED_BY_MAXSTORAGE.items()
+    }
+    notes |= {name: f"Not used with `write.api` = `tunnel`: {why}" for name, why in replaced.REPLACED_BY_TUNNEL.items()}
+    return notes | {name: f"{one} {why}" for name, why in replaced.REPLACED_BY_COORDINATOR.items()}
+
+
+def _upsert_kafka() -> Iterator[Row]:
+    yield from settings_rows(UpsertKafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)
+    yield Row("sink.partitioner", "", "flink", f"{PARTITIONER_REASON[0].upper()}{PARTITIONER_REASON[1:]}.", "refused")
+
+
+def client_properties() -> Section:
+    """Properties of Java clients, as `upsert_platform.kafka.properties` translates them."""
+    rows: dict[str, Row] = {}
+    roles = ((properties.COMMON, "both"), (properties.CONSUMER, "reading"), (properties.PRODUCER, "writing"))
+    for names, role in roles:
+        for name in names - {"bootstrap.servers"}:
+            rows[name] = Row(name, "(same)", role, texts.PROPERTIES.get(name, ""))
+    for name, native in properties.RENAMED.items():
+        role = next(role for names, role in roles if native in names)
+        rows[name] = Row(name, native, role, texts.PROPERTIES.get(name, ""))
+    for name in properties.HANDLED:
+        becomes, role, note = texts.TRANSLATED[name]
+        rows[name] = Row(name, becomes, role, note, "refused" if name == "partitioner" else "")
+    for name, reason in properties.OWNED.items():
+        rows[name] = Row(name, "", "", f"{reason[0].upper()}{reason[1:]}.", "no effect")
+    for name in properties.JVM_ONLY:
+        rows[name] = Row(name, "", "", "Concerns Java clients only.", "no effect")
+    return Section(
+        "properties",
+        "Client properties of Kafka tables",
+        texts.CLIENT_PROPERTIES,
+        tuple(rows[name] for name in sorted(rows)),
+        ("properties.*", "becomes", "client", "meaning"),
+    )
+
+
+def kafka_connect() -> Section:
+    """Options of a Kafka Connect configuration of the Tablestore sink connector."""
+    models = (KafkaSettings, TablestoreSettings, ConnectSettings, FailureSettings)
+    known = {row.name: row for model in models for row in settings_rows(model)}
+    rows = []
+    for name in (*connect_options.READ, *connect_options.PASSED_ON, *connect_options.SOURCE_OPTIONS):
+        if name in texts.CONNECT:
+            default, meaning = texts.CONNECT[name]
+            rows.append(Row(name, default, "tablestore", meaning))
+        elif name in known:
+            rows.append(known[name])
+        else:
+            raise LookupError(f"the reference has no sentence for Kafka Connect option '{name}'; add it to CONNECT")
+    rows += [Row(name, "", "tablestore", meaning) for name, meaning in texts.CONNECT_PER_TABLE.items()]
+    for name, reason in connect_options.WITHOUT_EFFECT.items():
+        rows.append(Row(name, "", "tablestore", _capital(reason), "no effect"))
+    for prefix, reason in connect_options.WITHOUT_EFFECT_PREFIXES.items():
+        rows.append(Row(f"{prefix}*", "", "tablestore", _capital(reason), "no effect"))
+    for name, reason in connect_options.REFUSED.items():
+        rows.append(Row(name, "", "tablestore", _capital(reason), "refused"))
+    return Section("kafka-connect", "Kafka Connect configurations", texts.KAFKA_CONNECT, tuple(rows))
+
+
+def platform_settings() -> Section:
+    """What is not an option of a connector: one option of every source table, the environment, SET statements."""
+    rows = [Row(TRUNCATE_TIMESTAMPS, "false", "platform", texts.TRUNCATE_TIMESTAMPS)]
+    rows += [Row(name, default, "platform", text) for name, (default, text) in texts.ENVIRONMENT.items()]
+    for name, reason in session_settings.REPLACED:
+        shown = f"{name}*" if name.endswith((".", "-")) else name
+        rows.append(Row(f"SET '{shown}'", "", "flink", _capital(reason), "no effect"))
+    rows.append(Row("SET 'table.local-time-zone'", "UTC", "flink", texts.TIME_ZONE))
+    for (name, value), reason in session_settings.REFUSED.items():
+        rows.append(Row(f"SET '{name}' = '{value}'", "", "flink", _capital(reason), "refused"))
+    return Section("platform", "Every table, and the environment", texts.PLATFORM, tuple(rows))
+
+
+def _capital(reason: str) -> str:
+    return f"{reason[0].upper()}{reason[1:]}."

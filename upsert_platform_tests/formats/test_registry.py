@@ -1,0 +1,123 @@
+"""The schema registry over HTTP: what is asked, what is sent, and what its troubles mean."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from upsert_platform.errors import EndpointError
+from upsert_platform.formats import build_decoder
+from upsert_platform.formats.avro.options import AvroConfluentSettings
+from upsert_platform.formats.registry import HttpSchemaRegistry, RegisteredSchema, SchemaNotFoundError
+from upsert_platform_tests.formats.support import columns_of
+
+URL = {"avro-confluent.url": "http://127.0.0.1:1"}
+
+
+class Fake(ThreadingHTTPServer):
+    """Answers by path; `answers` maps a path to the answers of successive requests, the last repeated."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, list[tuple[int, Any]]] = {}
+        self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Fake
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        content = json.loads(body) if body else None
+        self.server.requests.append((self.command, self.path, dict(self.headers), content))
+        queue = self.server.answers.get(self.path, [(404, {"error_code": 40403, "message": "Schema not found"})])
+        status, data = queue.pop(0) if len(queue) > 1 else queue[0]
+        text = json.dumps(data).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with Fake() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def client(url: str, **options: str) -> HttpSchemaRegistry:
+    return HttpSchemaRegistry(AvroConfluentSettings.model_validate({"avro-confluent.url": url, **options}))
+
+
+def test_schemas_come_with_what_they_refer_to(fake: Fake) -> None:
+    fake.answers["/schemas/ids/7"] = [
+        (200, {"schema": "{}", "references": [{"name": "P", "subject": "a/b", "version": 2}]})
+    ]
+    fake.answers["/subjects/a%2Fb/versions/2"] = [(200, {"schema": '"int"'})]
+    assert client(fake.url).schema(7) == RegisteredSchema("{}", ('"int"',))
+    with pytest.raises(SchemaNotFoundError, match="id 8"):
+        client(fake.url).schema(8)
+
+
+def test_a_protobuf_schema_is_refused(fake: Fake) -> None:
+    fake.answers["/schemas/ids/7"] = [(200, {"schema": "", "schemaType": "PROTOBUF"})]
+    with pytest.raises(SchemaNotFoundError, match="PROTOBUF"):
+        client(fake.url).schema(7)
+
+
+def test_credentials_are_sent_and_never_shown(fake: Fake) -> None:
+    fake.answers["/schemas/ids/7"] = [(200, {"schema": "{}"})]
+    client(fake.url, **{"avro-confluent.basic-auth.user-info": "me:hunter2"}).schema(7)
+    client(fake.url, **{"avro-confluent.bearer-auth.token": "hunter2"}).schema(7)
+    sent = [headers["Authorization"] for _, _, headers, _ in fake.requests]
+    assert sent == ["Basic bWU6aHVudGVyMg==", "Bearer hunter2"]
+    assert "hunter2" not in repr(
+        AvroConfluentSettings.model_validate({**URL, "avro-confluent.basic-auth.user-info": "me:hunter2"})
+    )
+
+
+def test_passing_troubles_are_tried_again(fake: Fake) -> None:
+    fake.answers["/schemas/ids/7"] = [(503, {}), (429, {}), (200, {"schema": "{}"})]
+    assert client(fake.url).schema(7).text == "{}"
+    other = client(f"http://127.0.0.1:1,{fake.url}")
+    assert other.schema(7).text == "{}"
+
+
+def test_a_registry_that_does_not_answer_refuses_no_message(fake: Fake) -> None:
+    fake.answers["/schemas/ids/7"] = [(500, {})]
+    options = {"avro-confluent.url": fake.url.replace("//", "//me:hunter2@")}
+    decoder = build_decoder("avro-confluent", columns_of("a INT"), options)
+    with pytest.raises(EndpointError, match="does not answer") as raised:
+        decoder.decode([b"\0\0\0\0\7\2"])
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_refusal_names_its_cause(fake: Fake) -> None:
+    fake.answers["/subjects/s/versions"] = [(409, {"message": "incompatible with an earlier schema"})]
+    with pytest.raises(EndpointError, match=r"409.*incompatible"):
+        client(fake.url).register("s", "{}")
+    fake.answers["/subjects/s/versions"] = [(401, {})]
+    with pytest.raises(EndpointError, match="credentials"):
+        client(fake.url).register("s", "{}")

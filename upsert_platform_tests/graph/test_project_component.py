@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import upsert_platform
+
+DEMO = Path(upsert_platform.__file__).parent / "demo" / "project"
+CHECKOUT = Path(upsert_platform.__file__).parent.parent
+LOADER = """
+import sys
+from pathlib import Path
+import dagster as dg
+defs = dg.load_from_defs_folder(path_within_project=Path(sys.argv[1]))
+repository = defs.get_repository_def()
+print(sorted(key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()))
+print(repository.get_top_level_resources()["platform"].configurable_resource_cls.__name__)
+"""
+
+
+def make_code_location(folder: Path, *, sql: str | None = None) -> Path:
+    """A Dagster project whose only definitions are a component beside its declarations."""
+    (folder / "pyproject.toml").write_text(
+        textwrap.dedent("""
+            [tool.dg]
+            directory_type = "project"
+            [tool.dg.project]
+            root_module = "shop"
+        """)
+    )
+    instance = folder / "shop" / "defs" / "users"
+    instance.mkdir(parents=True)
+    for package in (folder / "shop", folder / "shop" / "defs"):
+        (package / "__init__.py").touch()
+    (instance / "defs.yaml").write_text(
+        textwrap.dedent("""
+            type: upsert_platform.graph.project_component.UpsertProjectComponent
+            attributes:
+              home: lake
+              spark: {spark.driver.memory: 1g}
+        """)
+    )
+    if sql is None:
+        shutil.copy(DEMO / "users.sql", instance / "users.sql")
+        names = re.findall(r"\$\{(\w+)\}", (DEMO / "users.sql").read_text())
+        (instance / "variables.yaml").write_text("".join(f"{name}: {_value(name)}\n" for name in names))
+    else:
+        (instance / "users.sql").write_text(sql)
+    return instance
+
+
+def _value(name: str) -> str:
+    """What fits a variable of the demo; nobody listens there."""
+    if name.endswith("ENDPOINT"):
+        return "http://127.0.0.1:1"
+    return "127.0.0.1:1" if name.endswith("SERVERS") else "shop"
+
+
+def load(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LOADER, str(folder / "shop" / "defs")],
+        capture_output=True, text=True, cwd=folder,
+        env={"PYTHONPATH": os.pathsep.join([str(folder), str(CHECKOUT)]), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+
+
+def test_a_defs_yaml_beside_the_declarations_gives_their_assets(tmp_path: Path) -> None:
+    make_code_location(tmp_path)
+    done = load(tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assets, platform = done.stdout.splitlines()[-2:]
+    for table in ("users", "users_serving", "users_warehouse"):
+        assert table in assets
+    assert platform == "PlatformResource"
+
+
+def test_errors_of_the_declarations_are_all_told_when_the_location_loads(tmp_path: Path) -> None:
+    make_code_location(tmp_path, sql="CREATE TABLE a (id BIGNT);\nDROP TABLE a;")
+    done = load(tmp_path)
+    assert done.returncode != 0
+    assert "users.sql:1: error: column 'id'" in done.stderr
+    assert "users.sql:2: error: DROP is not supported" in done.stderr
+
+
+def test_options_are_checked_and_completed_when_the_location_loads(tmp_path: Path) -> None:
+    read = "CREATE TABLE a (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 'a');"
+    make_code_location(tmp_path, sql=read)
+    done = load(tmp_path)
+    assert done.returncode != 0
+    assert "'key.format'" in done.stderr
+    assert "'properties.bootstrap.servers'" in done.stderr

@@ -1,0 +1,303 @@
+"""Writing a topic: records, guarantees, replays, lease and state, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.destination import RefusedRow, Verdict
+from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
+from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.sink.control import ControlTopic, Share
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.sink.lease import LeaseGuard, lease_id
+from upsert_platform.kafka.sink.sink import SHARE, WritingTask
+from upsert_platform.kafka.sink.transactions import open_transactional
+from upsert_platform.kafka.sink.written_metadata import table_id_headers
+from upsert_platform.kafka.topics import describe_topic
+from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
+
+EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
+
+
+@pytest.mark.parametrize("guarantee", ["none", "at-least-once", "exactly-once"])
+def test_49_51_records_state_and_reading_back(spark, destination_of, name, kafka_bootstrap, guarantee):
+    options = {"sink.delivery-guarantee": guarantee}
+    destination = destination_of(
+        name, **options, **({"sink.transactional-id-prefix": "p"} if guarantee[0] == "e" else {})
+    )
+    assert destination.state().applied_batch == 0
+    assert destination.read(spark).collect() == []
+    report = write(destination, frame(spark, [(1, "a", "U", 1), (2, "b", "U", 1), (3, None, "D", 1)]), 1)
+    assert (report.upserts, report.deletes, report.refused_count) == (2, 1, 0)
+    assert sorted(written(kafka_bootstrap, name), key=str) == [
+        ('{"id":1}', '{"id":1,"name":"a"}'),
+        ('{"id":2}', '{"id":2,"name":"b"}'),
+        ('{"id":3}', None),
+    ]
+    state = destination.state()
+    assert (state.applied_batch, state.changelog_id, state.holder) == (1, "changelog-1", None)
+    write(destination, frame(spark, [(1, "c", "U", 2), (2, None, "D", 2)]), 2, 1)
+    assert [tuple(row) for row in destination.read(spark).collect()] == [(1, "c")]
+    keys = spark.createDataFrame([(2,), (7,)], "id INT")
+    assert destination.read(spark, keys=keys).collect() == []
+    assert destination.state().applied_batch == 2
+
+
+def test_key_order_prefix_and_except_key(spark, destination_of, name, kafka_bootstrap):
+    destination = destination_of(
+        name,
+        {"k_user": "BIGINT", "name": "STRING", "k_event": "BIGINT", "user": "INT"},
+        key=("k_event", "k_user"),
+        **{"key.fields-prefix": "k_", "value.fields-include": "EXCEPT_KEY"},
+    )
+    ddl = "k_user BIGINT, name STRING, k_event BIGINT, user INT, _op STRING, _seq BIGINT"
+    write(destination, frame(spark, [(1, "n1", 100, 41, "U", 1)], ddl), 1)
+    assert written(kafka_bootstrap, name) == [('{"event":100,"user":1}', '{"name":"n1","user":41}')]
+    assert [tuple(row) for row in destination.read(spark).collect()] == [(1, "n1", 100, 41)]
+
+
+def test_58_table_of_keys_alone(spark, destination_of, name, kafka_bootstrap):
+    destination = destination_of(name, {"id": "INT"}, **{"value.fields-include": "EXCEPT_KEY"})
+    write(destination, frame(spark, [(1, "U", 1)], "id INT, _op STRING, _seq BIGINT"), 1)
+    assert written(kafka_bootstrap, name) == [('{"id":1}', "{}")]
+    assert [tuple(row) for row in destination.read(spark).collect()] == [(1,)]
+
+
+def test_created_topic_is_compacted_and_auto_create_can_be_off(destination_of, name, kafka_bootstrap):
+    with pytest.raises(DestinationError, match=r"auto\.create"):
+        destination_of(name, **{"auto.create": "false"}).prepare()
+    with pytest.raises(DestinationError, match=r"'properties\.allow\.auto\.create\.topics' = 'true'"):
+        destination_of(name, **{"properties.allow.auto.create.topics": "false"}).prepare()
+    destination = destination_of(name, **{"auto.create.partitions": "3"})
+    destination.prepare()
+    destination.prepare()
+    found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
+    assert found is not None
+    assert (found.partitions, found.compacted) == (3, True)
+
+
+def test_topic_that_is_not_compacted_gives_a_warning(destination_of, topic, caplog):
+    destination_of(topic).prepare()
+    assert "not compacted" in caplog.text
+
+
+def test_refused_rows_are_kept_or_fail(spark, destination_of, name, kafka_bootstrap):
+    kept: list[RefusedRow] = []
+    rows = [(1, "a", "U", 1), (None, "b", "U", 1), (2, "x" * 2_000_000, "U", 1)]
+    report = write(destination_of(name), frame(spark, rows), 1, keep_refused=kept.extend)
+    assert (report.upserts, report.refused_count) == (1, 2)
+    by_key = {row.key: row for row in kept}
+    assert "'id' is null" in by_key['{"id": null}'].reason
+    assert json.loads(by_key['{"id": null}'].row) == {"id": None, "name": "b"}
+    assert "max.request.size" in by_key['{"id": 2}'].reason
+    with pytest.raises(RecordError, match="on-error"):
+        write(destination_of(name, **{"on-error": "fail"}), frame(spark, rows), 2, 1)
+    assert destination_of(name).state().applied_batch == 1
+
+
+def test_a_write_that_fails_leaves_no_trace_in_a_transaction(spark, destination_of, name, kafka_bootstrap):
+    destination = destination_of(name, **EXACTLY_ONCE, **{"on-error": "fail", "sink.parallelism": "1"})
+    with pytest.raises(RecordError):
+        write(destination, frame(spark, [(1, "a", "U", 1), (2, "x" * 2_000_000, "U", 1)]), 1)
+    assert written(kafka_bootstrap, name) == []
+    write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
+    assert written(kafka_bootstrap, name) == [('{"id":1}', '{"id":1,"name":"a"}')]
+
+
+def test_a_replay_after_a_partial_commit_writes_nothing_twice(spark, destination_of, name, kafka_bootstrap):
+    """One of two tasks committed, then the run died: the span is written again, with a later batch added."""
+    destination = destination_of(name, **EXACTLY_ONCE)
+    destination.prepare()
+    rows = [(key, "a", "U", 1) for key in range(20)]
+    changes = destination._dealt(frame(spark, rows), 2)
+    first = changes.where(f"{SHARE} = 0")
+    mine = {row.id for row in first.collect()}
+    assert 0 < len(mine) < 20
+    found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
+    with destination.lease(owner="run-1", duration=MINUTE) as lease:
+        destination._fence(found, lease, 2)
+        task = WritingTask(destination.table, span(1), found.topic_id, 2, lease.token, lease.deadline.timestamp())
+        first.mapInArrow(task, "stats STRING, key STRING, row STRING, reason STRING").collect()
+    assert destination.state().applied_batch == 0
+    assert len(written(kafka_bootstrap, name)) == len(mine)
+
+    changed = min(mine)
+    again = [(key, "b", "U", 2) if key == changed else (key, "a", "U", 1) for key in range(20)]
+    other = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": "3"})
+    report = write(other, frame(spark, again), 2)
+    assert report.metrics["replayed"] == len(mine) - 1
+    assert report.metrics["tasks"] == 2
+    records = written(kafka_bootstrap, name)
+    assert len(records) == 21
+    assert {row.id: row.name for row in other.read(spark).collect()} == {
+        key: "b" if key == changed else "a" for key in range(20)
+    }
+    assert other.state().applied_batch == 2
+
+
+def test_a_recreated_topic_starts_anew(spark, destination_of, name, kafka_bootstrap):
+    destination = destination_of(name, **EXACTLY_ONCE)
+    write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
+    with KafkaEndpoint(kafka_bootstrap).admin() as admin:
+        admin.result(admin.client.delete_topics([name])[name], "deleting")
+        deadline = time.monotonic() + 20
+        while admin.topics(name).topics[name].error is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert destination.state().applied_batch == 0
+    report = write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
+    assert (report.upserts, report.metrics["replayed"]) == (1, 0)
+    assert written(kafka_bootstrap, name) == [('{"id":1}', '{"id":1,"name":"a"}')]
+
+
+def test_a_writer_whose_place_was_taken_commits_nothing(spark, destination_of, name, kafka_bootstrap):
+    destination = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": "1"})
+    destination.prepare()
+    found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
+    prefix = destination.settings.transactional_id_prefix
+    with destination.lease(owner="run-1", duration=MINUTE) as lease:
+        zombie = open_transactional(destination.table.endpoint, f"{prefix}-0")
+        zombie.begin_transaction()
+        zombie.produce(name, key='{"id":1}', value="zombie")
+        zombie.flush(10)
+        destination.write(frame(spark, [(1, "a", "U", 1)]), span=span(1), lease=lease)
+        with pytest.raises(Exception, match=r"(?i)fenced|epoch"):
+            zombie.commit_transaction(10)
+    assert found is not None
+    assert written(kafka_bootstrap, name) == [('{"id":1}', '{"id":1,"name":"a"}')]
+
+
+def test_buffer_flush_empties_the_producer_on_the_way(spark, destination_of, name):
+    options = {"sink.buffer-flush.max-rows": "10", "sink.buffer-flush.interval": "1 h", "sink.parallelism": "1"}
+    report = write(destination_of(name, **options), frame(spark, [(key, "a", "U", 1) for key in range(30)]), 1)
+    assert report.metrics["flushes"] == 1  # a block of rows is the smallest unit
+
+
+def test_table_id_headers(spark, destination_of, name, kafka_bootstrap):
+    assert table_id_headers("db.s.t") == (("namespace", b"db"), ("schemaName", b"s"), ("tableName", b"t"))
+    assert table_id_headers("t")[:2] == (("namespace", b""), ("schemaName", b""))
+    from confluent_kafka import TopicPartition
+
+    write(destination_of(name, **{"sink.add-tableId-to-header-enabled": "true"}), frame(spark, [(1, "a", "U", 1)]), 1)
+    consumer = KafkaEndpoint(kafka_bootstrap).open_consumer()
+    consumer.assign([TopicPartition(name, 0, 0)])
+    (message,) = consumer.consume(1, timeout=10)
+    assert message.headers() == [("namespace", b""), ("schemaName", b""), ("tableName", b"users")]
+    consumer.close()
+
+
+class TestLease:
+    def test_a_second_writer_is_told_who_holds_it(self, destination_of, name):
+        destination = destination_of(name)
+        destination.prepare()
+        with destination.lease(owner="first", duration=MINUTE) as lease:
+            assert destination.state().holder == "first"
+            with pytest.raises(LeaseHeldError, match="'first'"), destination.lease(owner="second", duration=MINUTE):
+                pass
+            lease.check()
+        assert destination.state().holder is None
+        with destination.lease(owner="second", duration=MINUTE) as other:
+            assert other.epoch == lease.epoch + 1
+
+    def test_a_dead_holders_lease_expires(self, destination_of, name):
+        destination = destination_of(name)
+        destination.prepare()
+        with destination.lease(owner="dead", duration=timedelta(seconds=3)) as lease:
+            lease._ended.set()  # as if its process had died: nobody renews
+            with pytest.raises(LeaseHeldError), destination.lease(owner="next", duration=MINUTE):
+                pass
+            time.sleep(3.2)
+            with pytest.raises(LeaseHeldError, match="ended"):
+                lease.check()
+            with destination.lease(owner="next", duration=MINUTE) as other:
+                assert other.epoch == 2
+                lease._thread.join()
+                with pytest.raises(LeaseHeldError):
+                    lease._put("state", {})
+                other.check()
+
+    def test_it_is_renewed(self, destination_of, name):
+        destination = destination_of(name)
+        destination.prepare()
+        with destination.lease(owner="first", duration=timedelta(seconds=3)) as lease:
+            first, until = lease.deadline, time.monotonic() + 2.9
+            while lease.deadline == first and time.monotonic() < until:
+                time.sleep(0.02)
+            assert lease.deadline > first
+            lease.check()
+
+    def test_one_who_came_too_late_does_not_push_the_holder_out(self, destination_of, name):
+        destination = destination_of(name)
+        destination.prepare()
+        with destination.lease(owner="first", duration=MINUTE) as lease:
+            open_transactional(destination.table.endpoint, lease_id(destination._control))
+            lease._put("lease", {"holder": "first", "token": lease.token, "epoch": 1, "expires": time.time() + 60})
+            lease.check()
+
+    def test_guard_of_a_task(self, destination_of, name):
+        destination = destination_of(name)
+        destination.prepare()
+        with destination.lease(owner="first", duration=MINUTE) as lease:
+            near = LeaseGuard(destination._control, token=lease.token, expires=time.time() + 5, margin=30)
+            near.check()
+            assert near._expires == pytest.approx(lease.deadline.timestamp())
+            stranger = LeaseGuard(destination._control, token="other", expires=time.time() + 5, margin=30)
+            with pytest.raises(LeaseHeldError, match="first"):
+                stranger.check()
+
+
+def test_verdict_is_kept(destination_of, name, spark):
+    destination = destination_of(name)
+    write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
+    verdict = Verdict(1, False, True, datetime(2024, 5, 1, tzinfo=UTC), "missing 1")
+    destination.record_verdict(verdict)
+    assert destination.state().verdict == verdict
+
+
+def test_unreachable_brokers(monkeypatch):
+    monkeypatch.setattr("upsert_platform.kafka.endpoint.REQUEST_SECONDS", 1.0)
+    with pytest.raises(EndpointError, match="not reachable"):
+        KafkaDestination(read(declare(), writes=True)).state()
+
+
+def test_a_share_counts_only_for_its_own_changelog_and_topic(kafka_bootstrap, name):
+    control = ControlTopic(KafkaEndpoint(kafka_bootstrap), f"control-{name}", topic=name)
+    assert control.read().unfinished(changelog_id="c", topic_id="t") is None
+    control.create()
+    producer = KafkaEndpoint(kafka_bootstrap).open_producer()
+    control.produce_share(producer, 0, Share("c", "t", 5, 2))
+    producer.flush(10)
+    found = control.read()
+    assert found.unfinished(changelog_id="c", topic_id="t") == Share("c", "t", 5, 2)
+    assert found.unfinished(changelog_id="c", topic_id="other") is None
+    assert found.unfinished(changelog_id="other", topic_id="t") is None
+
+
+def test_65_partitions_are_those_of_java_producers(make_topic, kafka_bootstrap):
+    """The vectors are what Kafka's own partitioner gave; records are really written, for three partition counts."""
+    import base64
+
+    vectors = [json.loads(line) for line in (Path(__file__).parent / "kafka_partition.jsonl").read_text().splitlines()]
+    producer = KafkaEndpoint(kafka_bootstrap).open_producer()
+    wrong: list[tuple] = []
+    compared = 0
+    for count in (3, 7, 12):
+        topic = make_topic(partitions=count)
+        for vector in vectors:
+            if vector["partitions"] != count:
+                continue
+            compared += 1
+
+            def delivered(error, message, wanted=vector["partition"]) -> None:
+                if error is not None or message.partition() != wanted:
+                    wrong.append((error, message.key(), message.partition(), wanted))
+
+            producer.produce(topic, b"v", base64.b64decode(vector["key"]), on_delivery=delivered)
+        assert producer.flush(30) == 0
+    assert compared > 200
+    assert wrong == []
