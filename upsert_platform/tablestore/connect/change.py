@@ -20,6 +20,7 @@ from upsert_platform.tablestore.connect.values import (
     Value,
     automatic,
     converted,
+    fate_of_record,
     key_value,
     structured,
     structured_as,
@@ -48,6 +49,7 @@ class RowChange:
     removed: tuple[str, ...] = ()
 
 
+@fate_of_record
 def row_change(record: ConnectRecord, table: ConnectTable) -> RowChange:
     """Turns a record into a row change. Keeps no state from record to record.
 

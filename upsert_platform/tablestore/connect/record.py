@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import re
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from upsert_platform.tablestore.connect.values import DirtyRecordError, Struct, UndecodableError
+from upsert_platform.tablestore.connect.data import (
+    DECIMAL,
+    NOTHING,
+    TEXT,
+    Data,
+    Schema,
+    WrittenFloat,
+    convert,
+    read_schema,
+)
+from upsert_platform.tablestore.connect.values import DirtyRecordError, UndecodableError
 
 
 class MessageFormat(StrEnum):
@@ -78,19 +87,22 @@ class Fields:
     """A side read as a JSON object.
 
     Attributes:
-        schema: field to Connect type, for JSON with an envelope of schema and payload; None without one.
+        schema: of JSON with an envelope of schema and payload; None without one.
     """
 
     values: dict[str, Any]
-    schema: dict[str, str] | None = None
+    schema: Schema | None = None
 
 
 Side = Text | Fields | None
 """None is a null key or value, JSON ``null``, or an envelope with a null payload."""
 
 _ENVELOPE: Final = {"schema", "payload"}
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_NESTED: Final = ("struct", "array", "map")
+_DEEPEST: Final = 500
+"""Nesting of JSON. The decoder's own bound depends on how deep its caller stands, so one task would read what another
+refuses."""
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"')
+_BRACKETS: Final = re.compile(r"[][{}]")
 
 
 def read_side(data: bytes | None, side_format: SideFormat, side: str) -> Side:
@@ -100,34 +112,68 @@ def read_side(data: bytes | None, side_format: SideFormat, side: str) -> Side:
         side: ``key`` or ``value``, for messages.
 
     Raises:
-        UndecodableError: broken UTF-8 or JSON, or no envelope where one is required; Connect's converter would fail.
-        DirtyRecordError: JSON that is no object, or a payload that does not fit its schema.
+        UndecodableError: Connect's converter would fail; see `read_data`.
+        DirtyRecordError: JSON that is not an object.
+    """
+    return side_of(read_data(data, side_format, side), side)
+
+
+def read_data(data: bytes | None, side_format: SideFormat, side: str) -> Data:
+    """Reads a key or a value as Connect's converter does.
+
+    Raises:
+        UndecodableError: broken UTF-8 or JSON, no envelope where one is required, or a payload that does not fit its
+            schema.
     """
     if data is None:
-        return None
+        return NOTHING
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UndecodableError(f"the {side} is not UTF-8: {error}") from None
     if side_format.format is MessageFormat.STRING:
-        return Text(text)
+        return Data(TEXT, text)
     try:
-        found = _DECODER.decode(text)
+        _check_depth(text, side)
+        found = (_EXACT if DECIMAL in text else _DECODER).decode(text)
+        _check_surrogates(text, found, side)
+        enveloped = isinstance(found, dict) and found.keys() == _ENVELOPE
+        match side_format.envelope:
+            case Envelope.NEVER:
+                return Data(None, found)
+            case Envelope.REQUIRED if not enveloped:
+                raise UndecodableError(
+                    f"the {side} is no JSON object of 'schema' and 'payload', as '{side}.converter.schemas.enable' ="
+                    " 'true' says; set it to 'false' for plain JSON"
+                )
+        if not enveloped or found["schema"] is None:
+            return Data(None, found["payload"] if enveloped else found)
+        schema = read_schema(found["schema"], f"the {side}")
+        return Data(schema, convert(schema, found["payload"], f"the {side}"))
+    except DirtyRecordError:
+        raise
     except (ValueError, RecursionError) as error:
         raise UndecodableError(f"the {side} is not JSON: {error}") from None
-    _check_surrogates(text, found, side)
-    enveloped = isinstance(found, dict) and found.keys() == _ENVELOPE
-    match side_format.envelope:
-        case Envelope.NEVER:
-            return _fields(found, side)
-        case Envelope.REQUIRED if not enveloped and found is not None:
-            raise UndecodableError(
-                f"the {side} is no JSON object of 'schema' and 'payload', as '{side}.converter.schemas.enable' ="
-                " 'true' says; set it to 'false' for plain JSON"
-            )
-    if enveloped:
-        return _read_envelope(found["schema"], found["payload"], side)
-    return _fields(found, side)
+
+
+def side_of(data: Data, side: str) -> Side:
+    """What the connector makes of a key or a value.
+
+    Raises:
+        DirtyRecordError: it is neither text nor an object with fields.
+    """
+    if data.value is None:
+        return None
+    if data.schema is None:
+        if not isinstance(data.value, dict):
+            kind = "array" if isinstance(data.value, list) else "single value"
+            raise DirtyRecordError(f"the {side} is a JSON {kind}; an object with fields is needed")
+        return Fields(data.value)
+    if data.schema.type == "string":
+        return Text(data.value)
+    if not isinstance(data.value, dict):
+        raise DirtyRecordError(f"the {side} is of Connect type {data.schema.type}; a struct with fields is needed")
+    return Fields(data.value, data.schema)
 
 
 def _no_constant(name: str) -> Any:
@@ -135,6 +181,17 @@ def _no_constant(name: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=WrittenFloat)
+
+
+def _check_depth(text: str, side: str) -> None:
+    if text.count("{") + text.count("[") <= _DEEPEST:
+        return
+    depth = 0
+    for bracket in _BRACKETS.finditer(_STRINGS.sub("", text)):
+        depth += 1 if bracket.group() in "[{" else -1
+        if depth > _DEEPEST:
+            raise UndecodableError(f"the {side} is JSON nested more than {_DEEPEST} deep")
 
 
 def _check_surrogates(text: str, found: Any, side: str) -> None:
@@ -144,89 +201,3 @@ def _check_surrogates(text: str, found: Any, side: str) -> None:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise DirtyRecordError(f"the {side} holds half of a surrogate pair, which is no text") from None
-
-
-def _fields(found: Any, side: str) -> Fields | None:
-    if found is None:
-        return None
-    if not isinstance(found, dict):
-        kind = "array" if isinstance(found, list) else "single value"
-        raise DirtyRecordError(f"the {side} is a JSON {kind}; an object with fields is needed")
-    return Fields(found)
-
-
-def _read_envelope(schema: Any, payload: Any, side: str) -> Side:
-    if payload is None:
-        return None
-    if schema is None:
-        return _fields(payload, side)
-    if not isinstance(schema, dict) or not isinstance(schema.get("type"), str):
-        raise UndecodableError(f"the {side} has an envelope, and its schema names no type")
-    if schema["type"] == "string" and isinstance(payload, str):
-        return Text(payload)
-    if schema["type"] == "map" and isinstance(payload, dict):
-        item_schema = schema.get("values")
-        kind = item_schema.get("type") if isinstance(item_schema, dict) else None
-        return Fields(
-            {name: _typed(item, item_schema, f"{side} field '{name}'") for name, item in payload.items()},
-            dict.fromkeys(payload, str(kind)),
-        )
-    if schema["type"] != "struct" or not isinstance(payload, dict):
-        raise DirtyRecordError(f"the {side} is of Connect type {schema['type']}; a struct with fields is needed")
-    values: dict[str, Any] = {}
-    kinds: dict[str, str] = {}
-    described = schema.get("fields")
-    for field in described if isinstance(described, list) else ():
-        if not isinstance(field, dict) or not isinstance(field.get("field"), str):
-            raise UndecodableError(f"the {side} has a schema with a field that has no name")
-        name = field["field"]
-        values[name] = _typed(payload.get(name, field.get("default")), field, f"{side} field '{name}'")
-        kinds[name] = str(field.get("type"))
-    return Fields(values, kinds)
-
-
-def _typed(value: Any, field: Any, where: str) -> Any:
-    """A payload value of a Connect type: bytes decoded, logical types in their own form."""
-    kind = field.get("type") if isinstance(field, dict) else None
-    if value is None:
-        return None
-    if kind in _NESTED:
-        return Struct(value)
-    wrong = UndecodableError(f"{where} is not of Connect type {kind}")
-    match kind:
-        case "int8" | "int16" | "int32" | "int64":
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise wrong
-            return value
-        case "float" | "double" | "float32" | "float64":
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise wrong
-            return float(value)
-        case "boolean":
-            if not isinstance(value, bool):
-                raise wrong
-            return value
-        case "string":
-            if not isinstance(value, str):
-                raise wrong
-            return value
-        case "bytes":
-            if not isinstance(value, str):
-                raise wrong
-            try:
-                data = base64.b64decode(value, validate=True)
-            except ValueError:
-                raise wrong from None
-            if field.get("name") == _DECIMAL:
-                sign, digits, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
-                return format(Decimal((sign, digits, -_scale(field, wrong))), "f").encode()
-            return data
-    raise UndecodableError(f"{where} has the unknown Connect type {kind}")
-
-
-def _scale(field: dict[str, Any], wrong: UndecodableError) -> int:
-    parameters = field.get("parameters")
-    text = str(parameters.get("scale", "")) if isinstance(parameters, dict) else ""
-    if not text.isdecimal() or len(text) > 4:
-        raise wrong
-    return int(text)

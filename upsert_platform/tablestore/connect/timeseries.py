@@ -10,7 +10,14 @@ from typing import Any, Final
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, read_side
 from upsert_platform.tablestore.connect.timeseries_settings import TOPIC, TimeseriesTable
-from upsert_platform.tablestore.connect.values import DirtyRecordError, Value, automatic, converted, text_of
+from upsert_platform.tablestore.connect.values import (
+    DirtyRecordError,
+    Value,
+    automatic,
+    converted,
+    fate_of_record,
+    text_of,
+)
 
 _MICROSECONDS: Final = {
     "SECONDS": (1_000_000, 1),
@@ -40,6 +47,7 @@ class TimeseriesPoint:
     fields: Mapping[str, Value]
 
 
+@fate_of_record
 def timeseries_point(record: ConnectRecord, table: TimeseriesTable) -> TimeseriesPoint:
     """Turns a record into a row. The key is not read.
 
@@ -80,13 +88,13 @@ def _source(values: Mapping[str, Any], table: TimeseriesTable) -> str:
 
 
 def _tags(values: Mapping[str, Any], table: TimeseriesTable) -> dict[str, str]:
-    tags = {name: text_of(values[name]) for name in table.tags if values.get(name) is not None}
+    texts = {name: text_of(values[name]) for name in table.tags if values.get(name) is not None}
+    # An empty value is a tag that the timeline does not have, as null is: the SDKs take no tag without a value.
+    tags = {name: text for name, text in texts.items() if text}
     for name, value in tags.items():
         for part in (name, value):
             if '"' in part or "=" in part:
                 raise DirtyRecordError(f"tag '{name}' holds a quotation mark or '=', which Tablestore does not take")
-        if not value:
-            raise DirtyRecordError(f"tag '{name}' is empty; leave it out or send null")
         if not _PRINTABLE.fullmatch(name):
             raise DirtyRecordError(f"tag name '{name}' is not printable ASCII")
     size = len(("[" + ",".join(f'"{name}={value}"' for name, value in tags.items()) + "]").encode())

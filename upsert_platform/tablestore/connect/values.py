@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from upsert_platform.tablestore import limits
 
 Value = int | float | bool | str | bytes
 """Of a cell: INTEGER, DOUBLE, BOOLEAN, STRING, BINARY."""
+P = ParamSpec("P")
+T = TypeVar("T")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
 
 
@@ -24,11 +27,19 @@ class UndecodableError(DirtyRecordError):
     """A record that Connect's converter could not read; ``errors.tolerance`` is for these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Struct:
-    """A nested value of a record with a schema; no column can hold it."""
+def fate_of_record(make: Callable[P, T]) -> Callable[P, T]:
+    """Decorates what makes something of one record: whatever goes wrong then is that record's fate, not its table's."""
 
-    value: Any
+    @wraps(make)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return make(*args, **kwargs)
+        except DirtyRecordError:
+            raise
+        except Exception as error:
+            raise DirtyRecordError(f"{type(error).__name__}: {error}") from error
+
+    return guarded
 
 
 class AutoIncrement:
@@ -108,8 +119,10 @@ def automatic(value: Any) -> Value:
 def structured(value: Any) -> Value:
     """A field of a record with a schema, in its own type."""
     match value:
-        case Struct():
+        case dict() | list():
             raise DirtyRecordError("a nested struct, array or map has no column type")
+        case Decimal():
+            return format(value, "f").encode()
         case bool() | str() | bytes():
             return value
         case int():
