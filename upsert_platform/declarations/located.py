@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.sql.lexer import Token, tokenize
 from upsert_platform.sql.variables import Variables
+
+_QUOTED: Final = re.compile(r"'([^']*)'")
+_SEPARATOR: Final = re.compile(r"[=:]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,30 @@ def read_yaml(text: str, file: str, problems: list[Problem]) -> list[Located]:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or "it cannot be read"
         place = SourceLocation(file, mark.line + 1 if mark is not None else 0)
-        problems.append(Problem(f"this is not YAML: {reason}", place))
+        problems.append(Problem(f"this is not YAML: {_reason(getattr(error, 'problem', None))}", place))
         return []
     return [_convert(node, file, node.start_mark.line + 1, problems) for node in nodes]
+
+
+def read_json(text: str, file: str, problems: list[Problem]) -> list[Located]:
+    """The value of a JSON file, as `read_yaml` gives it."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        reason = error.msg.partition(":")[0].removesuffix(" at").lower()
+        problems.append(Problem(f"this is not JSON: {reason}", SourceLocation(file, error.lineno)))
+        return []
+    # JSON is YAML but for tabs between its tokens; inside texts JSON has none.
+    return read_yaml(text.expandtabs(), file, problems)
+
+
+def _reason(problem: str | None) -> str:
+    """What PyYAML says, without what it quotes from the file, which may be a part of a secret."""
+    if problem is None:
+        return "it cannot be read"
+    named = [quoted for quoted in _QUOTED.findall(problem) if len(quoted) > 1 and not quoted.startswith("<")]
+    return "a text that begins with *, & or ! stands in quotes" if named else problem
 
 
 def _convert(node: Any, file: str, line: int, problems: list[Problem]) -> Located:
@@ -63,6 +87,10 @@ def _convert(node: Any, file: str, line: int, problems: list[Problem]) -> Locate
         for key, value in node.value:
             key_line = key.start_mark.line + 1
             name = str(key.value)
+            if node.flow_style and value.start_mark.index == key.end_mark.index:
+                message = "an entry has a name and no value; a text that holds a comma stands in quotes"
+                problems.append(Problem(message, SourceLocation(file, key_line)))
+                continue
             if name in entries:
                 problems.append(Problem(f"'{name}' is given twice; keep one", SourceLocation(file, key_line)))
                 continue
@@ -79,6 +107,10 @@ def read_properties(text: str, file: str, problems: list[Problem]) -> dict[str, 
     for number, line in _logical_lines(text):
         name, value = _split_property(line)
         place = SourceLocation(file, number)
+        if not value and not _SEPARATOR.search(line):
+            message = "a line is written name=value; one that goes on in the next line ends with a backslash"
+            problems.append(Problem(message, place))
+            continue
         if name in entries:
             problems.append(Problem(f"'{name}' is given twice; keep one", place))
             continue

@@ -8,7 +8,7 @@ from typing import Final
 
 from upsert_platform.declarations.connect import is_connect, read_connect
 from upsert_platform.declarations.declared_yaml import is_declaration, read_declared_yaml
-from upsert_platform.declarations.located import read_properties, read_yaml, with_variables
+from upsert_platform.declarations.located import read_json, read_properties, read_yaml, with_variables
 from upsert_platform.declarations.pipeline import Pipeline, is_pipeline
 from upsert_platform.declarations.validate import project_problems, without_platform_options
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
@@ -38,7 +38,7 @@ def load_project(path: Path, variables: Mapping[str, str] | None = None) -> tupl
         no problem is an error.
     """
     if not path.is_dir():
-        message = "this is no folder: a project is a folder with .sql files that declare tables and inserts"
+        message = "this is not a folder: a project is a folder with .sql files that declare tables and inserts"
         return Project(str(path)), [Problem(message, SourceLocation(str(path)))]
     values, problems = load_variables(path, variables)
     found, pipelines = Declarations(problems=problems), list[Pipeline]()
@@ -81,9 +81,8 @@ def _read_file(file: Path, variables: Variables, found: Declarations, pipelines:
             _ignored(name, found)
         return
     problems = []
-    # JSON is YAML but for tabs between its tokens; inside texts JSON has none.
-    documents = read_yaml(text.expandtabs() if file.suffix == ".json" else text, name, problems)
-    if file.suffix == ".json" and not any(is_connect(document.entries) for document in documents):
+    documents = (read_json if file.suffix == ".json" else read_yaml)(text, name, problems)
+    if file.suffix == ".json" and documents and not any(is_connect(document.entries) for document in documents):
         _ignored(name, found)
         return
     found.problems += problems

@@ -1,9 +1,54 @@
 """A project folder as a Dagster component, for code locations that are built from ``defs.yaml`` files."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 import dagster as dg
-from pydantic import Field
+from dagster.components.resolved.errors import ResolutionException
+from pydantic import ConfigDict, Field
+
+
+def texts(context: dg.ResolutionContext, values: Mapping[str, Any]) -> dict[str, str]:
+    """Options as texts, templates replaced.
+
+    Dagster itself reads the result of a template as Python: ``0815`` stays a text, ``815`` becomes a number, ``1e5``
+    another one. An option, a password among them, is what the variable holds.
+    """
+    return {name: _text(context, name, value) for name, value in values.items()}
+
+
+def _text(context: dg.ResolutionContext, name: str, value: object) -> str:
+    from jinja2 import StrictUndefined, Template
+    from jinja2.exceptions import UndefinedError
+
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    missing: list[str] = []
+
+    def known(found: object) -> object:
+        if found is None:
+            missing.append(name)
+        return found
+
+    try:
+        rendered = Template(value, undefined=StrictUndefined, finalize=known, keep_trailing_newline=True).render(
+            **context.scope
+        )
+    except UndefinedError as error:
+        raise ResolutionException(f"option '{name}': {error.message}") from None
+    if missing:
+        raise ResolutionException(f"option '{name}': an environment variable that it names is not set")
+    return rendered
+
+
+TextOptions = Annotated[
+    dict[str, str],
+    dg.Resolver(texts, model_field_type=dict[str, str | bool | int | float], inject_before_resolve=False),
+]
+"""Name to text; a scalar of YAML is taken as it is written, and a template is not read as Python."""
 
 
 class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
@@ -19,12 +64,15 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
           kafka: {properties.bootstrap.servers: "{{ env.KAFKA }}"}
     """
 
+    # An error of validation would show the values, which may be secrets.
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
     project: str = Field(default=".", description="The folder, relative to the component's own.")
     home: str | None = Field(default=None, description="Root of the lake; UPSERT_PLATFORM_HOME if left out.")
-    kafka: dict[str, str] = Field(default_factory=dict, description="Options for upsert-kafka tables.", repr=False)
-    tablestore: dict[str, str] = Field(default_factory=dict, description="Options for tablestore tables.", repr=False)
-    maxcompute: dict[str, str] = Field(default_factory=dict, description="Options for maxcompute tables.", repr=False)
-    spark: dict[str, str] = Field(default_factory=dict, description="Spark settings.", repr=False)
+    kafka: TextOptions = Field(default_factory=dict, description="Options for upsert-kafka tables.", repr=False)
+    tablestore: TextOptions = Field(default_factory=dict, description="Options for tablestore tables.", repr=False)
+    maxcompute: TextOptions = Field(default_factory=dict, description="Options for maxcompute tables.", repr=False)
+    spark: TextOptions = Field(default_factory=dict, description="Spark settings.", repr=False)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, checks, jobs, sensor and resources of the folder.

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
@@ -56,6 +56,9 @@ class SparkResource(LazyPySparkResource):
 
 class EndpointResource(dg.ConfigurableResource):
     """Base of resources that complete the options of tables: what a table declares wins."""
+
+    # An error of validation would show the values, which may be secrets.
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     options: dict[str, str] = Field(
         default_factory=dict, description="Further table options, by their names in DDL, for tables that lack them."

@@ -84,9 +84,10 @@ def client_settings(text: str, properties: Mapping[str, str]) -> dict[str, str]:
             if "scope" in options:
                 settings["sasl.oauthbearer.scope"] = options["scope"]
             return settings
+    # What stands there may be a password that was pasted in the wrong place.
+    named = f"the login module '{module}'" if module.endswith("LoginModule") else "an unknown login module"
     raise JaasError(
-        f"names the login module '{module}'; known are PlainLoginModule, ScramLoginModule, Krb5LoginModule and"
-        " OAuthBearerLoginModule"
+        f"names {named}; known are PlainLoginModule, ScramLoginModule, Krb5LoginModule and OAuthBearerLoginModule"
     )
 
 

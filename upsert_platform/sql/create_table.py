@@ -232,6 +232,7 @@ class _TableReader:
                 raise reader.fault("';', COMMENT, PARTITIONED BY, WITH or LIKE expected after the columns")
 
     def _read_options(self) -> None:
+        """Reads the WITH clause; its faults show no text of it, which may be a part of a secret."""
         reader = self.reader
         reader.expect("(", where="after WITH")
         if reader.accept(")"):
@@ -248,24 +249,32 @@ class _TableReader:
             try:
                 self._read_option()
                 if not reader.next_is(",") and not reader.next_is(")"):
-                    raise reader.fault("',' or ')' expected after an option")
+                    raise Fault("',' or ')' expected after an option", reader.line)
             except Fault as fault:
                 self._add(fault)
                 reader.at = start
                 reader.skip_to(",", ")")
             if reader.accept(")"):
                 return
-            reader.expect(",", where="or ')' after the options")
+            if not reader.accept(","):
+                raise Fault("',' or ')' expected after the options", reader.line)
 
     def _read_option(self) -> None:
         reader, location = self.reader, self.reader.location
+        token = reader.peek()
+        if token is None or token.kind is not TokenKind.STRING:
+            raise Fault("an option is written 'name' = 'value', both in single quotes", location.line)
         name = reader.text("option name")
         if not reader.accept("="):
-            raise Fault(f"option '{name}' has no value: '{name}' = '...'", location.line)
+            # Without a text after it, this may be a value itself, after a comma in the place of '='.
+            following = reader.peek()
+            named = f" '{name}'" if following is not None and following.kind is TokenKind.STRING else ""
+            raise Fault(f"option{named} has no value: it is written 'name' = 'value'", location.line)
         token = reader.peek()
-        if token is not None and token.kind in (TokenKind.NUMBER, TokenKind.WORD):
-            raise Fault(f"option '{name}': values are quoted: '{name}' = '{token.text}'", token.line)
-        value = reader.text(f"a value for option '{name}'")
+        if token is None or token.kind is not TokenKind.STRING:
+            line = token.line if token is not None else location.line
+            raise Fault(f"option '{name}': its value stands in single quotes: '{name}' = '...'", line)
+        value = reader.text("value")
         if name in self.options:
             first = self.option_places[name].line
             raise Fault(f"option '{name}' is given twice (first on line {first}); keep one", location.line)

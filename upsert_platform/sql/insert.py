@@ -5,7 +5,7 @@ from __future__ import annotations
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.options import nearest
-from upsert_platform.sql.compatibility import can_write
+from upsert_platform.sql.compatibility import can_write, keeps_apart
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
@@ -13,6 +13,7 @@ from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, cast
 from upsert_platform.sql.tables import Tables
+from upsert_platform.types import LogicalType
 
 
 def written_columns(table: Table) -> tuple[Column, ...]:
@@ -79,10 +80,12 @@ class _InsertResolver:
         given = self._match_columns(target, relation)
         source = self.tables.by_name[relation.source]
         if given is not None and not any(problem.severity == "error" for problem in self.problems):
-            keyed = bool(source.primary_key)
             if self._check_key(target, source, given):
                 for name, value in given.items():
-                    self._check_type(value, target.column(name), key=keyed and name in target.primary_key)
+                    if name in target.primary_key:
+                        self._check_key_type(value, target.column(name), keyed=bool(source.primary_key))
+                    else:
+                        self._check_type(value, target.column(name))
             self._warn_varying(given, relation.predicate)
         if given is None or any(problem.severity == "error" for problem in self.problems):
             return None, self.problems
@@ -147,16 +150,29 @@ class _InsertResolver:
             constants[name] = value
         return constants
 
-    def _check_type(self, value: Rendered, column: Column, *, key: bool) -> None:
+    def _check_type(self, value: Rendered, column: Column) -> None:
         assert column.type is not None
         if value.type is None or can_write(value.type, column.type):
             return
+        self._refuse_type(value, column, f"write CAST({value.column or '...'} AS {_bare(column.type)})")
+
+    def _check_key_type(self, value: Rendered, column: Column, *, keyed: bool) -> None:
+        """A key that loses digits would make one row of two, and a delete of one would take both."""
+        assert column.type is not None
+        if value.type is None or value.constant is not None or keeps_apart(value.type, column.type):
+            if value.constant is not None:
+                self._check_type(value, column)
+            return
+        cast_remedy = f"write CAST({value.column or '...'} AS {_bare(column.type)}) if one row per such value is meant"
+        remedy = f"declare it {_bare(value.type)} too" if keyed else cast_remedy
+        because = ", where different keys could become one" if can_write(value.type, column.type) else ""
+        self._refuse_type(value, column, remedy, because)
+
+    def _refuse_type(self, value: Rendered, column: Column, remedy: str, because: str = "") -> None:
+        assert value.type is not None and column.type is not None
         what = f"column '{value.column}'" if value.column else "the expression"
-        shown, wanted = (str(kind).removesuffix(" NOT NULL") for kind in (value.type, column.type))
-        remedy = f"declare it {shown} too" if key else f"write CAST({value.column or '...'} AS {wanted})"
-        if value.constant is not None and value.root in STRINGS:
-            shown = "a text"
-        self.error(f"{what} is {shown}, column '{column.name}' is {wanted}; {remedy}")
+        shown = "a text" if value.constant is not None and value.root in STRINGS else _bare(value.type)
+        self.error(f"{what} is {shown}, column '{column.name}' is {_bare(column.type)}{because}; {remedy}")
 
     def _check_key(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
         """Whether the target's key is the source's: a delete carries nothing else."""
@@ -198,3 +214,7 @@ class _InsertResolver:
             return "NULL"
         assert column.type is not None
         return cast(value, column.type, implicit=True).sql
+
+
+def _bare(logical: LogicalType) -> str:
+    return str(logical).removesuffix(" NOT NULL")

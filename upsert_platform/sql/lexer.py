@@ -59,6 +59,70 @@ _PATTERNS: Final = (
     (TokenKind.WORD, re.compile(rf"(?:[^\W\d]|{_NAME})(?:\w|\$(?!\{{)|{_NAME})*")),
     (TokenKind.SYMBOL, re.compile(r"\.\.\.|/(?!\*)|[-+*%=<>(),;.:|!?\[\]{}&^~]")),
 )
+_BEFORE_TEXT: Final = frozenset(
+    [
+        "AND",
+        "AS",
+        "BETWEEN",
+        "BOTH",
+        "CASE",
+        "COMMENT",
+        "DATE",
+        "ELSE",
+        "ESCAPE",
+        "FROM",
+        "IN",
+        "INTERVAL",
+        "LEADING",
+        "LIKE",
+        "NOT",
+        "OR",
+        "PLACING",
+        "SELECT",
+        "THEN",
+        "TIME",
+        "TIMESTAMP",
+        "TO",
+        "TRAILING",
+        "WHEN",
+        "WHERE",
+        "X",
+    ]
+)
+_AFTER_TEXT: Final = frozenset(
+    [
+        "AND",
+        "AS",
+        "BETWEEN",
+        "COMMENT",
+        "DAY",
+        "ELSE",
+        "END",
+        "ESCAPE",
+        "FOR",
+        "FROM",
+        "HOUR",
+        "IN",
+        "IS",
+        "LIKE",
+        "MINUTE",
+        "MONTH",
+        "NOT",
+        "ON",
+        "OR",
+        "PLACING",
+        "QUARTER",
+        "RETURNING",
+        "SECOND",
+        "SIMILAR",
+        "THEN",
+        "WEEK",
+        "WHEN",
+        "WHERE",
+        "YEAR",
+    ]
+)
+"""Words that may touch the quotes of a text."""
 _OPENERS: Final = {"'": "text", "`": "name", '"': "text"}
 
 
@@ -66,7 +130,8 @@ def tokenize(text: str, file: str) -> tuple[list[Token], list[Problem]]:
     """Splits SQL into tokens; comments go, hints stay.
 
     Returns:
-        The tokens, and a problem for each character that starts none. An open quote or comment ends the tokens there.
+        The tokens, and a problem for each character that starts none. An open quote or comment ends the tokens there,
+        and so does a quote where none can stand: what follows may be the inside of a text, a password even.
     """
     tokens: list[Token] = []
     problems: list[Problem] = []
@@ -80,6 +145,11 @@ def tokenize(text: str, file: str) -> tuple[list[Token], list[Problem]]:
         for kind, pattern in _PATTERNS:
             match = pattern.match(text, position)
             if match is not None:
+                if tokens and not spaced and _is_torn(tokens[-1], kind, match[0]):
+                    message = (
+                        "a text ends or begins in the middle of a word: a quote inside a text is written twice ('')"
+                    )
+                    return tokens[:-1], [*problems, Problem(message, SourceLocation(file, line))]
                 tokens.append(Token(kind, match[0], _meaning(kind, match[0]), line, spaced))
                 line += match[0].count("\n")
                 position, spaced = match.end(), False
@@ -99,6 +169,14 @@ def tokenize(text: str, file: str) -> tuple[list[Token], list[Problem]]:
                 problems.append(Problem(f"unexpected character {character!r}", place))
             position += 1
     return tokens, problems
+
+
+def _is_torn(before: Token, kind: TokenKind, text: str) -> bool:
+    """Whether a text and a word touch that cannot, as after a quote that was not written twice."""
+    words = (TokenKind.WORD, TokenKind.NUMBER)
+    if before.kind is TokenKind.STRING:
+        return kind in words and text.upper() not in _AFTER_TEXT
+    return kind is TokenKind.STRING and before.kind in words and before.value.upper() not in _BEFORE_TEXT
 
 
 def _meaning(kind: TokenKind, text: str) -> str:

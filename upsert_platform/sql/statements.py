@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.options import nearest
 from upsert_platform.sql.create_table import read_create_table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.lexer import Token, shown, tokenize
@@ -134,7 +135,9 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
     reason = _REFUSED.get(first.value.upper())
     if reason is not None:
         raise Fault(f"{first.value.upper()} is not supported: {reason}", first.line)
-    raise Fault(f"a statement cannot begin with {first.text!r}: CREATE TABLE or INSERT INTO expected", first.line)
+    # What stands here may be a part of a text that held a quote and a semicolon.
+    hint = nearest(first.value.upper(), ("CREATE", "INSERT", "SET", *_REFUSED))
+    raise Fault(f"a statement cannot begin so{hint}: CREATE TABLE or INSERT INTO expected", first.line)
 
 
 def _read_view(reader: TokenReader) -> ViewDeclaration:

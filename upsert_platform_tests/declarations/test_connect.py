@@ -381,7 +381,7 @@ long = first, \
 path = C:\\x\tz
 uni\u0063ode = \u00e4
 key\ with\ blank = v
-empty
+empty=
 a = again
 """
     found = read_properties(text, "f", problems)

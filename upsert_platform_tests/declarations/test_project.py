@@ -123,7 +123,7 @@ def test_a_fault_in_an_insert_does_not_make_its_tables_unused(tmp_path: Path) ->
 
 def test_an_empty_or_missing_folder_is_a_problem(tmp_path: Path) -> None:
     assert "nothing is declared here" in load_project(tmp_path)[1][0].message
-    assert "this is no folder" in load_project(tmp_path / "nowhere")[1][0].message
+    assert "this is not a folder" in load_project(tmp_path / "nowhere")[1][0].message
 
 
 def test_a_file_that_is_not_utf8_is_a_problem(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.sql.compatibility import can_write
+from upsert_platform.sql.compatibility import can_write, keeps_apart
 from upsert_platform.types import parse_type
 
 
@@ -43,3 +43,38 @@ from upsert_platform.types import parse_type
 )
 def test_implicit_casts_of_flink(source: str, target: str, allowed: bool) -> None:
     assert can_write(parse_type(source), parse_type(target)) is allowed
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kept"),
+    [
+        ("INT", "BIGINT", True),
+        ("INT NOT NULL", "INT", True),
+        ("SMALLINT", "DECIMAL(7, 2)", True),
+        ("BIGINT", "DECIMAL(10, 0)", False),
+        ("DECIMAL(10, 4)", "DECIMAL(12, 5)", True),
+        ("DECIMAL(10, 4)", "DECIMAL(10, 2)", False),
+        ("DECIMAL(10, 4)", "DECIMAL(10, 5)", False),
+        ("DOUBLE", "DECIMAL(38, 18)", False),
+        ("INT", "DOUBLE", True),
+        ("BIGINT", "DOUBLE", False),
+        ("INT", "FLOAT", False),
+        ("FLOAT", "DOUBLE", True),
+        ("DECIMAL(10, 4)", "DOUBLE", False),
+        ("TIMESTAMP(3)", "TIMESTAMP(6)", True),
+        ("TIMESTAMP(6)", "TIMESTAMP(0)", False),
+        ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", True),
+        ("TIMESTAMP(3)", "DATE", False),
+        ("TIMESTAMP(3)", "TIME(3)", False),
+        ("STRING", "VARCHAR(3)", True),
+        ("CHAR(2)", "CHAR(3)", True),
+        ("CHAR(3)", "CHAR(2)", False),
+        ("BOOLEAN", "BOOLEAN", True),
+        ("INT", "STRING", False),
+        ("ROW<a BIGINT, b STRING>", "ROW<a BIGINT, b STRING>", True),
+        ("ROW<a TIMESTAMP(3)>", "ROW<a DATE>", False),
+        ("ARRAY<DOUBLE>", "ARRAY<DECIMAL(38, 18)>", False),
+    ],
+)
+def test_different_keys_stay_different(source: str, target: str, kept: bool) -> None:
+    assert keeps_apart(parse_type(source), parse_type(target)) is kept

@@ -128,7 +128,7 @@ def test_statement_sets(wrapped: str) -> None:
     [
         ("BEGIN STATEMENT SET; INSERT INTO target SELECT user_id, name FROM users;", "is never closed"),
         ("END", "END without STATEMENT SET"),
-        ("EXECUTE STATEMENT SET BEGIN EXECUTE STATEMENT SET BEGIN", "a statement cannot begin with"),
+        ("EXECUTE STATEMENT SET BEGIN EXECUTE STATEMENT SET BEGIN", "a statement cannot begin so"),
         ("BEGIN STATEMENT SET; BEGIN STATEMENT SET; END", "STATEMENT SET inside another one"),
     ],
 )
@@ -289,3 +289,29 @@ def test_insert_overwrite_is_the_same_statement_that_replaces() -> None:
     assert errors(problems) == [
         f"{AFTER}: INSERT OVERWRITE target: the query gives 1 columns (user_id) for 2 of the target (id, name)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("TIMESTAMP(3)", "DATE"),
+        ("DOUBLE", "DECIMAL(10, 2)"),
+        ("DECIMAL(10, 4)", "DECIMAL(10, 2)"),
+        ("TIMESTAMP(6)", "TIMESTAMP(0)"),
+    ],
+)
+def test_a_key_is_not_narrowed_without_a_word(source: str, target: str) -> None:
+    """Two keys would be one row, and the tombstone of one would take the row of the other."""
+    tables = """CREATE TABLE s (k {}, v STRING{}) WITH ('connector' = '{}');
+    CREATE TABLE t (k {}, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'maxcompute');
+    INSERT INTO t SELECT {}, v FROM s;"""
+    key = ", PRIMARY KEY (k) NOT ENFORCED"
+    lost = f"3: INSERT INTO t: column 'k' is {source}, column 'k' is {target}, where different keys could become one; "
+    _, problems = read(tables.format(source, key, "upsert-kafka", target, "k"))
+    assert errors(problems) == [f"{lost}declare it {source} too"]
+    _, problems = read(tables.format(source, "", "kafka", target, "k"))
+    assert errors(problems) == [f"{lost}write CAST(k AS {target}) if one row per such value is meant"]
+    _, problems = read(tables.format(source, "", "kafka", target, f"CAST(k AS {target})"))
+    assert errors(problems) == []
+    _, problems = read(tables.format(source, key, "upsert-kafka", source, "k"))
+    assert errors(problems) == []
