@@ -234,6 +234,19 @@ class StoresOtherValues(Protocol):
 
 
 @runtime_checkable
+class WritesByMode(Protocol):
+    """A destination whose options say that it does less than make its table equal to its source.
+
+    Attributes:
+        skips_nulls: a null leaves in the column what the table has there.
+        keeps_deleted: a deleted key may keep a row, of its key and of columns that are not declared.
+    """
+
+    skips_nulls: bool
+    keeps_deleted: bool
+
+
+@runtime_checkable
 class ComparesRecords(Protocol):
     """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
 

@@ -22,6 +22,7 @@ from upsert_platform.destination import (
     ReadsRecent,
     StoresOtherValues,
     Verdict,
+    WritesByMode,
 )
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.model import Column
@@ -167,15 +168,19 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         places = [index for index, name in enumerate(columns) if name in hop.destination.places]
         found = _in_current_places(found, expected, len(key), places)
     joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
-    same = F.lit(True)
+    modes = hop.destination if isinstance(hop.destination, WritesByMode) else None
+    skips_nulls, keeps_deleted = (modes.skips_nulls, modes.keeps_deleted) if modes else (False, False)
+    same, bare = F.lit(True), F.lit(keeps_deleted)
     for index in range(len(columns)):
-        same = same & F.col(f"e{index}").eqNullSafe(F.col(f"a{index}"))
+        unsaid = F.col(f"e{index}").isNull() & skips_nulls
+        same = same & (unsaid | F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")))
+        bare = bare & F.col(f"a{index}").isNull()
     is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
     is_found = F.coalesce(F.col("_found"), F.lit(False))
     status = (
         F.when(refused, "refused")
         .when(is_wanted & ~is_found, "missing")
-        .when(~is_wanted & is_found, "extra")
+        .when(~is_wanted & is_found & ~bare, "extra")
         .when(is_wanted & ~same, "stale")
     )
     judged = joined.withColumn(_STATUS, status).persist()
@@ -183,7 +188,7 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         counts = {row[_STATUS]: row["count"] for row in judged.groupBy(_STATUS).count().collect()}
         differs = sum(count for status, count in counts.items() if status not in (None, "refused"))
         shown = judged.where(F.col(_STATUS) != "refused").limit(SHOWN_ROWS).collect() if differs else ()
-        sample = tuple(_describe(row.asDict(), key, list(columns)) for row in shown)
+        sample = tuple(_describe(row.asDict(), key, list(columns), skips_nulls=skips_nulls) for row in shown)
     finally:
         judged.unpersist()
     return Comparison(
@@ -227,11 +232,14 @@ def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str
     return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
 
 
-def _describe(row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+def _describe(
+    row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str], *, skips_nulls: bool
+) -> dict[str, str]:
     differing = [
         f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
         for index, name in enumerate(columns)
         if row[_STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
+        if row[f"e{index}"] is not None or not skips_nulls
     ]
     return {
         "status": str(row[_STATUS]),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
+from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.outcomes import run_writing_task
 from upsert_platform.tablestore.schema import describe, prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 
 
 class TablestoreDestination(ControlledDestination):
-    """Implements `upsert_platform.destination.Destination`."""
+    """Implements `upsert_platform.destination.Destination` and `upsert_platform.destination.WritesByMode`."""
 
     def __init__(self, table: TablestoreTable) -> None:
         super().__init__(table.name, table.table_name, table.settings)
         self.table = table
         self.columns = table.columns
         self.primary_key = tuple(column.name for column in table.primary_key)
+        deletes = table.settings.delete_mode
+        self.skips_nulls = table.settings.insert_mode is InsertMode.UPDATE and not deletes.deletes_columns
+        self.keeps_deleted = not deletes.deletes_rows
 
     def prepare(self) -> None:
         """Creates the table when it is missing and ``auto.create`` is on, compares it with the declaration otherwise.

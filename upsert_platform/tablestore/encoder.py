@@ -96,6 +96,8 @@ _TYPE_CODES = {
 }
 IGNORE_EXISTENCE: Final = b"\x1a\x02\x08\x00"
 """A row's condition without an expectation."""
+EXPECT_NO_ROW: Final = b"\x1a\x02\x08\x02"
+"""The condition that no row is there."""
 _FIXED_WIDTH = {StoredType.INTEGER: 8, StoredType.DOUBLE: 8, StoredType.BOOLEAN: 1}
 
 

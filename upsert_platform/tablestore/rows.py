@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_U
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.encoder import (
+    EXPECT_NO_ROW,
     Cells,
     EncodedRows,
     Mask,
@@ -36,6 +37,26 @@ _BODY_OVERHEAD = 1 + 5 + 1 + 2 + 255
 
 
 @dataclass(frozen=True, slots=True)
+class Creations:
+    """Rows that must be there, though their update writes no cell: such an update makes no row.
+
+    Attributes:
+        encoded: the bare keys, to be put where no row is; to be sent once the updates have been taken.
+        rows: for each of them, the index of its source row.
+    """
+
+    encoded: EncodedRows
+    rows: npt.NDArray[np.int64]
+
+    def without(self, refused: Collection[int]) -> Creations:
+        """Those whose source rows were not refused."""
+        if not any(row in refused for row in self.rows.tolist()):
+            return self
+        left = np.array([position for position, row in enumerate(self.rows.tolist()) if row not in refused], np.int64)
+        return Creations(_chosen(self.encoded, left), self.rows[left])
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Source rows (of a change frame, or records), encoded.
 
@@ -44,9 +65,11 @@ class Block:
         encoded: row changes of those that Tablestore can hold.
         rows: for each encoded row, the index of its source row.
         operations: of the encoded rows.
-        refused: index of a source row to the reason, for those that are not encoded.
+        refused: index of a source row to the reason: of those that are not encoded, and of those that the service
+            refused.
         describe: a source row (with all that were merged into it) as refused rows, from its index and the reason.
         merged: source rows that are not encoded because a later one of their key holds their effect.
+        creations: None where every encoded row makes its row by itself.
     """
 
     source_rows: int
@@ -56,6 +79,7 @@ class Block:
     refused: dict[int, str]
     describe: Callable[[int, str], list[RefusedRow]]
     merged: int = 0
+    creations: Creations | None = None
 
 
 def blocks_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -98,6 +122,9 @@ def encode_block(changes: pa.RecordBatch, table: TablestoreTable) -> Block:
         attributes = [_taken(cells, chosen) for cells in attributes]
         conditions = None if conditions is None else conditions[chosen]
     encoded = encode_rows(operations, primary_key, attributes, conditions=conditions)
+    bare = (operations == RowOperation.UPDATE) & ~deleted[chosen]
+    for cells in attributes:
+        bare &= np.asarray(cells.values.is_null())
     return without_oversized(
         Block(
             source_rows=rows,
@@ -106,13 +133,23 @@ def encode_block(changes: pa.RecordBatch, table: TablestoreTable) -> Block:
             operations=operations,
             refused=refused,
             describe=lambda row, reason: [refused_row(changes, row, table, reason)],
+            creations=_creations(primary_key, np.flatnonzero(bare), chosen),
         )
     )
 
 
-def requests_of(block: Block, *, max_rows: int, max_bytes: int) -> Iterator[range]:
+def _creations(primary_key: list[Cells], bare: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> Creations | None:
+    if not len(bare):
+        return None
+    keys = [_taken(cells, bare) for cells in primary_key]
+    operations = np.full(len(bare), RowOperation.PUT, np.uint8)
+    conditions = np.tile(np.frombuffer(EXPECT_NO_ROW, np.uint8), (len(bare), 1))
+    return Creations(encode_rows(operations, keys, (), conditions=conditions), rows[bare])
+
+
+def requests_of(encoded: EncodedRows, *, max_rows: int, max_bytes: int) -> Iterator[range]:
     """Consecutive encoded rows that go into one request each."""
-    offsets, total = block.encoded.offsets, len(block.encoded)
+    offsets, total = encoded.offsets, len(encoded)
     start = 0
     while start < total:
         within = int(np.searchsorted(offsets, offsets[start] + max_bytes - _BODY_OVERHEAD, side="right")) - 1
@@ -210,9 +247,16 @@ def without_oversized(block: Block) -> Block:
     for position in np.flatnonzero(sizes > most).tolist():
         reason = f"the row has {sizes[position]} bytes; Tablestore takes 4 MB in a request"
         refused[int(block.rows[position])] = reason
-    data = memoryview(block.encoded.select(fitting.tolist()))
-    offsets = np.concatenate([[0], np.cumsum(sizes[fitting])]).astype(np.int64)
-    encoded = EncodedRows(data, offsets)
     return replace(
-        block, encoded=encoded, rows=block.rows[fitting], operations=block.operations[fitting], refused=refused
+        block,
+        encoded=_chosen(block.encoded, fitting),
+        rows=block.rows[fitting],
+        operations=block.operations[fitting],
+        refused=refused,
     )
+
+
+def _chosen(encoded: EncodedRows, positions: npt.NDArray[np.int64]) -> EncodedRows:
+    sizes = np.diff(encoded.offsets)[positions]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return EncodedRows(memoryview(encoded.select(positions.tolist())), offsets)

@@ -17,7 +17,7 @@ from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation
 from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.rows import Block, requests_of
+from upsert_platform.tablestore.rows import Block, Creations, requests_of
 from upsert_platform.tablestore.sender import Delivery, Sender
 from upsert_platform.tablestore.transport import Endpoint, Transport
 
@@ -118,14 +118,24 @@ class WritingTask:
             self._stats.merged += block.merged
             if block.refused:
                 yield self._refused(block, block.refused)
-            for chosen in requests_of(block, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
+            for chosen in requests_of(block.encoded, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
                 self._count_operations(block, chosen)
                 for tag, delivery in self._sender.submit(block, block.encoded, chosen):
                     yield from self._account(tag, delivery)
+            if block.creations is not None:
+                yield from self._create(block, block.creations)
         yield from self._drain()
         self._stats.seconds = time.monotonic() - started
         self._check(rows)
         yield outcome([self._stats.to_json()], [])
+
+    def _create(self, block: Block, creations: Creations) -> Iterator[pa.RecordBatch]:
+        """Puts rows whose updates have been taken and may have made none."""
+        yield from self._drain()
+        settings, creations = self._settings, creations.without(block.refused)
+        for chosen in requests_of(creations.encoded, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
+            for tag, delivery in self._sender.submit((block, creations), creations.encoded, chosen):
+                yield from self._account(tag, delivery)
 
     def _drain(self) -> Iterator[pa.RecordBatch]:
         for tag, delivery in self._sender.drain():
@@ -138,17 +148,25 @@ class WritingTask:
         self._stats.deletes += int(counts[RowOperation.DELETE])
 
     def _account(self, tag: object, delivery: Delivery) -> Iterator[pa.RecordBatch]:
-        assert isinstance(tag, Block)
         stats = self._stats
         stats.requests += delivery.requests
         stats.retried_rows += delivery.retried
         stats.throttled += delivery.throttled
         stats.bytes += delivery.bytes
-        stats.superseded += len(delivery.superseded)
-        for position in (*delivery.superseded, *delivery.refused):
-            self._uncount(RowOperation(int(tag.operations[position])))
+        if isinstance(tag, Block):
+            block, rows = tag, tag.rows
+            stats.superseded += len(delivery.superseded)
+            for position in (*delivery.superseded, *delivery.refused):
+                self._uncount(RowOperation(int(tag.operations[position])))
+        else:
+            assert isinstance(tag, tuple)
+            # Rows that were there all along are what was wanted: the update is what counts.
+            block, rows = tag[0], tag[1].rows
+            stats.updates -= len(delivery.refused)
         if delivery.refused:
-            yield self._refused(tag, {int(tag.rows[row]): reason for row, reason in delivery.refused.items()})
+            reasons = {int(rows[row]): reason for row, reason in delivery.refused.items()}
+            block.refused.update(reasons)
+            yield self._refused(block, reasons)
 
     def _uncount(self, operation: RowOperation) -> None:
         match operation:

@@ -26,7 +26,7 @@ MINUTE = timedelta(minutes=1)
 Stored = Callable[[ServerHandle, TablestoreTable], dict[Any, Any]]
 
 
-def _frame(
+def change_frame(
     spark: SparkSession, table: TablestoreTable, rows: Sequence[Mapping[str, Any]], *, sequence: int = 1
 ) -> DataFrame:
     import pyarrow as pa
@@ -51,11 +51,11 @@ def test_a_span_is_written_recorded_and_read_back(spark: SparkSession, server: S
     destination = TablestoreDestination(table)
     assert destination.state() == DestinationState()
     rows = [{"id": row, "name": f"n{row}", "score": row / 4} for row in range(1000)]
-    report = _write(destination, _frame(spark, table, rows).repartition(3))
+    report = _write(destination, change_frame(spark, table, rows).repartition(3))
     assert (report.upserts, report.deletes, report.refused_count) == (1000, 0, 0)
     assert report.metrics["requests"] >= 5
     second = [{"id": 0, "_op": "D"}, {"id": 1, "name": "new"}, {"id": 5000, "_op": "D"}]
-    report = _write(destination, _frame(spark, table, second), upto=2)
+    report = _write(destination, change_frame(spark, table, second), upto=2)
     assert (report.upserts, report.deletes) == (1, 2)
     state = destination.state()
     assert (state.applied_batch, state.changelog_id, state.holder) == (2, "log", None)
@@ -106,7 +106,7 @@ def test_every_type_survives_the_round_trip(spark: SparkSession, server: ServerH
     empty = {**dict.fromkeys(columns), "day": date(1, 1, 1), "raw": b"", "at": noon, "number": Decimal("-0.01")}
     table = table_on(server, columns, ["day", "raw", "at", "number"])
     destination = TablestoreDestination(table)
-    changes = _frame(spark, table, [row, empty])
+    changes = change_frame(spark, table, [row, empty])
     _write(destination, changes)
     wanted = changes.drop("_op", "_seq")
     for found in (destination.read(spark), destination.read(spark, keys=wanted)):
@@ -121,7 +121,7 @@ def test_refused_rows_are_kept_before_the_write_is_recorded(
     table = table_on(server, COLUMNS, ["id"])
     destination = TablestoreDestination(table)
     rows = [{"id": 1, "score": float("nan")}, {"id": 2, "score": 2.0}, {"id": None, "name": "é"}]
-    changes = _frame(spark, table, rows).repartition(2)
+    changes = change_frame(spark, table, rows).repartition(2)
     with pytest.raises(RecordError, match="2 rows were refused"):
         _write(destination, changes)
     assert destination.state().applied_batch == 0
@@ -141,7 +141,7 @@ def test_on_error_fail_records_nothing(spark: SparkSession, server: ServerHandle
     table = table_on(server, COLUMNS, ["id"], {"on-error": "fail"})
     destination = TablestoreDestination(table)
     with pytest.raises(RecordError, match=r'does not take the row {"id":1}: column \'score\''):
-        _write(destination, _frame(spark, table, [{"id": 1, "score": float("inf")}]))
+        _write(destination, change_frame(spark, table, [{"id": 1, "score": float("inf")}]))
     assert destination.state().applied_batch == 0
 
 
@@ -151,7 +151,7 @@ def test_a_failed_write_records_nothing_and_a_replay_converges(
     table = table_on(disturbed, COLUMNS, ["id"], {"retry.deadline": "300 ms", "max.concurrency": "1"})
     destination = TablestoreDestination(table)
     rows = [{"id": row, "name": "x"} for row in range(1000)]
-    changes = _frame(spark, table, rows).coalesce(1)
+    changes = change_frame(spark, table, rows).coalesce(1)
     destination.prepare()
     disturbed.faults("error:code=OTSServerUnavailable,operation=BatchWriteRow,skip=2")
     with pytest.raises(DestinationError, match=r"200 rows could not be written within 0.3 s"):
@@ -172,7 +172,7 @@ def test_a_lost_lease_records_nothing(spark: SparkSession, server: ServerHandle)
         record = destination._control.read()
         assert destination._control.take(record, holder="thief", token="t", expires=9e9)
         with pytest.raises(LeaseHeldError, match="another writer took the lease"):
-            destination.write(_frame(spark, table, [{"id": 1}]), span=_span(1), lease=lease)
+            destination.write(change_frame(spark, table, [{"id": 1}]), span=_span(1), lease=lease)
     state = destination.state()
     assert (state.applied_batch, state.holder) == (0, "thief")
 
@@ -190,7 +190,7 @@ def test_two_writers_are_kept_apart(server: ServerHandle) -> None:
 def test_the_verdict_stands_beside_the_applied_batch(spark: SparkSession, server: ServerHandle) -> None:
     table = table_on(server, COLUMNS, ["id"])
     destination = TablestoreDestination(table)
-    _write(destination, _frame(spark, table, [{"id": 1}]))
+    _write(destination, change_frame(spark, table, [{"id": 1}]))
     verdict = Verdict(1, False, True, datetime(2026, 1, 1, tzinfo=UTC), "missing 1")
     destination.record_verdict(verdict)
     state = destination.state()
@@ -202,7 +202,7 @@ def test_a_table_that_was_dropped_starts_again(
 ) -> None:
     table = table_on(server, COLUMNS, ["id"])
     destination = TablestoreDestination(table)
-    _write(destination, _frame(spark, table, [{"id": 1}]), upto=9)
+    _write(destination, change_frame(spark, table, [{"id": 1}]), upto=9)
     sdk_client(server).delete_table(table.table_name)
     assert destination.state() == DestinationState()
     destination.prepare()

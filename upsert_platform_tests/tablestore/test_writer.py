@@ -139,6 +139,44 @@ def test_2_4_modes(
         assert stored(server, table) == ({} if expected is None else {("a",): expected})
 
 
+@pytest.mark.parametrize(
+    ("insert", "delete", "expected"),
+    [
+        ("update", "column", {("new",): {}, ("old",): {"extra": "kept"}}),
+        ("update", "row_and_column", {("new",): {}, ("old",): {"extra": "kept"}}),
+        ("put", "row", {("new",): {}, ("old",): {}}),
+    ],
+)
+def test_a_row_of_nulls_is_a_row(
+    server: ServerHandle,
+    stored: Stored,
+    sdk_client: Callable[[ServerHandle], Any],
+    insert: str,
+    delete: str,
+    expected: Any,
+) -> None:
+    """An update that only removes cells makes no row, and the source says that there is one."""
+    table = _prepare(table_on(server, COLUMNS, ["id"], {"insert.mode": insert, "delete.mode": delete}))
+    from tablestore.metadata import Row
+
+    sdk_client(server).put_row(table.table_name, Row([("id", "old")], [("name", "x"), ("extra", "kept")]))
+    gone = {"id": "never there", OPERATION: "D"}
+    rows = [{"id": "new"}, {"id": "old"}, gone] if delete != "column" else [{"id": "new"}, {"id": "old"}]
+    for _ in range(2):
+        stats, refused = _run(table, change_batch(table, rows))
+        assert (refused, stats.puts + stats.updates, stats.superseded) == ([], 2, 0)
+        assert stored(server, table) == expected
+
+
+def test_a_row_of_nulls_whose_update_is_refused_is_not_made(disturbed: ServerHandle, stored: Stored) -> None:
+    options = {"insert.mode": "update", "delete.mode": "row_and_column"}
+    table = _prepare(table_on(disturbed, COLUMNS, ["id"], options))
+    disturbed.faults("row-error:code=OTSInvalidPK,rows=0,times=1")
+    stats, refused = _run(table, change_batch(table, [{"id": "a"}, {"id": "b"}]))
+    assert (len(refused), stats.refused, stats.updates) == (1, 1, 1)
+    assert stored(disturbed, table) == {("b",): {}}
+
+
 def test_92_limits_are_checked_before_any_request(server: ServerHandle, stored: Stored) -> None:
     columns = {"id": "STRING", "name": "STRING", "score": "DOUBLE", "raw": "BYTES", "more": "BYTES", "last": "BYTES"}
     table = _prepare(table_on(server, columns, ["id"]))

@@ -102,7 +102,7 @@ class Reporter:
         operations = np.fromiter((row.operation for row in rows), np.uint8, len(rows))
         block = Block(len(rows), encode_changes(rows), np.arange(len(rows)), operations, {}, lambda row, reason: [])
         try:
-            for chosen in requests_of(block, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
+            for chosen in requests_of(block.encoded, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
                 for position, reason in sender.deliver(block.encoded, chosen).refused.items():
                     place = "@".join(str(value) for _, value in rows[position].key)
                     raise DestinationError(
