@@ -21,6 +21,7 @@ ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
     "jvm": VOCABULARY,
     "local": {"jvm", "errors"},
+    "referee": set(),
     "formats": VOCABULARY,
     "sql": VOCABULARY,
     "changelog": VOCABULARY,
@@ -28,10 +29,10 @@ ROOMS: Mapping[str, set[str]] = {
     "tablestore": VOCABULARY | {"formats"},
     "maxcompute": VOCABULARY,
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
-    "hops": VOCABULARY | {"declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog"},
+    "hops": VOCABULARY | {"declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "maxcompute", "jvm"},
     "definitions": {"graph", "hops"},
-    "demo": VOCABULARY | {"graph", "changelog", "local"},
+    "demo": VOCABULARY | {"graph", "changelog", "local", "referee"},
     "reference": VOCABULARY | {"declarations", "hops", "sql", "formats", "kafka", "tablestore", "maxcompute"},
     "cli": VOCABULARY | {"hops", "changelog", "local", "demo", "jvm", "reference"},
 }
@@ -45,6 +46,7 @@ LIGHT = (
     "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
+    "referee.verdict", "referee.stores", "referee.topic",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""

@@ -1,0 +1,223 @@
+"""The comparison of what a table should hold with what it holds, row by row."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from upsert_platform.referee.kinds import kind_of, texts_of
+from upsert_platform.referee.last_values import LastValues
+from upsert_platform.referee.selection import Selection
+
+_SHOWN = 20
+_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key whose row is not what it should be.
+
+    Attributes:
+        status: ``missing``, ``extra``, ``stale``, ``twice`` or ``refused``.
+        key: values of the key's columns, as JSON text.
+        detail: which columns differ, and how.
+    """
+
+    status: str
+    key: str
+    detail: str = ""
+
+
+@dataclass
+class Verdict:
+    """What the referee found.
+
+    Attributes:
+        equal_rows: rows that are what they should be.
+        missing: keys whose row is not there.
+        extra: keys whose row should not be there.
+        stale: keys whose row has other values.
+        twice: keys with more than one row.
+        refused: keys that differ and are known to be refused by the table's system; not among the others.
+        open_keys: keys that differ, whose last record the referee's decoders leave open; not among the others.
+        unknown: rows of keys that the topic holds nothing of, where it lost its oldest records.
+        topic: what became of the topic's records.
+        differences: the first of every status.
+    """
+
+    equal_rows: int = 0
+    missing: int = 0
+    extra: int = 0
+    stale: int = 0
+    twice: int = 0
+    refused: int = 0
+    open_keys: int = 0
+    unknown: int = 0
+    topic: dict[str, Any] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def differing(self) -> int:
+        """Keys that differ, whatever the reason."""
+        return self.missing + self.extra + self.stale + self.twice + self.refused
+
+    @property
+    def equal(self) -> bool:
+        """Whether the table holds what the topic says; refused rows are differences too."""
+        return self.differing == 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether every key could be judged."""
+        return not (self.open_keys or self.unknown or self.topic.get("lost_keys"))
+
+    def to_json(self) -> str:
+        """Everything, as JSON text."""
+        return json.dumps({"equal": self.equal, "whole": self.whole, **asdict(self)}, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The columns of a table.
+
+    Attributes:
+        columns: name to type, in the order of rows.
+        primary_key: names; the key that the topic's keys are compared with, in the order of the topic's key.
+    """
+
+    columns: Mapping[str, str]
+    primary_key: tuple[str, ...]
+
+
+def judge(
+    topic: LastValues,
+    rows: Iterable[Sequence[Any]],
+    target: Target,
+    selection: Selection,
+    *,
+    refused: Collection[Sequence[Any]] = (),
+    lost_records: bool = False,
+    shown: int = _SHOWN,
+) -> Verdict:
+    """Compares a table with the last values of its topic.
+
+    Args:
+        rows: of the table, values in the order of the target's columns.
+        refused: keys that the table's system is known to have refused, values in the order of the primary key.
+        lost_records: whether the topic lost its oldest records, so that nobody knows of keys without any.
+        shown: how many differences of a status are kept.
+    """
+    judged = _Judged(target)
+    try:
+        judged.expect(topic, selection)
+        judged.find(rows)
+        judged.refuse(refused)
+        verdict = judged.compare(lost_records=lost_records, shown=shown)
+    finally:
+        judged.close()
+    verdict.topic = asdict(topic.counts)
+    if topic.counts.lost_keys:
+        verdict.notes.append(f"{topic.counts.lost_keys} records have keys that the referee cannot read for certain")
+    return verdict
+
+
+class _Judged:
+    """Both sides in a database, which lives on disk as soon as it outgrows its cache."""
+
+    def __init__(self, target: Target) -> None:
+        self._names = list(target.columns)
+        self._kinds = [kind_of(text) for text in target.columns.values()]
+        self._key_places = [self._names.index(name) for name in target.primary_key]
+        self._key_kinds = [self._kinds[place] for place in self._key_places]
+        self._database = sqlite3.connect("")
+        self._database.execute("CREATE TABLE expected (key TEXT PRIMARY KEY, row TEXT, open INT) WITHOUT ROWID")
+        self._database.execute("CREATE TABLE found (key TEXT PRIMARY KEY, row TEXT, times INT) WITHOUT ROWID")
+        self._database.execute("CREATE TABLE refused (key TEXT PRIMARY KEY) WITHOUT ROWID")
+
+    def close(self) -> None:
+        self._database.close()
+
+    def expect(self, topic: LastValues, selection: Selection) -> None:
+        key = [selection.columns[self._names[place]] for place in self._key_places]
+
+        def made() -> Iterable[tuple[str, str | None, int]]:
+            for last in topic.results():
+                values = selection.row(last.row)
+                text = None if values is None else texts_of(values, self._kinds)
+                yield texts_of([last.key[str(name)] for name in key], self._key_kinds), text, last.is_open
+
+        self._fill("INSERT INTO expected VALUES (?, ?, ?)", made())
+
+    def find(self, rows: Iterable[Sequence[Any]]) -> None:
+        made = ((self._key(row), texts_of(row, self._kinds)) for row in rows)
+        self._fill(
+            "INSERT INTO found VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1, row = excluded.row", made
+        )
+
+    def refuse(self, keys: Collection[Sequence[Any]]) -> None:
+        self._fill("INSERT OR IGNORE INTO refused VALUES (?)", ((texts_of(key, self._key_kinds),) for key in keys))
+
+    def compare(self, *, lost_records: bool, shown: int) -> Verdict:
+        verdict = Verdict()
+        kept: dict[str, int] = {}
+        both = self._database.execute(
+            "SELECT key, e.row, e.open, f.row, f.times, r.key IS NOT NULL FROM"
+            " (SELECT key FROM expected UNION SELECT key FROM found)"
+            " LEFT JOIN expected e USING (key) LEFT JOIN found f USING (key) LEFT JOIN refused r USING (key)"
+        )
+        for key, wanted, is_open, found, times, is_refused in both:
+            if times == 1 and found == wanted:
+                verdict.equal_rows += 1
+                continue
+            if found is None and wanted is None:
+                continue
+            status = self._status(wanted, is_open, found, times, is_refused, lost_records=lost_records)
+            setattr(verdict, status, getattr(verdict, status) + 1)
+            kept[status] = kept.get(status, 0) + 1
+            if kept[status] <= shown:
+                verdict.differences.append(Difference(status, key, self._detail(wanted, found)))
+        return verdict
+
+    def _status(
+        self,
+        wanted: str | None,
+        is_open: int | None,
+        found: str | None,
+        times: int,
+        refused: int,
+        *,
+        lost_records: bool,
+    ) -> str:
+        if is_open:
+            return "open_keys"
+        if refused:
+            return "refused"
+        if found is not None and is_open is None and lost_records:
+            return "unknown"
+        if found is not None and times > 1:
+            return "twice"
+        if found is None:
+            return "missing"
+        return "extra" if wanted is None else "stale"
+
+    def _detail(self, wanted: str | None, found: str | None) -> str:
+        if wanted is None or found is None:
+            return ""
+        pairs = zip(self._names, json.loads(wanted), json.loads(found), strict=True)
+        return "; ".join(f"{name}: expected {one!r}, found {other!r}" for name, one, other in pairs if one != other)
+
+    def _key(self, row: Sequence[Any]) -> str:
+        return texts_of([row[place] for place in self._key_places], self._key_kinds)
+
+    def _fill(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        waiting: list[tuple[Any, ...]] = []
+        for row in rows:
+            waiting.append(row)
+            if len(waiting) >= _AT_ONCE:
+                self._database.executemany(statement, waiting)
+                waiting.clear()
+        self._database.executemany(statement, waiting)
