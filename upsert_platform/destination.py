@@ -51,6 +51,8 @@ class DestinationState:
         applied_batch: number of the last changelog batch that is wholly in the table; 0 before the first.
         changelog_id: identity of the changelog that those numbers belong to; empty before the first write.
         holder: who holds the lease, when it has not expired; for messages.
+        lost: why the table does not hold what was applied (it is gone, or was made anew), as a sentence; the applied
+            batch is 0 then, so that all is written again. Empty when nothing is lost.
     """
 
     applied_batch: int = 0
@@ -58,6 +60,7 @@ class DestinationState:
     verdict: Verdict | None = None
     holder: str | None = None
     lease_expires: datetime | None = None
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

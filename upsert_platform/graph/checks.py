@@ -119,6 +119,15 @@ def _compared(
             return
         checked = state.verdict.batch if state.verdict else 0
         if context.run.tags.get(keys.COMPLETE_TAG) == "true":
+            if state.lost:
+                yield dg.AssetCheckResult(
+                    check_name=keys.CHECK_LAST_VALUE,
+                    asset_key=key,
+                    passed=False,
+                    metadata=dict(metadata.of_state(state)),
+                    description=state.lost,
+                )
+                return
             if state.applied_batch == 0:
                 context.log.info("nothing was written yet: there is nothing to compare")
                 return

@@ -77,7 +77,7 @@ class DestinationIOManager(dg.ConfigurableIOManager):
         try:
             with told_plainly():
                 self.spark.expect(obj.rows_behind())
-                run = obj.execute(self.spark.spark_session, tell=context.log.info)
+                run = obj.execute(self.spark.spark_session, tell=context.log.warning)
         finally:
             obj.destination.close()
         if run is None:

@@ -121,13 +121,16 @@ class DestinationHop:
         """Applies every batch that is not applied yet; None when another run did so meanwhile.
 
         Args:
-            tell: is given a line when the run has to wait for another writer.
+            tell: is given a line when the run has to wait for another writer, or has to write everything again.
 
         Raises:
             LeaseHeldError: another run writes the destination, and does so for longer than PATIENCE.
             DestinationError: the write failed; nothing is recorded as applied.
         """
         started = time.monotonic()
+        lost = (self._planned or self.plan()).state.lost
+        if lost:
+            tell(f"table '{self.destination.name}': {lost}")
         self.destination.prepare()
         with self.leased(tell) as lease:
             plan = self.plan()

@@ -12,7 +12,7 @@ from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceEr
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.sdk import LOGGER, silence_sdk
-from upsert_platform.tablestore.transport import Endpoint
+from upsert_platform.tablestore.transport import Endpoint, Transport
 
 T = TypeVar("T")
 ASK_SECONDS = 60.0
@@ -27,6 +27,7 @@ class Client:
         self._timeout = timeout.total_seconds()
         self._retry_seconds = retry_deadline.total_seconds()
         self._sdk: Any = None
+        self._transport: Transport | None = None
 
     @staticmethod
     def of(settings: TablestoreSettings) -> Client:
@@ -38,6 +39,9 @@ class Client:
         if self._sdk is not None:
             self._sdk.connection.pool.clear()
             self._sdk = None
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
 
     def once(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Calls a method of the SDK's client once.
@@ -76,6 +80,13 @@ class Client:
         """As `repeat`, for what a run asks before it has done anything: somebody may be waiting at a console."""
         patience = min(self._retry_seconds, ASK_SECONDS)
         return repeat_until(patience, lambda: self.once(operation, *arguments, **options))
+
+    def post(self, api: str, body: bytes) -> bytes:
+        """Sends a request that may be repeated and is encoded already, until the retry deadline; its answer's body."""
+        if self._transport is None:
+            self._transport = Transport(self.endpoint, connections=1)
+        transport = self._transport
+        return repeat_until(self._retry_seconds, lambda: transport.call(api, body, timeout=self._timeout))
 
     def _open(self) -> Any:
         if self._sdk is None:

@@ -25,6 +25,7 @@ from upsert_platform.tablestore.pace import pause_before_attempt
 KEY: Final = "destination"
 """Primary key of the control table: the name of the destination table."""
 _APPLIED, _CHANGELOG, _RUN, _VERDICT = "applied_batch", "changelog_id", "run", "verdict"
+_CREATED = "table_created_us"
 _EPOCH, _HOLDER, _TOKEN, _EXPIRES = "epoch", "holder", "lease_token", "lease_expires_ms"
 
 
@@ -35,6 +36,7 @@ class ControlRecord:
     Attributes:
         expires: of the lease, seconds since 1970; 0 when nobody has it.
         token: tells two holders of the same name apart.
+        created: when the table that the batches were applied to was created, microseconds since 1970; 0 if unknown.
     """
 
     applied_batch: int = 0
@@ -44,6 +46,7 @@ class ControlRecord:
     token: str = ""
     expires: float = 0.0
     verdict: Verdict | None = None
+    created: int = 0
 
 
 class ControlTable:
@@ -80,6 +83,7 @@ class ControlTable:
             token=cells.get(_TOKEN, ""),
             expires=cells.get(_EXPIRES, 0) / 1000,
             verdict=_read_verdict(cells.get(_VERDICT)),
+            created=cells.get(_CREATED, 0),
         )
 
     def tenure(self) -> Tenure | None:
@@ -117,9 +121,13 @@ class ControlTable:
             applied=lambda found: found.epoch == epoch and found.expires == 0,
         )
 
-    def record_applied(self, span: BatchSpan, *, epoch: int) -> bool:
-        """Records a span as applied; False when the lease is no longer the caller's."""
-        cells = [(_APPLIED, span.upto), (_CHANGELOG, span.changelog_id), (_RUN, span.run)]
+    def record_applied(self, span: BatchSpan, *, epoch: int, created: int) -> bool:
+        """Records a span as applied; False when the lease is no longer the caller's.
+
+        Args:
+            created: see `ControlRecord`.
+        """
+        cells = [(_APPLIED, span.upto), (_CHANGELOG, span.changelog_id), (_RUN, span.run), (_CREATED, created)]
         return self._change(
             {"PUT": cells},
             self._condition((_EPOCH, epoch)),
@@ -137,7 +145,7 @@ class ControlTable:
     def forget_position(self) -> None:
         """Drops the applied batch and the verdict, because the destination table is created anew."""
         if self.read() is not None:
-            dropped = [(name, None) for name in (_APPLIED, _CHANGELOG, _RUN, _VERDICT)]
+            dropped = [(name, None) for name in (_APPLIED, _CHANGELOG, _RUN, _VERDICT, _CREATED)]
             self._client.repeat("update_row", self._name, self._row({"DELETE_ALL": dropped}), self._condition())
 
     def _change(self, columns: dict[str, Any], condition: Any, *, applied: Callable[[ControlRecord], bool]) -> bool:

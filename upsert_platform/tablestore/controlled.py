@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.destination import BatchSpan, DestinationState, Lease, RefusedRow, Verdict, WriteReport
-from upsert_platform.errors import LeaseHeldError
+from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
-from upsert_platform.tablestore.control import ControlTable
+from upsert_platform.tablestore.control import ControlRecord, ControlTable
 from upsert_platform.tablestore.lease import hold_lease
 from upsert_platform.tablestore.options import TablestoreSettings
 
@@ -37,25 +37,30 @@ class ControlledDestination(ABC):
         self._client = Client.of(settings)
         self._control = ControlTable(self._client, settings, table_name)
 
+        self._prepared: int | None = None
+
     @abstractmethod
-    def _exists(self) -> bool:
-        """Whether the table is there; without it the control record tells nothing."""
+    def _created(self) -> int | None:
+        """When the table was created, in microseconds since 1970; 0 if nobody knows, None when it does not exist."""
 
     def close(self) -> None:
         """Releases the client. Idempotent."""
         self._client.close()
 
     def state(self) -> DestinationState:
-        """Reads the control record; initial when the control table, its row or the table itself is missing."""
+        """Reads the control record; initial when the control table, its row or the table of the record is missing."""
         record = self._control.read(asks=True)
         if record is None:
             return DestinationState()
         held = record.expires > time.time()
-        there = self._exists()
+        created = self._created()
+        lost = _loss(self._control.table_name, record, created)
+        there = created is not None and not lost
         return DestinationState(
             applied_batch=record.applied_batch if there else 0,
             changelog_id=record.changelog_id if there else "",
             verdict=record.verdict if there else None,
+            lost=lost,
             holder=record.holder if held else None,
             lease_expires=datetime.fromtimestamp(record.expires, UTC) if held else None,
         )
@@ -77,14 +82,37 @@ class ControlledDestination(ABC):
 
         Raises:
             LeaseHeldError: the lease was lost meanwhile.
+            DestinationError: the table is another one than that which was prepared.
         """
         lease.check()
-        if not self._control.record_applied(span, epoch=lease.epoch):
+        created = self._created()
+        if created is None or (self._prepared and self._prepared != created):
+            raise DestinationError(
+                f"table '{self.name}': Tablestore table '{self._control.table_name}' was dropped"
+                f" {'' if created is None else 'and made anew '}while this run wrote it; nothing was recorded as"
+                " applied, so the next run writes everything again"
+            )
+        if not self._control.record_applied(span, epoch=lease.epoch, created=created):
             lease.check()
             raise LeaseHeldError(
                 f"table '{self.name}': another writer took the lease while this one wrote, so batch {span.upto} is not"
                 " recorded as applied; run the write again"
             )
+
+
+def _loss(table_name: str, record: ControlRecord, created: int | None) -> str:
+    if record.applied_batch == 0:
+        return ""
+    what = f"Tablestore table '{table_name}', which held the batches up to {record.applied_batch},"
+    if created is None:
+        return f"{what} is gone; whoever dropped it, every batch is written again once it can be"
+    if record.created and created and created != record.created:
+        was, now = (
+            datetime.fromtimestamp(at / 1_000_000, UTC).isoformat(timespec="seconds")
+            for at in (record.created, created)
+        )
+        return f"{what} was dropped and made anew (created {was}, now {now}); every batch is written again"
+    return ""
 
 
 def report_of(total: TaskStats, refused: Sequence[RefusedRow], *, started: float) -> WriteReport:

@@ -9,7 +9,7 @@ from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteRepo
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.outcomes import run_writing_task
-from upsert_platform.tablestore.schema import describe, prepare_table
+from upsert_platform.tablestore.schema import created_at, prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
 
@@ -38,12 +38,13 @@ class TablestoreDestination(ControlledDestination):
             DestinationError: missing, or different; every difference is named.
             EndpointError: not reachable, or credentials refused.
         """
-        if describe(self._client, self.table.table_name) is None and self.table.settings.auto_create:
+        if self.table.settings.auto_create and self._created() is None:
             self._control.forget_position()
         prepare_table(self._client, self.table)
+        self._prepared = self._created()
 
-    def _exists(self) -> bool:
-        return describe(self._client, self.table.table_name) is not None
+    def _created(self) -> int | None:
+        return created_at(self._client, self.table.table_name)
 
     def write(
         self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
@@ -12,6 +12,9 @@ from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.types import StoredType
+
+_CREATION_TIME: Final = 9
+"""Number of the field of DescribeTableResponse."""
 
 
 def prepare_table(client: Client, table: TablestoreTable) -> bool:
@@ -56,6 +59,29 @@ def describe(client: Client, table_name: str) -> Any | None:
         if is_missing(error):
             return None
         raise
+
+
+def created_at(client: Client, table_name: str) -> int | None:
+    """When a table was created, in microseconds since 1970.
+
+    Returns:
+        None when it does not exist; 0 when the service does not tell.
+    """
+    from google.protobuf.unknown_fields import UnknownFieldSet
+    from tablestore.protobuf.table_store_pb2 import DescribeTableRequest, DescribeTableResponse
+
+    try:
+        answer = client.post("DescribeTable", DescribeTableRequest(table_name=table_name).SerializeToString())
+    except ServiceError as error:
+        if is_missing(error):
+            return None
+        raise
+    response = DescribeTableResponse()
+    response.ParseFromString(answer)
+    # The SDK's messages do not know the field; those of other languages do.
+    unknown: Any = UnknownFieldSet(response)
+    found = [item.data for item in unknown if item.field_number == _CREATION_TIME]
+    return int(found[0]) if found else 0
 
 
 def create_table(

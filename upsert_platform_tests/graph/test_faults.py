@@ -111,3 +111,33 @@ def test_faults_of_destinations_are_told_and_show_no_secret(
     monkeypatch.setenv("UPSERT_TABLESTORE_ACCESS_KEY_SECRET", stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"])
     assert stack.run().success
     assert stack.serving_differences() == []
+
+
+def test_a_table_that_is_gone_fails_verify_and_is_filled_again_loudly(
+    spark: SparkSession, stack: Stack, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from tablestore import CapacityUnit, OTSClient, ReservedThroughput, TableMeta, TableOptions
+
+    stack.declare(warehouse=None)
+    client = OTSClient(
+        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
+    )
+    stack.produce(stack.users.first_wave(10))
+    assert stack.run().success
+    client.delete_table(stack.table)
+    verdict = stack.run("verify").get_asset_check_evaluations()[0]
+    assert not verdict.passed
+    assert "is gone" in str(verdict.description)
+    meta = TableMeta(stack.table, [("user_id", "INTEGER")])
+    client.create_table(meta, TableOptions(), ReservedThroughput(CapacityUnit(0, 0)))
+    verdict = stack.run("verify").get_asset_check_evaluations()[0]
+    assert not verdict.passed
+    assert "was dropped and made anew" in str(verdict.description)
+    capfd.readouterr()
+    assert stack.run().success
+    assert "was dropped and made anew" in capfd.readouterr().err
+    assert stack.serving_differences() == []
+    assert stack.run("verify").success

@@ -68,8 +68,8 @@ def test_a_dead_holders_lease_expires(control: ControlTable) -> None:
     time.sleep(0.4)
     with hold_lease(control, owner="next", duration=MINUTE) as lease:
         assert lease.epoch == 2
-        assert not control.record_applied(SPAN, epoch=1)
-        assert control.record_applied(SPAN, epoch=2)
+        assert not control.record_applied(SPAN, epoch=1, created=5)
+        assert control.record_applied(SPAN, epoch=2, created=5)
 
 
 def test_a_lease_is_renewed_while_it_is_held(control: ControlTable) -> None:
@@ -91,7 +91,7 @@ def test_a_holder_notices_that_its_lease_was_taken(control: ControlTable) -> Non
         time.sleep(0.5)
         with pytest.raises(LeaseHeldError, match="'thief'"):
             lease.check()
-        assert not control.record_applied(SPAN, epoch=lease.epoch)
+        assert not control.record_applied(SPAN, epoch=lease.epoch, created=5)
     record = control.read()
     assert record is not None
     assert record.holder == "thief"
@@ -115,7 +115,7 @@ def test_lost_answers_are_looked_up(disturbed: ServerHandle, fault: str) -> None
     with hold_lease(control, owner="me", duration=MINUTE) as lease:
         assert lease.epoch == 2
         disturbed.faults(rule)
-        assert control.record_applied(SPAN, epoch=2)
+        assert control.record_applied(SPAN, epoch=2, created=5)
         disturbed.faults(rule)
     record = control.read()
     assert record is not None
@@ -127,7 +127,7 @@ def test_a_control_table_that_stays_silent_ends_the_write(disturbed: ServerHandl
     with hold_lease(control, owner="me", duration=MINUTE) as lease:
         disturbed.faults("error:code=OTSServerUnavailable,operation=UpdateRow")
         with pytest.raises(DestinationError, match=r"OTSServerUnavailable.*given up after"):
-            control.record_applied(SPAN, epoch=lease.epoch)
+            control.record_applied(SPAN, epoch=lease.epoch, created=5)
         disturbed.faults()
 
 

@@ -204,9 +204,54 @@ def test_a_table_that_was_dropped_starts_again(
     destination = TablestoreDestination(table)
     _write(destination, change_frame(spark, table, [{"id": 1}]), upto=9)
     sdk_client(server).delete_table(table.table_name)
-    assert destination.state() == DestinationState()
+    lost = destination.state()
+    assert (lost.applied_batch, lost.changelog_id) == (0, "")
+    assert "which held the batches up to 9, is gone" in lost.lost
     destination.prepare()
     assert destination.state() == DestinationState()
+
+
+def test_a_table_that_was_dropped_and_made_again_by_hand_is_written_again(
+    spark: SparkSession, server: ServerHandle, stored: Stored, sdk_client: Callable[[ServerHandle], Any]
+) -> None:
+    from tablestore.metadata import CapacityUnit, ReservedThroughput, TableMeta, TableOptions
+
+    table = table_on(server, COLUMNS, ["id"], {"auto.create": "false"})
+    sdk = sdk_client(server)
+
+    def make() -> None:
+        meta = TableMeta(table.table_name, [("id", "INTEGER")])
+        sdk.create_table(meta, TableOptions(), ReservedThroughput(CapacityUnit(0, 0)))
+
+    make()
+    destination = TablestoreDestination(table)
+    _write(destination, change_frame(spark, table, [{"id": 1, "name": "x"}]), upto=9)
+    destination.record_verdict(Verdict(9, True, True, datetime(2026, 1, 2, tzinfo=UTC)))
+    assert (destination.state().applied_batch, destination.state().lost) == (9, "")
+    sdk.delete_table(table.table_name)
+    make()
+    state = destination.state()
+    assert (state.applied_batch, state.changelog_id, state.verdict) == (0, "", None)
+    assert "up to 9, was dropped and made anew" in state.lost
+    _write(destination, change_frame(spark, table, [{"id": 1, "name": "x"}]), upto=10)
+    assert (destination.state().applied_batch, destination.state().lost) == (10, "")
+    assert stored(server, table) == {(1,): {"name": "x"}}
+
+
+def test_a_table_that_is_made_again_during_a_write_is_not_recorded(
+    spark: SparkSession, server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]
+) -> None:
+    table = table_on(server, COLUMNS, ["id"])
+    destination = TablestoreDestination(table)
+    destination.prepare()
+    sdk_client(server).delete_table(table.table_name)
+    TablestoreDestination(table).prepare()
+    with (
+        pytest.raises(DestinationError, match="was dropped and made anew while this run wrote it"),
+        destination.lease(owner="test", duration=MINUTE) as lease,
+    ):
+        destination.write(change_frame(spark, table, [{"id": 1}]), span=_span(1), lease=lease)
+    assert destination.state().applied_batch == 0
 
 
 def test_1_3_a_missing_table_is_named(server: ServerHandle) -> None:

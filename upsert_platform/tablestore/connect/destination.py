@@ -14,7 +14,7 @@ from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
 from upsert_platform.tablestore.connect.reports import Mail
-from upsert_platform.tablestore.connect.schema import prepare_sink, sink_exists
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.outcomes import errors_of_tasks, run_writing_task
@@ -46,13 +46,14 @@ class ConnectDestination(ControlledDestination):
             DestinationError: one is missing, or different; every difference is named.
             EndpointError: not reachable, or credentials refused.
         """
-        if self.sink.settings.auto_create and not self._exists():
+        if self.sink.settings.auto_create and self._created() is None:
             self._control.forget_position()
         prepare_sink(self._client, self.sink)
+        self._prepared = self._created()
         self._reporter.prepare()
 
-    def _exists(self) -> bool:
-        return sink_exists(self._client, self.sink)
+    def _created(self) -> int | None:
+        return sink_created_at(self._client, self.sink)
 
     def write(
         self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing

@@ -10,24 +10,24 @@ from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.connect.timeseries_writer import create_timeseries_table
 from upsert_platform.tablestore.failures import ServiceError
-from upsert_platform.tablestore.schema import create_table, describe, wait_until_ready
+from upsert_platform.tablestore.schema import create_table, created_at, describe, wait_until_ready
 
 ERROR_KEYS: Final = (("topic_partition", "string"), ("offset", "integer"))
 """Primary key of an error table."""
 Keys = Sequence[tuple[str, str]]
 
 
-def sink_exists(client: Client, sink: ConnectSink) -> bool:
-    """Whether the table of a sink is there."""
+def sink_created_at(client: Client, sink: ConnectSink) -> int | None:
+    """When the table of a sink was created; None when it does not exist, 0 where nobody knows, as of time series."""
     if sink.points is None:
-        return describe(client, sink.table_name) is not None
+        return created_at(client, sink.table_name)
     try:
         client.repeat("describe_timeseries_table", sink.table_name)
     except ServiceError as error:
         if is_missing(error):
-            return False
+            return None
         raise
-    return True
+    return 0
 
 
 def prepare_sink(client: Client, sink: ConnectSink) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client
-from upsert_platform.tablestore.connect.schema import prepare_sink, sink_exists
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_compare import SERIES, sink_on
@@ -82,8 +82,8 @@ def test_a_missing_table_is_not_created_unasked(server: ServerHandle, options: d
     with pytest.raises(DestinationError, match=r"does not exist in .*'auto.create' = 'true'"):
         _prepare(other)
     client = Client.of(settings)
-    assert sink_exists(client, sink)
-    assert not sink_exists(client, other)
+    assert sink_created_at(client, sink) is not None
+    assert sink_created_at(client, other) is None
     client.close()
 
 
