@@ -106,7 +106,7 @@ def test_parallel_processes_fetch_once(
     counter = tmp_path / "runs"
     real = jars.java()
     monkeypatch.setenv("JAVA_HOME", str(fake_java(f'[ "$1" = -jar ] && echo run >> {counter}\nexec {real} "$@"')))
-    code = "from upsert_platform import jars; print(*jars.delta_jars(), sep=chr(10))"
+    code = "from upsert_platform.jvm import jars; print(*jars.delta_jars(), sep=chr(10))"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     printed = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
