@@ -24,6 +24,7 @@ from upsert_platform.cli.main import main
 from upsert_platform.declarations import connect_options
 from upsert_platform.formats import FORMATS
 from upsert_platform.hops import binding
+from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka import properties
 from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.maxcompute.options import MaxComputeSettings
@@ -236,7 +237,7 @@ def test_version_is_told_once() -> None:
     assert f"## [{pinned}]" in _text("CHANGELOG.md")
 
 
-@pytest.mark.parametrize("name", [*FORMATS, *binding.SOURCE_CONNECTORS, *binding.DESTINATION_CONNECTORS])
+@pytest.mark.parametrize("name", [*FORMATS, *CONNECTORS])
 def test_changelog_tells_every_format_and_connector(name: str) -> None:
     assert name in _text("CHANGELOG.md").lower()
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import upsert_platform
+from upsert_platform.hops.connectors import CONNECTORS
 
 PACKAGE = Path(upsert_platform.__file__).parent
 HEAVY = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "numpy", "deltalake", "dagster")
-VOCABULARY = {"errors", "types", "model", "options", "destination"}
+VOCABULARY = {"errors", "types", "model", "options", "destination", "source", "connector"}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
     "jvm": VOCABULARY,
@@ -39,10 +40,12 @@ ROOMS: Mapping[str, set[str]] = {
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
 LIGHT = (
-    "model", "options", "destination", "cli.main", "cli.local", "cli.options", "cli.project", "cli.quarantine",
+    "model", "options", "destination", "source", "connector", "cli.main", "cli.local", "cli.options",
+    "cli.project", "cli.quarantine",
     "declarations.project", "declarations.connect", "declarations.declared_yaml", "declarations.pipeline",
     "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
-    "hops.binding", "hops.changelog_hop", "hops.destination_hop", "hops.replay", "hops.replay_refused",
+    "hops.binding", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
+    "hops.replay_refused",
     "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
@@ -195,6 +198,26 @@ def test_no_two_rooms_import_each_other() -> None:
     while ready := {room for room, others in uses.items() if not others & uses.keys()}:
         uses = {room: others for room, others in uses.items() if room not in ready}
     assert not uses, f"these import each other, some through a third: {uses}"
+
+
+def test_only_the_list_of_connectors_compares_their_names() -> None:
+    names = set(CONNECTORS)
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        if path.name == "connectors.py" or "local" in path.relative_to(PACKAGE).parts[:1]:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Compare):
+                parts = [node.left, *node.comparators]
+            elif isinstance(node, ast.Match):
+                parts = [node.subject]
+            else:
+                continue
+            asks = any(isinstance(part, ast.Attribute) and part.attr == "connector" for part in parts)
+            named = {word.value for part in parts for word in ast.walk(part) if isinstance(word, ast.Constant)} & names
+            if asks and (named or isinstance(node, ast.Match)):
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert not found
 
 
 def test_rooms_are_those_of_the_architecture() -> None:

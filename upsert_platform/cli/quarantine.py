@@ -17,7 +17,8 @@ from upsert_platform.changelog import lake, rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.text import counted
-from upsert_platform.hops.binding import Binding, Source, Target, bind, load, open_destination
+from upsert_platform.hops.binding import Binding, Target, bind, changelog_of, load
+from upsert_platform.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ def _source(binding: Binding, table: str) -> tuple[Source, ChangelogStore]:
     if source is None:
         known = ", ".join(sorted({*binding.sources, *binding.targets})) or "none"
         raise click.BadParameter(f"no table '{table}' is read or written by an insert; there are: {known}")
-    return source, source.store(lake.home())
+    return source, changelog_of(source, lake.home())
 
 
 @click.group(short_help="List, show and replay what was kept aside.")
@@ -163,10 +164,10 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
         click.echo(f"nothing of '{table}' is in quarantine")
         return
     keys = _keys(places, kept, table) if places else None
-    destination = open_destination(target.table)
+    destination = target.open()
     try:
         check_replayable(destination)
-        hop = DestinationHop(target, target.source.store(lake.home()), destination, refused=refused, run=_run())
+        hop = DestinationHop(target, changelog_of(target.source, lake.home()), destination, refused=refused, run=_run())
         with _session(f"replaying rows of {table}") as (spark, tell):
             done = replay_refused(spark, hop, keys=keys, tell=tell)
     finally:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from upsert_platform.connector import Connector, Readable
 from upsert_platform.declarations.located import Located, sql_tokens
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, Options, Table
@@ -27,13 +28,6 @@ from upsert_platform.sql.lexer import shown
 from upsert_platform.sql.rendered import quote_name
 
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
-_SINKS: Final[dict[str, dict[str, str]]] = {
-    "upsert-kafka": {"key.format": "json", "value.format": "json", "value.fields-include": "ALL"},
-    "tablestore": {},
-    "maxcompute": {},
-}
-_NAME_OPTION: Final = {"upsert-kafka": "topic", "tablestore": "table.name", "maxcompute": "table.name"}
-_READABLE: Final = ("upsert-kafka", "kafka")
 _ROUTE_ENTRIES: Final = ("source-table", "sink-table", "replace-symbol", "description")
 _TRANSFORM_ENTRIES: Final = ("source-table", "projection", "filter", "description")
 
@@ -44,13 +38,14 @@ class Pipeline:
 
     content: Located
 
-    def declare(self, tables: Mapping[str, Table]) -> Declarations:
+    def declare(self, tables: Mapping[str, Table], connectors: Mapping[str, Connector]) -> Declarations:
         """Tables and inserts that the pipeline stands for.
 
         Args:
             tables: those that the project declares, by name.
+            connectors: by name.
         """
-        return _Reader(self.content, tables).read()
+        return _Reader(self.content, tables, connectors).read()
 
 
 def is_pipeline(content: Located) -> bool:
@@ -68,9 +63,11 @@ def table_pattern(text: str) -> re.Pattern[str]:
 
 
 class _Reader:
-    def __init__(self, content: Located, tables: Mapping[str, Table]) -> None:
+    def __init__(self, content: Located, tables: Mapping[str, Table], connectors: Mapping[str, Connector]) -> None:
         self.content = content
         self.tables = tables
+        self.readable = [name for name, found in connectors.items() if isinstance(found, Readable)]
+        self.sinks = {name: found for name, found in connectors.items() if found.pipeline_options is not None}
         self.found = Declarations()
 
     def error(self, message: str, location: SourceLocation, severity: str = "error") -> None:
@@ -92,8 +89,8 @@ class _Reader:
         transforms = self._entries("transform", _TRANSFORM_ENTRIES, ("source-table",))
         sink = entries["sink"]
         connector = (sink.entries["type"].text or "").strip().lower() if "type" in sink.entries else ""
-        if connector not in _SINKS:
-            self.error(f"sink: 'type' is one of {', '.join(_SINKS)}, not '{connector}'", sink.location)
+        if connector not in self.sinks:
+            self.error(f"sink: 'type' is one of {', '.join(self.sinks)}, not '{connector}'", sink.location)
             return self.found
         used: set[int] = set()
         for name in names:
@@ -107,7 +104,7 @@ class _Reader:
         for index, route in enumerate(routes):
             if index not in used and names:
                 pattern = route.entries["source-table"]
-                self.error(f"route: source-table '{pattern.text}' is no table of the source", pattern.location)
+                self.error(f"route: source-table '{pattern.text}' is not a table of the source", pattern.location)
         return self.found
 
     def _judge_pipeline(self, section: Located | None) -> None:
@@ -153,7 +150,7 @@ class _Reader:
         names = [name for name in self.tables if self._matches(tables, name)]
         if not names:
             told = f"source: '{tables.text}' matches no table that the project declares"
-            if kind not in _READABLE:
+            if kind not in self.readable:
                 told += (
                     f"; the platform does not read '{kind}' itself. Let its changes arrive in a topic, and declare that"
                     f" topic by CREATE TABLE `{tables.text}` (...) with 'connector' = 'kafka' and a CDC format, or with"
@@ -162,13 +159,13 @@ class _Reader:
             self.error(told, tables.location)
             return []
         rest = [name for name in source.entries if name not in ("type", "name", "tables")]
-        if kind in _READABLE:
+        if kind in self.readable:
             for name in rest:
                 told = f"source: option '{name}' belongs into the WITH clause of the declared table"
                 self.error(told, source.entries[name].location)
             for name in names:
-                if self.tables[name].connector != kind:
-                    declared = self.tables[name].connector
+                declared = self.tables[name].connector
+                if declared != kind:
                     self.error(f"source: table '{name}' has the connector '{declared}', not '{kind}'", source.location)
         else:
             unused = f" ({', '.join(rest)} are not used)" if rest else ""
@@ -192,7 +189,11 @@ class _Reader:
                 location,
             )
             return
-        values = {"connector": connector, _NAME_OPTION[connector]: sink_name, **_SINKS[connector]}
+        values = {
+            "connector": connector,
+            self.sinks[connector].place_option: sink_name,
+            **(self.sinks[connector].pipeline_options or {}),
+        }
         places = dict.fromkeys(values, location)
         for name, value in sink.entries.items():
             if name in ("type", "name"):

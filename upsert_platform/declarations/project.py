@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from upsert_platform.connector import Connector
 from upsert_platform.declarations.connect import is_connect, read_connect
 from upsert_platform.declarations.declared_yaml import is_declaration, read_declared_yaml
 from upsert_platform.declarations.located import read_json, read_properties, read_yaml, with_variables
 from upsert_platform.declarations.pipeline import Pipeline, is_pipeline
 from upsert_platform.declarations.validate import project_problems, without_platform_options
-from upsert_platform.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Project, Table
 from upsert_platform.sql.declarations import Declarations
 from upsert_platform.sql.scripts import resolve
@@ -22,16 +23,19 @@ _SUFFIXES: Final = (".sql", ".yaml", ".yml", ".properties", ".json")
 _OTHER_FILES: Final = (*VARIABLES_FILES, "defs.yaml", "component.yaml", "dagster.yaml", "workspace.yaml")
 
 
-def load_project(path: Path, variables: Mapping[str, str] | None = None) -> tuple[Project, list[Problem]]:
+def load_project(
+    path: Path, variables: Mapping[str, str] | None = None, *, connectors: Mapping[str, Connector]
+) -> tuple[Project, list[Problem]]:
     """Reads everything that a project folder declares, file by file in the order of their names.
 
-    ``*.sql`` holds Flink SQL. ``*.yaml`` holds tables and inserts (`components.declared_yaml`) or a data ingestion
-    pipeline (`components.pipeline`); ``*.properties`` and ``*.json`` hold configurations of the Tablestore sink
-    connector for Kafka Connect (`components.connect`). ``variables.yaml`` gives values for ``${NAME}``.
+    ``*.sql`` holds Flink SQL. ``*.yaml`` holds tables and inserts (`declared_yaml`) or a data ingestion
+    pipeline (`pipeline`); ``*.properties`` and ``*.json`` hold configurations of the Tablestore sink
+    connector for Kafka Connect (`connect`). ``variables.yaml`` gives values for ``${NAME}``.
 
     Args:
         path: the folder.
         variables: values for names that neither the environment nor ``variables.yaml`` sets.
+        connectors: that tables may name.
 
     Returns:
         The project, with the tables and inserts that could be read, and every problem found. Use the project only when
@@ -49,12 +53,12 @@ def load_project(path: Path, variables: Mapping[str, str] | None = None) -> tupl
     def derive(tables: Mapping[str, Table]) -> Declarations:
         derived = Declarations()
         for pipeline in pipelines:
-            derived.add(pipeline.declare(tables))
+            derived.add(pipeline.declare(tables, connectors))
         return derived
 
     scripts, problems = resolve(found, derive=derive)
     declared = Project(str(path), scripts.tables, scripts.inserts)
-    problems += project_problems(declared, written=scripts.mentioned, keyed=scripts.keyed)
+    problems += project_problems(declared, connectors, written=scripts.mentioned, keyed=scripts.keyed)
     if not scripts.tables and not problems:
         problems.append(Problem("nothing is declared here: no .sql file has a CREATE TABLE", SourceLocation(str(path))))
     tables = {name: without_platform_options(table) for name, table in scripts.tables.items()}
@@ -103,16 +107,3 @@ def _ignored(file: str, found: Declarations) -> None:
         " configuration of the Tablestore sink connector"
     )
     found.problems.append(Problem(message, SourceLocation(file), "warning"))
-
-
-def require_project(path: Path, variables: Mapping[str, str] | None = None) -> tuple[Project, list[Problem]]:
-    """As `load_project`, for use: the problems returned are warnings.
-
-    Raises:
-        DeclarationError: there are errors; it carries all of them.
-    """
-    project, problems = load_project(path, variables)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise DeclarationError(errors)
-    return project, problems

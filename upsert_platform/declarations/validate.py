@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from upsert_platform.changelog.rows import SYSTEM_COLUMNS
+from upsert_platform.connector import Connector
 from upsert_platform.destination import OPERATION, SEQUENCE
 from upsert_platform.errors import Problem
 from upsert_platform.model import ColumnKind, Options, Project, Table
@@ -20,12 +21,15 @@ _MICROSECONDS: Final = 6
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 
 
-def project_problems(project: Project, *, written: Iterable[str] = (), keyed: Iterable[str] = ()) -> list[Problem]:
+def project_problems(
+    project: Project, connectors: Mapping[str, Connector], *, written: Iterable[str] = (), keyed: Iterable[str] = ()
+) -> list[Problem]:
     """What is wrong with the tables and inserts of a project, beyond what its statements say one by one.
 
     Options of connectors are not looked at: each connector reads its own.
 
     Args:
+        connectors: by name.
         written: tables of inserts that are not in the project because of errors of their own.
         keyed: tables that declare a primary key which is not in the project because of an error of its own.
     """
@@ -34,19 +38,22 @@ def project_problems(project: Project, *, written: Iterable[str] = (), keyed: It
     targets = {insert.target for insert in project.inserts}
     for table in project.tables.values():
         used = table.name in sources or table.name in targets
-        problems += _table_problems(table, source=table.name in sources, used=used or table.name in written)
-        if table.connector == "upsert-kafka" and not table.primary_key and table.name not in keyed:
+        connector = connectors.get(table.connector)
+        observed = connector is not None and connector.is_observed(table)
+        used = used or table.name in written or observed
+        problems += _table_problems(table, connectors, source=table.name in sources, used=used)
+        if connector is not None and connector.keyed and not table.primary_key and table.name not in keyed:
             # Worded as the Kafka connector does, so that it is told once.
             problems.append(_problem(table, "a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records"))
     problems += _graph_problems(project)
     return problems
 
 
-def _table_problems(table: Table, *, source: bool, used: bool) -> list[Problem]:
+def _table_problems(table: Table, connectors: Mapping[str, Connector], *, source: bool, used: bool) -> list[Problem]:
     problems: list[Problem] = []
     if not table.connector:
-        known = "'connector' = 'upsert-kafka', 'kafka', 'tablestore' or 'maxcompute'"
-        problems.append(_problem(table, f"required option 'connector' is missing: {known}"))
+        known = ", ".join(f"'{name}'" for name in connectors)
+        problems.append(_problem(table, f"required option 'connector' is missing; it is one of {known}"))
     for column in table.columns:
         if column.name.lower() in RESERVED_COLUMNS:
             message = f"column '{column.name}' has the name of a column of the platform itself; rename it"
@@ -61,7 +68,7 @@ def _table_problems(table: Table, *, source: bool, used: bool) -> list[Problem]:
                 f" declare 6 at most, or set '{TRUNCATE_TIMESTAMPS}' = 'true' to cut them"
             )
             problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
-    if not used and not _is_observed(table):
+    if not used:
         message = f"table '{table.name}' is neither read nor written by an INSERT; nothing happens with it"
         problems.append(Problem(message, table.location, "warning"))
     value = table.options.get(TRUNCATE_TIMESTAMPS)
@@ -125,8 +132,3 @@ def without_platform_options(table: Table) -> Table:
     values = {name: value for name, value in table.options.items() if name != TRUNCATE_TIMESTAMPS}
     places = {name: place for name in values if (place := table.options.location(name)) is not None}
     return replace(table, options=Options(values, places))
-
-
-def _is_observed(table: Table) -> bool:
-    """Whether a table is of use without an INSERT: a Delta table of MaxCompute is a source asset then."""
-    return table.connector == "maxcompute" and table.options.get("sink.operation", "").strip().lower() == "upsert"

@@ -16,6 +16,7 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.connectors import kind_of, streams_of
 from upsert_platform.model import Insert, Project, Table
 
 
@@ -23,7 +24,7 @@ def topic_assets(project: Project) -> list[Any]:
     """One observable asset per topic that a table reads; its data version is the end offsets per partition."""
     readers: dict[str, Table] = {}
     for table in project.sources():
-        for topic in keys.topic_names(table):
+        for topic in streams_of(table):
             readers.setdefault(topic, table)
     return [_topic(topic, table) for topic, table in readers.items()]
 
@@ -61,7 +62,7 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.changelog_key(table.name),
-        deps=[keys.topic_key(topic) for topic in keys.topic_names(table)],
+        deps=[keys.topic_key(topic) for topic in streams_of(table)],
         io_manager_key=keys.CHANGELOG_IO,
         group_name="changelogs",
         kinds={"kafka", "spark", "deltalake"},
@@ -107,7 +108,7 @@ def destination_asset(insert: Insert, source: Table, target: Table) -> dg.Assets
         deps=[keys.changelog_key(source.name)],
         io_manager_key=keys.DESTINATION_IO,
         group_name="tables",
-        kinds={"spark", keys.kind_of(target)},
+        kinds={"spark", kind_of(target)},
         description=f"Table {target.name} ({target.connector}), declared at {target.location}."
         f"\n\n```sql\n{insert.sql}\n```",
         metadata={

@@ -11,6 +11,7 @@ from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.verify import Comparison, check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
 
@@ -40,7 +41,7 @@ def accounted_check(table: Table) -> dg.AssetChecksDefinition:
 def _accounted(
     context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table
 ) -> Iterator[dg.AssetCheckResult]:
-    store = platform.binding().sources[table.name].store(platform.root)
+    store = changelog_of(platform.binding().sources[table.name], platform.root)
     batches = store.batches_of_run(context.run.run_id)
     if not batches:
         return

@@ -18,6 +18,7 @@ from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import console, keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Project, Table
 
 COMPACT = "compact"
@@ -60,7 +61,7 @@ def _step(table: Table) -> Any:
         context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            store = platform.binding().sources[table.name].store(platform.root)
+            store = changelog_of(platform.binding().sources[table.name], platform.root)
             applied = _applied_everywhere(context, platform, table.name)
             report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)

@@ -14,6 +14,7 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import with_defaults
+from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Project, Table
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def major_compact_job(project: Project) -> dg.JobDefinition | None:
 
 
 def _is_delta(table: Table) -> bool:
-    return table.connector == "maxcompute" and table.options.get("sink.operation", "").strip().lower() == "upsert"
+    connector = connector_of(table)
+    return connector is not None and connector.is_observed(table)
 
 
 def _source(table: Table) -> Any:
@@ -124,16 +126,14 @@ def _shown(table: "MaxComputeTable", versions: "TableVersions") -> Mapping[str, 
 
 def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
     from upsert_platform.errors import Problem
-    from upsert_platform.maxcompute.table import read_maxcompute_table
+    from upsert_platform.maxcompute.connector import MaxComputeConnector
 
     declared = platform.binding().project.tables.get(name)
-    if declared is None or declared.connector != "maxcompute":
+    connector = connector_of(declared) if declared is not None else None
+    if declared is None or not isinstance(connector, MaxComputeConnector):
         known = ", ".join(sorted(platform.binding().project.tables)) or "none"
         raise DeclarationError([Problem(f"'{name}' is no declared MaxCompute table; declared are: {known}", None)])
-    table, problems = read_maxcompute_table(with_defaults(declared, platform.maxcompute.defaults()))
-    if table is None:
-        raise DeclarationError([problem for problem in problems if problem.severity == "error"])
-    return table
+    return connector.checked(with_defaults(declared, platform.defaults()))
 
 
 def _compaction(table: Table) -> Any:

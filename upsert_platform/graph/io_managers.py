@@ -15,6 +15,7 @@ from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import TABLE_METADATA
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.hops.destination_hop import DestinationHop
 
@@ -56,7 +57,7 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
         assert context.upstream_output is not None
         with told_plainly():
             source = self.platform.binding().sources[_table_of(context.upstream_output)]
-            store = source.store(self.platform.root)
+            store = changelog_of(source, self.platform.root)
             spark = self.spark.spark_session
             head = store.create()
         names = [column.name for column in stored_columns(source.table)]

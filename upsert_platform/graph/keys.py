@@ -7,6 +7,7 @@ import zlib
 
 import dagster as dg
 
+from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, Table
 from upsert_platform.types import LogicalType
 
@@ -17,15 +18,6 @@ CHECK_LAST_VALUE = "last_value_per_key"
 CHECK_ACCOUNTED = "offsets_accounted"
 COMPLETE_TAG = "upsert/complete"
 """Run tag; ``true`` makes checks compare every row."""
-_KINDS = {"upsert-kafka": "kafka", "tablestore-connect": "tablestore"}
-
-
-def topic_names(table: Table) -> tuple[str, ...]:
-    """The topics that a table reads; a pattern stands for the topics that it will match."""
-    pattern = table.options.get("topic-pattern")
-    if pattern:
-        return (f"pattern {pattern}",)
-    return tuple(item.strip() for item in table.options.get("topic", "").split(";") if item.strip())
 
 
 def _part(name: str) -> str:
@@ -54,20 +46,13 @@ def destination_key(table: str) -> dg.AssetKey:
     return dg.AssetKey(["tables", _part(table)])
 
 
-def kind_of(table: Table) -> str:
-    """The kind shown on an asset of a connector."""
-    return _KINDS.get(table.connector, table.connector or "table")
-
-
 def stored_as(table: Table) -> str:
     """Where a table is stored, as Dagster's ``table_name``: assets of the same one are shown as linked.
 
     So the name of the table alone will not do: tables of that name in two systems are two tables.
     """
-    options = table.options
-    scope = options.get("tablestore.instance.name", options.get("odps.project.name", ""))
-    name = options.get("table.name", options.get("topic", table.name))
-    return ".".join(part for part in (kind_of(table), scope, name) if part)
+    connector = connector_of(table)
+    return connector.stored_as(table) if connector else table.name
 
 
 def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> dg.TableSchema:

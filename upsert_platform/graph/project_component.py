@@ -93,12 +93,13 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             TablestoreResource,
         )
         from upsert_platform.hops.binding import bind, load
+        from upsert_platform.hops.connectors import by_endpoint
 
         project, problems = load(folder, root=self.home)
         bind(
             project,
             problems,
-            defaults={"upsert-kafka": self.kafka, "tablestore": self.tablestore, "maxcompute": self.maxcompute},
+            defaults=by_endpoint({"kafka": self.kafka, "tablestore": self.tablestore, "maxcompute": self.maxcompute}),
         )
         platform = PlatformResource(
             project=str(folder),

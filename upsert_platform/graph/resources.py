@@ -3,6 +3,7 @@
 Annotations are evaluated here: Dagster does not understand a `ResourceDependency` that is text.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
-from upsert_platform.hops.binding import Binding, bind, load, open_destination
+from upsert_platform.hops.binding import Binding, bind, changelog_of, load
 from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
 
 _BRIEF_ROWS = 1_000_000
@@ -146,31 +148,35 @@ class PlatformResource(dg.ConfigurableResource):
         """
         if self._binding is None:
             project, problems = load(Path(self.project) if self.project else None, root=self.root)
-            defaults = {
-                "upsert-kafka": self.kafka.defaults(),
+            self._binding = bind(project, problems, defaults=self.defaults())
+        return self._binding
+
+    def defaults(self) -> dict[str, Mapping[str, str]]:
+        """Options per connector that complete those of its tables."""
+        return by_endpoint(
+            {
+                "kafka": self.kafka.defaults(),
                 "tablestore": self.tablestore.defaults(),
-                "tablestore-connect": self.tablestore.defaults(),
                 "maxcompute": self.maxcompute.defaults(),
             }
-            self._binding = bind(project, problems, defaults=defaults)
-        return self._binding
+        )
 
     def destination(self, name: str) -> Destination:
         """Opens the destination of a declared table; the caller closes it."""
-        return open_destination(self.binding().targets[name].table)
+        return self.binding().targets[name].open()
 
     def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
         """The hop from the topics of a declared table to its changelog."""
         source = self.binding().sources[name]
-        return ChangelogHop(source, source.store(self.root), run=run)
+        return ChangelogHop(source, changelog_of(source, self.root), run=run)
 
     def destination_hop(self, name: str, *, run: str) -> DestinationHop:
         """The hop to a declared destination table; the caller closes its destination."""
         bound = self.binding().targets[name]
         return DestinationHop(
             bound,
-            bound.source.store(self.root),
-            self.destination(name),
+            changelog_of(bound.source, self.root),
+            bound.open(),
             refused=RefusedStore(lake.refused_uri(self.root, name)),
             run=run,
         )

@@ -6,47 +6,38 @@ Knows no dagster and opens no connection, so `validate`, the graph and tests sha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.connector import Readable, Writable
 from upsert_platform.declarations.project import load_project
 from upsert_platform.destination import Destination
 from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.kafka.table import KafkaTable, read_kafka_table
-from upsert_platform.model import Insert, Options, Project, Table
-from upsert_platform.options import nearest
-from upsert_platform.tablestore.shared import sharing_problems
-
-SOURCE_CONNECTORS = ("upsert-kafka", "kafka")
-DESTINATION_CONNECTORS = ("tablestore", "tablestore-connect", "maxcompute", "upsert-kafka")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A declared table that inserts read: its topics and its changelog."""
-
-    table: Table
-    kafka: KafkaTable
-
-    @property
-    def mode(self) -> str:
-        """``upsert`` keeps the last record per key and batch, ``append`` every record (plain `kafka` tables)."""
-        return "upsert" if self.kafka.is_upsert else "append"
-
-    def store(self, root: str) -> ChangelogStore:
-        """The changelog of the table below a lake's root."""
-        return ChangelogStore(lake.changelog_uri(root, self.table.name), self.table, mode=self.mode)
+from upsert_platform.hops.connectors import CONNECTORS, connector_of, readable, sharing_problems, unknown_connector
+from upsert_platform.model import Insert, Project, Table
+from upsert_platform.source import Source
 
 
 @dataclass(frozen=True)
 class Target:
-    """A declared table that an insert writes."""
+    """A declared table that an insert writes.
+
+    Attributes:
+        checked: the connector's own form of the table.
+    """
 
     table: Table
     insert: Insert
     source: Source
+    connector: Writable[Any]
+    checked: Any
+
+    def open(self) -> Destination:
+        """The destination; the caller closes it."""
+        return self.connector.open(self.checked)
 
 
 @dataclass(frozen=True)
@@ -63,11 +54,15 @@ class Binding:
     warnings: tuple[Problem, ...] = ()
 
 
-def with_defaults(table: Table, defaults: Mapping[str, str]) -> Table:
-    """A table whose options are completed by those of a resource; what is declared wins."""
-    from dataclasses import replace
+def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Table:
+    """A table whose options are completed by those of its connector's resource; what is declared wins."""
+    own = defaults.get(table.connector)
+    return replace(table, options=table.options.with_defaults(own)) if own else table
 
-    return replace(table, options=table.options.with_defaults(defaults)) if defaults else table
+
+def changelog_of(source: Source, root: str) -> ChangelogStore:
+    """The changelog of a source below a lake's root."""
+    return ChangelogStore(lake.changelog_uri(root, source.table.name), source.table, mode=source.mode)
 
 
 def bind(
@@ -82,28 +77,34 @@ def bind(
     Raises:
         DeclarationError: with every error found, those of `problems` included.
     """
-    sources: dict[str, Source] = {}
-    targets: dict[str, Target] = {}
-    declared = {
-        name: with_defaults(table, (defaults or {}).get(table.connector, {})) for name, table in project.tables.items()
-    }
+    declared = {name: with_defaults(table, defaults or {}) for name, table in project.tables.items()}
     read = {insert.source for insert in project.inserts}
     written = {insert.target for insert in project.inserts}
+    sources: dict[str, Source] = {}
+    checked: dict[str, Any] = {}
     for name, table in declared.items():
-        if name in read:
-            source = _source(table, problems)
-            if source is not None:
-                sources[name] = source
-        if name in written:
-            problems.extend(destination_problems(table))
-        elif name not in read:
-            problems.extend(_unused_problems(table))
-    problems.extend(sharing_problems(table for name, table in declared.items() if name in written))
+        if name in read and (source := _source(table, problems)) is not None:
+            sources[name] = source
+        if name in written and (found := _checked(table, problems)) is not None:
+            checked[name] = found
+        if name not in read | written:
+            connector = connector_of(table)
+            problems.extend(connector.unused_problems(table) if connector else [unknown_connector(table)])
+    problems.extend(sharing_problems((declared[name], found) for name, found in checked.items()))
+    targets: dict[str, Target] = {}
     for insert in project.inserts:
-        source = sources.get(insert.source)
-        if source is not None and insert.target in declared and insert.target not in targets:
-            targets[insert.target] = Target(declared[insert.target], insert, source)
-            problems.extend(_overwrite_problems(insert, declared[insert.target]))
+        if insert.target not in declared or insert.target in targets:
+            continue
+        written_table = declared[insert.target]
+        connector = connector_of(written_table)
+        if not isinstance(connector, Writable):
+            continue
+        if insert.overwrite:
+            problems.extend(connector.overwrite_problems(insert, written_table))
+        if insert.source in sources and insert.target in checked:
+            targets[insert.target] = Target(
+                written_table, insert, sources[insert.source], connector, checked[insert.target]
+            )
     _drop_echoes(problems)
     problems.sort(key=_place)
     if any(problem.severity == "error" for problem in problems):
@@ -135,72 +136,29 @@ def _drop_echoes(problems: list[Problem]) -> None:
 
 
 def _source(table: Table, problems: list[Problem]) -> Source | None:
-    if table.connector not in SOURCE_CONNECTORS:
+    connector = connector_of(table)
+    if not isinstance(connector, Readable):
         problems.append(
             Problem(
                 f"table '{table.name}' is read by an INSERT INTO, but connector '{table.connector}' is not readable;"
-                f" readable are: {', '.join(SOURCE_CONNECTORS)}",
+                f" readable are: {', '.join(readable())}",
                 table.options.location("connector") or table.location,
             )
         )
         return None
-    kafka, found = read_kafka_table(table)
+    source, found = connector.read(table)
     problems.extend(found)
-    return Source(table, kafka) if kafka is not None else None
+    return source
 
 
-def _unused_problems(table: Table) -> list[Problem]:
-    """Of a table that no insert names: its options are checked all the same."""
-    if table.connector in SOURCE_CONNECTORS:
-        return list(read_kafka_table(table)[1])
-    return destination_problems(table)
-
-
-def destination_problems(table: Table) -> list[Problem]:
-    """What is wrong with a table that is written, by the rules of its connector. Opens no connection."""
-    match table.connector:
-        case "tablestore":
-            from upsert_platform.tablestore.table import read_tablestore_table
-
-            return list(read_tablestore_table(table)[1])
-        case "tablestore-connect":
-            from upsert_platform.hops.dead_letters import mail_problems
-            from upsert_platform.tablestore.connect.table import read_connect_sink
-
-            return [*read_connect_sink(table)[1], *mail_problems(table)]
-        case "maxcompute":
-            from upsert_platform.maxcompute.table import read_maxcompute_table
-
-            return list(read_maxcompute_table(table)[1])
-        case "upsert-kafka":
-            return list(read_kafka_table(table, writes=True)[1])
-    return [
-        Problem(
-            f"table '{table.name}': connector '{table.connector}' is not known"
-            f"{nearest(table.connector, (*DESTINATION_CONNECTORS, *SOURCE_CONNECTORS))}; known are: "
-            + ", ".join(DESTINATION_CONNECTORS),
-            table.options.location("connector") or table.location,
-        )
-    ]
-
-
-def _overwrite_problems(insert: Insert, target: Table) -> list[Problem]:
-    """INSERT OVERWRITE is for tables that are appended to: it replaces their rows in one commit."""
-    operation = target.options.get("sink.operation", "insert").strip().lower()
-    if not insert.overwrite:
-        return []
-    if target.connector == "maxcompute" and operation == "insert":
-        if target.options.get("sink.coordinator.enable", "true").strip().lower() in ("true", "yes"):
-            return []
-        message = f"INSERT OVERWRITE {insert.target}: rows are replaced in one commit, for which the target needs"
-        return [Problem(f"{message} 'sink.coordinator.enable' = 'true'", insert.location)]
-    return [
-        Problem(
-            f"INSERT OVERWRITE {insert.target}: needs a table with 'connector' = 'maxcompute' and 'sink.operation' ="
-            " 'insert'; a table that is kept equal to the last value per key is followed with INSERT INTO",
-            insert.location,
-        )
-    ]
+def _checked(table: Table, problems: list[Problem]) -> Any:
+    connector = connector_of(table)
+    if not isinstance(connector, Writable):
+        problems.append(unknown_connector(table))
+        return None
+    checked, found = connector.check(table)
+    problems.extend(found)
+    return checked
 
 
 def open_destination(table: Table) -> Destination:
@@ -209,48 +167,12 @@ def open_destination(table: Table) -> Destination:
     Raises:
         DeclarationError: its options do not fit.
     """
-    destination: Destination
-    match table.connector:
-        case "tablestore":
-            from upsert_platform.tablestore.destination import TablestoreDestination
-            from upsert_platform.tablestore.table import read_tablestore_table
-
-            tablestore, problems = read_tablestore_table(table)
-            if tablestore is None:
-                raise DeclarationError(problems)
-            destination = TablestoreDestination(tablestore)
-        case "tablestore-connect":
-            from upsert_platform.hops.dead_letters import mail_of
-            from upsert_platform.tablestore.connect.destination import ConnectDestination
-            from upsert_platform.tablestore.connect.table import read_connect_sink
-
-            sink, problems = read_connect_sink(table)
-            if sink is None:
-                raise DeclarationError(problems)
-            destination = ConnectDestination(sink, mail=mail_of(table))
-        case "maxcompute":
-            from upsert_platform.maxcompute.destination import MaxComputeDestination
-            from upsert_platform.maxcompute.table import read_maxcompute_table
-
-            maxcompute, problems = read_maxcompute_table(table)
-            if maxcompute is None:
-                raise DeclarationError(problems)
-            destination = MaxComputeDestination(maxcompute)
-        case "upsert-kafka":
-            from upsert_platform.kafka.sink.destination import KafkaDestination
-
-            kafka, problems = read_kafka_table(table, writes=True)
-            if kafka is None:
-                raise DeclarationError(problems)
-            destination = KafkaDestination(kafka)
-        case _:
-            raise DeclarationError(destination_problems(table))
-    return destination
+    connector = connector_of(table)
+    if not isinstance(connector, Writable):
+        raise DeclarationError([unknown_connector(table)])
+    return connector.open(connector.checked(table))
 
 
 def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
-    return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()))
-
-
-__all__ = ["Binding", "Options", "Source", "Target", "bind", "destination_problems", "load", "open_destination"]
+    return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()), connectors=CONNECTORS)

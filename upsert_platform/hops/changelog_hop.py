@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.binding import Source
+from upsert_platform.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,11 +84,9 @@ class ChangelogHop:
             TopicError: a topic is missing, was recreated, or lost records before they were read.
             EndpointError: the brokers cannot be reached.
         """
-        from upsert_platform.kafka.source.offsets import discover, plan_backlog
-
         head = self.store.head()
-        topics = discover(self.source.kafka)
-        backlog = plan_backlog(self.source.kafka, topics, head.positions if head else Positions())
+        topics = self.source.discover()
+        backlog = self.source.backlog(topics, head.positions if head else Positions())
         return ChangelogPlan(head, tuple(topics), tuple(backlog))
 
     def execute(
@@ -128,38 +126,20 @@ class ChangelogHop:
             accounts.extend(done.accounts)
             if progress is not None:
                 progress(done)
-            self._publish(head)
+            self.source.publish(head.positions)
         return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts))
 
     def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
-        from upsert_platform.kafka.source.offsets import bound_batch
-
         remaining = tuple(_remaining(plan.backlog, head.positions))
-        return bound_batch(self.source.kafka, remaining, record_bytes=record_bytes) if remaining else ()
+        return self.source.bound(remaining, record_bytes=record_bytes) if remaining else ()
 
     def _commit(
         self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        from upsert_platform.kafka.source.source import failure_of, write_changes
-
-        try:
-            files = write_changes(
-                spark, self.source.kafka, ranges, batch=head.batch + 1, mode=self.store.mode, uri=self.store.uri
-            )
-        except Exception as error:
-            raised = failure_of(error)
-            if raised is None:
-                raise
-            raise raised from error
+        files = self.source.write(spark, ranges, batch=head.batch + 1, uri=self.store.uri)
         ends = {(item.topic, item.partition): item.end for item in ranges}
         topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
         return self.store.append(files, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
-
-    def _publish(self, head: Head) -> None:
-        """Tells Kafka's own lag tools how far the platform is; never read back."""
-        from upsert_platform.kafka.source.offsets import commit_to_group
-
-        commit_to_group(self.source.kafka, head.positions.offsets)
 
 
 def _mean_bytes(accounts: list[RangeAccount]) -> float | None:

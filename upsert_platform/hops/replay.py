@@ -15,7 +15,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.binding import Source
+from upsert_platform.source import DecodesAgain, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,11 +135,12 @@ def _decode(
     """Rows of the records that decode, the reasons of those that do not, and those that decode into no row."""
     import pyarrow as pa
 
-    from upsert_platform.kafka.source.decode import RecordDecoder
     from upsert_platform.kafka.source.read_range import REASON_NO_KEY
     from upsert_platform.kafka.source.records import RecordBlock
 
-    decoder = RecordDecoder(source.kafka)
+    if not isinstance(source, DecodesAgain):
+        raise ChangelogError(f"records of table '{source.table.name}' cannot be decoded again: its source keeps none")
+    decoder = source.decoder()
     batches: list[pa.RecordBatch] = []
     refused: dict[tuple[str, int, int], str] = {}
     empty: set[tuple[str, int, int]] = set()

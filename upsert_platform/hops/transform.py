@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
+from upsert_platform.connector import Writable
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.rendered import cut_fractions, quote_name
@@ -47,21 +49,13 @@ def _selected(projection: str, column: Column, target: Table) -> str:
     assert column.type is not None
     kind = spark_type(column.type)
     value = f"CAST({projection} AS {kind})"
-    digits = _digits_kept(target)
+    connector = connector_of(target)
+    digits = connector.fraction_digits(target) if isinstance(connector, Writable) else 0
     if digits:
         value = cut_fractions(value, column.type, digits=digits)
     if target.primary_key and column.name not in target.primary_key:
         value = f"CASE WHEN {OPERATION} = '{OPERATION_UPSERT}' THEN {value} END"
     return f"{value} AS {quote_name(column.name)}"
-
-
-def _digits_kept(target: Table) -> int:
-    """How many digits of a second the target has room for, beside what it declares; 0 if it carries on every digit."""
-    if target.connector in ("tablestore", "maxcompute"):
-        return 6
-    # As in Flink, texts hold every digit whatever is declared, and Avro holds milliseconds.
-    formats = (target.options.get(name, "") for name in ("key.format", "value.format", "format"))
-    return 3 if any(name.strip().startswith("avro") for name in formats) else 0
 
 
 def _with_computed(source: Table, view: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,7 +19,8 @@ from upsert_platform.model import Column, ColumnKind, Options, Table
 from upsert_platform.options import nearest, read_settings
 from upsert_platform.types import LogicalType, TypeName
 
-CONNECTORS: Final = ("upsert-kafka", "kafka")
+MODELS: Final[Mapping[str, type[ScanSettings]]] = {"upsert-kafka": UpsertKafkaSettings, "kafka": KafkaSettings}
+"""Connector to its options."""
 PARTITIONER_REASON: Final = (
     "the partition of an upsert record follows from its key alone (Kafka's murmur2), or records of one key would lose"
     " their order; remove the option"
@@ -122,15 +123,16 @@ class _Reader:
         self._ignore = ignore
         self._problems: list[Problem] = []
         self._subject = f"table '{table.name}'"
+        self._upserts = MODELS.get(table.connector) is UpsertKafkaSettings
 
     def read(self) -> tuple[KafkaTable | None, list[Problem]]:
         table = self._table
-        if table.connector not in CONNECTORS:
+        model = MODELS.get(table.connector)
+        if model is None:
             self._report(f"connector '{table.connector}' is not a Kafka connector", "connector")
             return None, self._problems
         self._refuse_known_traps()
         declared = self._without_trap_options()
-        model: type[ScanSettings] = UpsertKafkaSettings if table.connector == "upsert-kafka" else KafkaSettings
         settings, problems = read_settings(
             model, declared, subject=self._subject, location=table.location, ignore=self._read_elsewhere
         )
@@ -161,7 +163,7 @@ class _Reader:
 
     def _refuse_known_traps(self) -> None:
         options = self._table.options
-        if "sink.partitioner" in options and self._table.connector == "upsert-kafka":
+        if "sink.partitioner" in options and self._upserts:
             self._report(f"option 'sink.partitioner' is refused: {PARTITIONER_REASON}", "sink.partitioner")
         if "scan.topic-partition-discovery.interval" in options:
             self._report(
@@ -246,7 +248,7 @@ class _Reader:
         columns: tuple[tuple[str, LogicalType], ...],
         names: tuple[str, ...],
     ) -> FormatSide | None:
-        if side == "key" and format_id in CDC_FORMATS and self._table.connector == "kafka":
+        if side == "key" and format_id in CDC_FORMATS and not self._upserts:
             self._report(
                 f"'key.format' = '{format_id}': a key has no row kinds; use an insert-only format", "key.format"
             )

@@ -8,7 +8,7 @@ from typing import Final
 from upsert_platform.declarations import connect_options
 from upsert_platform.declarations.validate import TRUNCATE_TIMESTAMPS
 from upsert_platform.formats import FORMATS
-from upsert_platform.hops.binding import DESTINATION_CONNECTORS, SOURCE_CONNECTORS
+from upsert_platform.hops.connectors import readable, writable
 from upsert_platform.kafka import properties
 from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.kafka.table import PARTITIONER_REASON
@@ -44,11 +44,7 @@ def all_sections() -> Iterator[Section]:
 
 def _about(connector: str) -> str:
     """What the platform does with tables of a connector: read, write, or both."""
-    uses = [
-        use
-        for use, connectors in (("read", SOURCE_CONNECTORS), ("written", DESTINATION_CONNECTORS))
-        if connector in connectors
-    ]
+    uses = [use for use, connectors in (("read", readable()), ("written", writable())) if connector in connectors]
     told = f"Tables of this connector are {' and '.join(uses)}." if uses else "No insert can use such a table yet."
     return f"{texts.CONNECTORS[connector]} {told}"
 

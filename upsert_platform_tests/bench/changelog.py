@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.binding import Source
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
+from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import read_kafka_table
 from upsert_platform.local.kafka import start_broker
 from upsert_platform.model import Column, Options, Table
@@ -33,7 +33,7 @@ COLUMNS = {
 }
 
 
-def source_of(servers: str, topic: str, **options: str) -> Source:
+def source_of(servers: str, topic: str, **options: str) -> TopicSource:
     """A declared table over a topic of bench records."""
     table = Table(
         topic.replace("-", "_"),
@@ -53,7 +53,7 @@ def source_of(servers: str, topic: str, **options: str) -> Source:
     )
     kafka, problems = read_kafka_table(table)
     assert kafka is not None, problems
-    return Source(table, kafka)
+    return TopicSource(table, kafka)
 
 
 def fill(servers: str, *, records: int, keys: int) -> str:
@@ -64,7 +64,7 @@ def fill(servers: str, *, records: int, keys: int) -> str:
     return topic
 
 
-def read_all(spark: SparkSession, source: Source, lake: Path) -> ChangelogRun:
+def read_all(spark: SparkSession, source: TopicSource, lake: Path) -> ChangelogRun:
     """Everything in the topic, committed."""
     hop = ChangelogHop(source, source.store(str(lake / uuid.uuid4().hex)), run="bench")
     return hop.execute(spark, hop.plan())

@@ -11,6 +11,7 @@ from upsert_platform.declarations.located import read_properties
 from upsert_platform.declarations.project import load_project
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.hops.binding import Binding, bind
+from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.model import Project
 from upsert_platform.tablestore.connect.options import KeyMode
 from upsert_platform.tablestore.connect.record import Envelope, MessageFormat
@@ -52,7 +53,7 @@ VARIABLES = {"SECRET": "hunter2", "UPSERT_KAFKA_BOOTSTRAP_SERVERS": "localhost:9
 def load(folder: Path, config: dict[str, str], name: str = "sink") -> tuple[Project, list[Problem]]:
     lines = [f"name={name}", *(f"{key}={value}" for key, value in config.items())]
     (folder / "sink.properties").write_text("\n".join(lines))
-    return load_project(folder, VARIABLES)
+    return load_project(folder, VARIABLES, connectors=CONNECTORS)
 
 
 def bound(folder: Path, config: dict[str, str]) -> Binding:
@@ -140,7 +141,7 @@ def test_the_json_that_is_posted_to_connect_gives_the_same(tmp_path: Path) -> No
     project, _ = load(tmp_path, KEYED)
     (tmp_path / "sink.properties").unlink()
     (tmp_path / "sink.json").write_text(json.dumps({"name": "sink", "config": KEYED}, indent="\t"))
-    posted, problems = load_project(tmp_path, VARIABLES)
+    posted, problems = load_project(tmp_path, VARIABLES, connectors=CONNECTORS)
     assert problems == []
     assert {name: dict(table.options) for name, table in posted.tables.items()} == {
         name: dict(table.options) for name, table in project.tables.items()
@@ -309,7 +310,7 @@ def test_1_2_two_connectors_of_one_table(tmp_path: Path) -> None:
     for name in ("one", "two"):
         project, problems = load(tmp_path, {**BASE, "topics.assign.tables": "t:shared"}, name=name)
         (tmp_path / "sink.properties").rename(tmp_path / f"{name}.properties")
-    project, problems = load_project(tmp_path, VARIABLES)
+    project, problems = load_project(tmp_path, VARIABLES, connectors=CONNECTORS)
     with pytest.raises(
         DeclarationError, match=r"'two.shared' and table 'one.shared' both write Tablestore table"
     ) as told:
@@ -317,7 +318,7 @@ def test_1_2_two_connectors_of_one_table(tmp_path: Path) -> None:
     assert len(told.value.problems) == 1
     with (tmp_path / "two.properties").open("a") as file:
         file.write("\ncontrol.table=other")
-    assert set(bind(*load_project(tmp_path, VARIABLES)).targets) == {"one.shared", "two.shared"}
+    assert set(bind(*load_project(tmp_path, VARIABLES, connectors=CONNECTORS)).targets) == {"one.shared", "two.shared"}
 
 
 def test_1_2_unknown_options_of_a_time_series_table(tmp_path: Path) -> None:
@@ -357,13 +358,13 @@ def test_options_without_effect_are_warned_of_with_what_takes_their_place(tmp_pa
 def test_without_brokers_the_variable_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", raising=False)
     load(tmp_path, KEYED)
-    _, problems = load_project(tmp_path, {"SECRET": "x"})
+    _, problems = load_project(tmp_path, {"SECRET": "x"}, connectors=CONNECTORS)
     assert ["${UPSERT_KAFKA_BOOTSTRAP_SERVERS} is not set" in problem.message for problem in problems] == [True]
 
 
 def test_other_properties_are_passed_over_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "log4j.properties").write_text("rootLogger.level = info\n")
-    _, problems = load_project(tmp_path)
+    _, problems = load_project(tmp_path, connectors=CONNECTORS)
     assert [(problem.severity, "this file is not read" in problem.message) for problem in problems] == [
         ("warning", True)
     ]

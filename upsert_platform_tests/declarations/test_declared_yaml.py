@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.declarations.project import load_project
+from upsert_platform.hops.connectors import CONNECTORS
 
 YAML = """tables:
   - name: users
@@ -51,7 +52,7 @@ def test_yaml_and_sql_give_the_same_model(tmp_path: Path, overwrite: bool) -> No
         folder = tmp_path / name.replace(".", "_")
         folder.mkdir()
         (folder / name).write_text(text)
-        project, problems = load_project(folder, {"TOPIC": "people"})
+        project, problems = load_project(folder, {"TOPIC": "people"}, connectors=CONNECTORS)
         assert problems == []
         projects.append(project)
     left, right = projects
@@ -97,7 +98,7 @@ def test_yaml_and_sql_give_the_same_model(tmp_path: Path, overwrite: bool) -> No
 def test_faults_have_the_line_of_the_yaml(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
     assert old in YAML
     (tmp_path / "a.yaml").write_text(YAML.replace(old, new, 1))
-    _, problems = load_project(tmp_path, {"TOPIC": "people"})
+    _, problems = load_project(tmp_path, {"TOPIC": "people"}, connectors=CONNECTORS)
     errors = [problem for problem in problems if problem.severity == "error"]
     assert [(problem.location.line, message in problem.message) for problem in errors if problem.location] == [
         (line, True)
@@ -106,14 +107,14 @@ def test_faults_have_the_line_of_the_yaml(tmp_path: Path, old: str, new: str, li
 
 def test_broken_yaml_is_one_problem(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("tables:\n  - {name: [\n")
-    _, problems = load_project(tmp_path)
+    _, problems = load_project(tmp_path, connectors=CONNECTORS)
     assert "this is not YAML" in problems[0].message
 
 
 def test_other_yaml_is_passed_over_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text("services: {}\n")
     (tmp_path / "a.sql").write_text(SQL)
-    _, problems = load_project(tmp_path, {"TOPIC": "x"})
+    _, problems = load_project(tmp_path, {"TOPIC": "x"}, connectors=CONNECTORS)
     assert [(problem.severity, "this file is not read" in problem.message) for problem in problems] == [
         ("warning", True)
     ]

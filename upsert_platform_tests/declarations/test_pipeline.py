@@ -7,6 +7,7 @@ import pytest
 from upsert_platform.declarations.pipeline import table_pattern
 from upsert_platform.declarations.project import load_project
 from upsert_platform.errors import Problem
+from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.model import Project
 
 TABLES = """CREATE TABLE `app.users` (
@@ -51,7 +52,7 @@ def load(folder: Path, pipeline: str, tables: str = TABLES) -> tuple[Project, li
     (folder / "tables.sql").write_text(tables)
     (folder / "variables.yaml").write_text(VARIABLES)
     (folder / "pipeline.yaml").write_text(pipeline)
-    return load_project(folder)
+    return load_project(folder, connectors=CONNECTORS)
 
 
 def told(problems: list[Problem], severity: str = "error") -> list[str]:
@@ -142,7 +143,7 @@ CASES = [
     (SOURCE.format("app.users") + SINK.format("kafka", "x: y"), "'type' is one of upsert-kafka, tablestore"),
     (SOURCE.format("app.users") + GOOD_SINK, "route 'app.users' to another sink-table"),
     (SOURCE.format("app.users") + GOOD_SINK + "route: [{source-table: app.users}]\n", "route: 'sink-table' is missing"),
-    (SOURCE.format("app.users") + GOOD_SINK + ROUTE.replace("app.users", "other"), "'other' is no table of the source"),
+    (SOURCE.format("app.users") + GOOD_SINK + ROUTE.replace("app.users", "other"), "'other' is not a table of"),
     (SOURCE.format("nothing") + GOOD_SINK + ROUTE, "'nothing' matches no table"),
     (SOURCE.format("'('") + GOOD_SINK + ROUTE, "'(' is no pattern of table names"),
     ("source: {type: kafka, tables: app.users}\n" + GOOD_SINK + ROUTE, "has the connector 'upsert-kafka', not 'kafka'"),

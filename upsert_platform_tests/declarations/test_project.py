@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import upsert_platform
-from upsert_platform.declarations.project import load_project, require_project
+from upsert_platform.declarations.project import load_project
 from upsert_platform.errors import DeclarationError
+from upsert_platform.hops.binding import bind
+from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.model import Project
 
 DEMO = Path(upsert_platform.__file__).parent / "demo" / "project"
 S = "CREATE TABLE s (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');\n"
@@ -22,7 +25,7 @@ def demo_variables() -> dict[str, str]:
 
 
 def test_the_demo_project_has_no_problems() -> None:
-    project, problems = load_project(DEMO, demo_variables())
+    project, problems = load_project(DEMO, demo_variables(), connectors=CONNECTORS)
     assert problems == []
     assert list(project.tables) == ["users", "users_serving", "users_warehouse"]
     assert [(insert.source, insert.target) for insert in project.inserts] == [
@@ -39,7 +42,7 @@ def test_the_demo_project_has_no_problems() -> None:
 def test_the_demo_project_asks_for_its_variables_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in demo_variables():
         monkeypatch.delenv(name, raising=False)
-    _, problems = load_project(DEMO)
+    _, problems = load_project(DEMO, connectors=CONNECTORS)
     assert len(problems) == len(demo_variables())
     assert all("is not set" in problem.message and problem.location for problem in problems)
 
@@ -52,14 +55,14 @@ def write(folder: Path, **files: str) -> Path:
 
 def test_files_are_read_in_the_order_of_their_names_and_know_each_other(tmp_path: Path) -> None:
     write(tmp_path, a_insert="INSERT INTO t SELECT * FROM s;", b_target=T, c_source=S)
-    project, problems = load_project(tmp_path)
+    project, problems = load_project(tmp_path, connectors=CONNECTORS)
     assert problems == []
     assert list(project.tables) == ["t", "s"]
 
 
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_bytes(b"\xef\xbb\xbf" + (S + T + "INSERT INTO t SELECT * FROM s;").encode())
-    assert load_project(tmp_path)[1] == []
+    assert load_project(tmp_path, connectors=CONNECTORS)[1] == []
 
 
 CASES = [
@@ -87,14 +90,14 @@ CASES = [
 @pytest.mark.parametrize(("sql", "message"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_problems_of_a_project(tmp_path: Path, sql: str, message: str) -> None:
     write(tmp_path, a=S, b=sql)
-    _, problems = load_project(tmp_path)
+    _, problems = load_project(tmp_path, connectors=CONNECTORS)
     found = [problem for problem in problems if message in problem.message]
     assert len(found) == 1
     assert found[0].severity == "error"
     assert found[0].location is not None
     assert found[0].location.file == str(tmp_path / "b.sql")
     with pytest.raises(DeclarationError, match=re.escape(message)):
-        require_project(tmp_path)
+        bind(Project(""), found)
 
 
 def test_fine_timestamps_are_accepted_on_demand_and_connectors_do_not_see_the_option(tmp_path: Path) -> None:
@@ -102,40 +105,39 @@ def test_fine_timestamps_are_accepted_on_demand_and_connectors_do_not_see_the_op
     ('connector' = 'upsert-kafka', 'truncate-timestamps' = 'true');
     CREATE TABLE g (id INT PRIMARY KEY NOT ENFORCED, at TIMESTAMP(9)) WITH ('connector' = 'maxcompute');
     INSERT INTO g SELECT * FROM f;"""
-    project, problems = load_project(write(tmp_path, a=sql))
+    project, problems = load_project(write(tmp_path, a=sql), connectors=CONNECTORS)
     assert problems == []
     assert dict(project.tables["f"].options) == {"connector": "upsert-kafka"}
 
 
 def test_a_table_that_nobody_uses_is_a_warning(tmp_path: Path) -> None:
-    project, problems = require_project(
-        write(tmp_path, a=S + T + "INSERT INTO t SELECT * FROM s;", b=T.replace(" t ", " u "))
-    )
+    folder = write(tmp_path, a=S + T + "INSERT INTO t SELECT * FROM s;", b=T.replace(" t ", " u "))
+    project, problems = load_project(folder, connectors=CONNECTORS)
     assert len(project.inserts) == 1
     assert [problem.severity for problem in problems] == ["warning"]
     assert "table 'u' is neither read nor written" in problems[0].message
 
 
 def test_a_fault_in_an_insert_does_not_make_its_tables_unused(tmp_path: Path) -> None:
-    _, problems = load_project(write(tmp_path, a=S + T + "INSERT INTO t SELECT idd, v FROM s;"))
+    _, problems = load_project(write(tmp_path, a=S + T + "INSERT INTO t SELECT idd, v FROM s;"), connectors=CONNECTORS)
     assert [problem.severity for problem in problems] == ["error"]
 
 
 def test_an_empty_or_missing_folder_is_a_problem(tmp_path: Path) -> None:
-    assert "nothing is declared here" in load_project(tmp_path)[1][0].message
-    assert "this is not a folder" in load_project(tmp_path / "nowhere")[1][0].message
+    assert "nothing is declared here" in load_project(tmp_path, connectors=CONNECTORS)[1][0].message
+    assert "this is not a folder" in load_project(tmp_path / "nowhere", connectors=CONNECTORS)[1][0].message
 
 
 def test_a_file_that_is_not_utf8_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_bytes("-- \u4e2d".encode("gbk"))
-    assert "not UTF-8" in load_project(tmp_path)[1][0].message
+    assert "not UTF-8" in load_project(tmp_path, connectors=CONNECTORS)[1][0].message
 
 
 def test_reading_a_project_imports_no_heavy_library() -> None:
     heavy = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "dagster")
     code = (
-        "import sys, pathlib; from upsert_platform.declarations.project import load_project; "
-        f"load_project(pathlib.Path({str(DEMO)!r})); print([name for name in {heavy} if name in sys.modules])"
+        "import sys, pathlib; from upsert_platform.hops.binding import load; "
+        f"load(pathlib.Path({str(DEMO)!r})); print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

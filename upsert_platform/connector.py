@@ -1,0 +1,130 @@
+"""What the platform has to know of a connector; each room has one light object per connector, listed once.
+
+What a connector can do is inherited: a `Readable` gives sources, a `Writable` opens destinations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from upsert_platform.destination import Destination
+from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.model import Insert, Table
+from upsert_platform.source import Source
+
+Checked = TypeVar("Checked")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlace:
+    """Where a table's position is kept: two tables with the same would take each other's for their own.
+
+    Attributes:
+        control: the record, for comparing: endpoint, scope, control table, table.
+        told: the table that both write, for a message.
+        remedy: what keeps them apart, for the same message.
+    """
+
+    control: tuple[str, ...]
+    told: str
+    remedy: str
+
+
+class Connector(ABC):
+    """One value of the option ``connector``. Holds no state and opens no connection.
+
+    Attributes:
+        name: the value.
+        kind: of the system, as Dagster shows it.
+        endpoint: which resource completes the options of tables: ``kafka``, ``tablestore`` or ``maxcompute``.
+        place_option: the option that names the table in the system; the declared name if it is not given.
+        scope_options: the options that tell what the name is unique in.
+        keyed: whether every table needs a primary key.
+        pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+    endpoint: ClassVar[str]
+    place_option: ClassVar[str] = "table.name"
+    scope_options: ClassVar[tuple[str, ...]] = ()
+    keyed: ClassVar[bool] = False
+    pipeline_options: ClassVar[Mapping[str, str] | None] = None
+
+    @abstractmethod
+    def unused_problems(self, table: Table) -> list[Problem]:
+        """What is wrong with a table that no insert names."""
+
+    def is_observed(self, table: Table) -> bool:
+        """Whether a table is of use without an insert: as a source asset of what others write."""
+        return False
+
+    def stored_as(self, table: Table) -> str:
+        """Where a table is stored: the system, what the name is unique in, the name."""
+        scope = next((table.options[name] for name in self.scope_options if name in table.options), "")
+        name = table.options.get(self.place_option, table.name)
+        return ".".join(part for part in (self.kind, scope, name) if part)
+
+
+class Readable(Connector):
+    """A connector whose tables inserts can read."""
+
+    @abstractmethod
+    def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
+        """Checks a table that is read: its source, or None when there are errors, and everything found."""
+
+    @abstractmethod
+    def streams(self, table: Table) -> tuple[str, ...]:
+        """Names of what a declared table reads (its topics), for assets; options need not be right."""
+
+    def unused_problems(self, table: Table) -> list[Problem]:
+        """What is wrong with a table that no insert names, as if it were read."""
+        return self.read(table)[1]
+
+
+class Writable(Connector, Generic[Checked]):
+    """A connector whose tables inserts can write; `Checked` is its own form of a table that passed its rules."""
+
+    @abstractmethod
+    def check(self, table: Table) -> tuple[Checked | None, list[Problem]]:
+        """Checks a table that is written: its checked form, or None when there are errors, and everything found."""
+
+    @abstractmethod
+    def open(self, checked: Checked) -> Destination:
+        """The destination of a checked table; the caller closes it."""
+
+    def fraction_digits(self, table: Table) -> int:
+        """How many digits of a second a table has room for, beside what it declares; 0 if every digit is carried."""
+        return 0
+
+    def control_place(self, checked: Checked) -> ControlPlace | None:
+        """Where the position of a table is kept; None where no other declared table can share it."""
+        return None
+
+    def overwrite_problems(self, insert: Insert, table: Table) -> list[Problem]:
+        """What is wrong with INSERT OVERWRITE of a table."""
+        return [
+            Problem(
+                f"INSERT OVERWRITE {insert.target}: needs a table with 'connector' = 'maxcompute' and 'sink.operation'"
+                " = 'insert'; a table that is kept equal to the last value per key is followed with INSERT INTO",
+                insert.location,
+            )
+        ]
+
+    def unused_problems(self, table: Table) -> list[Problem]:
+        """What is wrong with a table that no insert names, as if it were written."""
+        return self.check(table)[1]
+
+    def checked(self, table: Table) -> Checked:
+        """The checked form of a table.
+
+        Raises:
+            DeclarationError: its options do not fit.
+        """
+        found, problems = self.check(table)
+        if found is None:
+            raise DeclarationError([problem for problem in problems if problem.severity == "error"])
+        return found

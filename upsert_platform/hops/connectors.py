@@ -1,0 +1,87 @@
+"""Every connector of the platform, listed once: a new one is a room, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from upsert_platform.connector import Connector, ControlPlace, Readable, Writable
+from upsert_platform.errors import Problem
+from upsert_platform.hops.connect_connector import ConnectConnector
+from upsert_platform.kafka.connector import KafkaConnector, UpsertKafkaConnector
+from upsert_platform.maxcompute.connector import MaxComputeConnector
+from upsert_platform.model import Table
+from upsert_platform.options import nearest
+from upsert_platform.tablestore.connector import TablestoreConnector
+
+CONNECTORS: Final[dict[str, Connector]] = {
+    connector.name: connector
+    for connector in (
+        UpsertKafkaConnector(),
+        KafkaConnector(),
+        TablestoreConnector(),
+        ConnectConnector(),
+        MaxComputeConnector(),
+    )
+}
+
+
+def connector_of(table: Table) -> Connector | None:
+    """The connector that a table declares; None if there is none of that name."""
+    return CONNECTORS.get(table.connector)
+
+
+def readable() -> Mapping[str, Readable]:
+    """Connectors whose tables can be read, by name."""
+    return {name: found for name, found in CONNECTORS.items() if isinstance(found, Readable)}
+
+
+def writable() -> Mapping[str, Writable[Any]]:
+    """Connectors whose tables can be written, by name."""
+    return {name: found for name, found in CONNECTORS.items() if isinstance(found, Writable)}
+
+
+def by_endpoint(defaults: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """Options per endpoint (``kafka``, ``tablestore``, ``maxcompute``) as options per connector."""
+    return {name: defaults[found.endpoint] for name, found in CONNECTORS.items() if found.endpoint in defaults}
+
+
+def kind_of(table: Table) -> str:
+    """The kind of system that holds a table, as Dagster shows it."""
+    found = connector_of(table)
+    return found.kind if found else table.connector or "table"
+
+
+def streams_of(table: Table) -> tuple[str, ...]:
+    """Names of what a declared table reads (its topics)."""
+    found = connector_of(table)
+    return found.streams(table) if isinstance(found, Readable) else ()
+
+
+def unknown_connector(table: Table) -> Problem:
+    """Tells of a table whose connector does not exist."""
+    return Problem(
+        f"table '{table.name}': connector '{table.connector}' is not known"
+        f"{nearest(table.connector, CONNECTORS)}; known are: {', '.join(CONNECTORS)}",
+        table.options.location("connector") or table.location,
+    )
+
+
+def sharing_problems(checked: Iterable[tuple[Table, Any]]) -> Iterator[Problem]:
+    """Tells of tables that keep their position in one place: each would find the other's as its own.
+
+    Args:
+        checked: declared tables that are written, each with its checked form.
+    """
+    first: dict[tuple[str, ...], Table] = {}
+    for table, found in checked:
+        connector = connector_of(table)
+        place: ControlPlace | None = connector.control_place(found) if isinstance(connector, Writable) else None
+        if place is None:
+            continue
+        other = first.setdefault(place.control, table)
+        if other is not table:
+            yield Problem(
+                f"table '{table.name}' and table '{other.name}' both write {place.told}. {place.remedy}",
+                table.location,
+            )

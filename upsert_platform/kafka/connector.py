@@ -1,0 +1,64 @@
+"""The connectors of Kafka: `upsert-kafka`, read and written, and `kafka`, read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from upsert_platform.connector import Readable, Writable
+from upsert_platform.errors import Problem
+from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.kafka.table import KafkaTable, read_kafka_table
+from upsert_platform.model import Table
+from upsert_platform.source import Source
+
+if TYPE_CHECKING:
+    from upsert_platform.destination import Destination
+
+
+class KafkaConnector(Readable):
+    """`kafka`: every record counts for itself."""
+
+    name = "kafka"
+    kind = "kafka"
+    endpoint = "kafka"
+    place_option = "topic"
+
+    def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
+        """Checks a table that is read: its source, or None when there are errors, and everything found."""
+        kafka, problems = read_kafka_table(table)
+        return None if kafka is None else TopicSource(table, kafka), problems
+
+    def streams(self, table: Table) -> tuple[str, ...]:
+        """Names of the topics; a pattern stands for the topics that it will match."""
+        pattern = table.options.get("topic-pattern")
+        if pattern:
+            return (f"pattern {pattern}",)
+        return tuple(item.strip() for item in table.options.get("topic", "").split(";") if item.strip())
+
+
+class UpsertKafkaConnector(KafkaConnector, Writable[KafkaTable]):
+    """`upsert-kafka`: a record is the last value of its key, a null value deletes it."""
+
+    name = "upsert-kafka"
+    keyed = True
+    pipeline_options: ClassVar[Mapping[str, str]] = {
+        "key.format": "json",
+        "value.format": "json",
+        "value.fields-include": "ALL",
+    }
+
+    def check(self, table: Table) -> tuple[KafkaTable | None, list[Problem]]:
+        """Checks a table that is written."""
+        return read_kafka_table(table, writes=True)
+
+    def open(self, checked: KafkaTable) -> Destination:
+        """The topic as a destination."""
+        from upsert_platform.kafka.sink.destination import KafkaDestination
+
+        return KafkaDestination(checked)
+
+    def fraction_digits(self, table: Table) -> int:
+        """As in Flink, texts hold every digit whatever is declared, and Avro holds milliseconds."""
+        formats = (table.options.get(name, "") for name in ("key.format", "value.format", "format"))
+        return 3 if any(name.strip().startswith("avro") for name in formats) else 0

@@ -1,0 +1,65 @@
+"""The topics of a declared table as the source of its changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upsert_platform.kafka.source import offsets
+from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from upsert_platform.changelog.accounting import OffsetRange
+    from upsert_platform.changelog.data_files import DataFile
+    from upsert_platform.changelog.store import Positions
+    from upsert_platform.kafka.source.decode import RecordDecoder
+
+
+@dataclass(frozen=True)
+class TopicSource(DecodesAgain):
+    """Reads the topics of an `upsert-kafka` or `kafka` table; lanes are partitions, numbers are offsets."""
+
+    kafka: KafkaTable
+
+    @property
+    def mode(self) -> str:
+        """``upsert`` keeps the last record per key and batch, ``append`` every record (plain `kafka` tables)."""
+        return MODE_UPSERT if self.kafka.is_upsert else MODE_APPEND
+
+    def discover(self) -> Sequence[offsets.TopicOffsets]:
+        """The topics with the offsets that can be read."""
+        return offsets.discover(self.kafka)
+
+    def backlog(self, streams: Sequence[offsets.TopicOffsets], positions: Positions) -> Sequence[OffsetRange]:
+        """Every offset after the committed position, up to the end or the declared bound."""
+        return offsets.plan_backlog(self.kafka, streams, positions)
+
+    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+        """The part of a backlog that the next batch reads."""
+        return offsets.bound_batch(self.kafka, ranges, record_bytes=record_bytes)
+
+    def write(self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, uri: str) -> list[DataFile]:
+        """Reads ranges in Spark tasks, which write their rows into data files."""
+        from upsert_platform.kafka.source.source import failure_of, write_changes
+
+        try:
+            return write_changes(spark, self.kafka, ranges, batch=batch, mode=self.mode, uri=uri)
+        except Exception as error:
+            raised = failure_of(error)
+            if raised is None:
+                raise
+            raise raised from error
+
+    def publish(self, positions: Positions) -> None:
+        """Commits the offsets to the table's consumer group, so that Kafka's own lag tools show them."""
+        offsets.commit_to_group(self.kafka, positions.offsets)
+
+    def decoder(self) -> RecordDecoder:
+        """Decodes blocks of raw records."""
+        from upsert_platform.kafka.source.decode import RecordDecoder
+
+        return RecordDecoder(self.kafka)

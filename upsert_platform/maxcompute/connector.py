@@ -1,0 +1,55 @@
+"""The connector `maxcompute`: Delta tables by upsert, plain tables by insert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from upsert_platform.connector import Writable
+from upsert_platform.errors import Problem
+from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
+from upsert_platform.model import Insert, Table
+
+if TYPE_CHECKING:
+    from upsert_platform.destination import Destination
+
+
+class MaxComputeConnector(Writable[MaxComputeTable]):
+    """`maxcompute`."""
+
+    name = "maxcompute"
+    kind = "maxcompute"
+    endpoint = "maxcompute"
+    scope_options = ("odps.project.name",)
+    pipeline_options: ClassVar[Mapping[str, str]] = {}
+
+    def check(self, table: Table) -> tuple[MaxComputeTable | None, list[Problem]]:
+        """Checks a table that is written."""
+        return read_maxcompute_table(table)
+
+    def open(self, checked: MaxComputeTable) -> Destination:
+        """The table as a destination."""
+        from upsert_platform.maxcompute.destination import MaxComputeDestination
+
+        return MaxComputeDestination(checked)
+
+    def fraction_digits(self, table: Table) -> int:
+        """Microseconds."""
+        return 6
+
+    def is_observed(self, table: Table) -> bool:
+        """A Delta table tells its changes."""
+        return _operation(table) == "upsert"
+
+    def overwrite_problems(self, insert: Insert, table: Table) -> list[Problem]:
+        """INSERT OVERWRITE is for tables that are appended to: it replaces their rows in one commit."""
+        if _operation(table) != "insert":
+            return super().overwrite_problems(insert, table)
+        if table.options.get("sink.coordinator.enable", "true").strip().lower() in ("true", "yes"):
+            return []
+        message = f"INSERT OVERWRITE {insert.target}: rows are replaced in one commit, for which the target needs"
+        return [Problem(f"{message} 'sink.coordinator.enable' = 'true'", insert.location)]
+
+
+def _operation(table: Table) -> str:
+    return table.options.get("sink.operation", "insert").strip().lower()

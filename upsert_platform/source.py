@@ -1,0 +1,89 @@
+"""What every kind of source offers to its changelog: discover, plan, bound, write, publish.
+
+A source has streams (topics of Kafka), each with lanes (partitions) of numbered records (offsets). A changelog keeps,
+in the commit of each batch, up to which number every lane was read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.model import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from upsert_platform.changelog.accounting import OffsetRange
+    from upsert_platform.changelog.data_files import DataFile
+    from upsert_platform.changelog.store import Positions
+
+MODE_UPSERT: Final = "upsert"
+"""A changelog keeps the last record per key and batch."""
+MODE_APPEND: Final = "append"
+"""A changelog keeps every record."""
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """A declared table that inserts read, its options checked. Opens connections only while a method runs.
+
+    Attributes:
+        table: as declared, completed by the options of its endpoint's resource.
+    """
+
+    table: Table
+
+    @property
+    @abstractmethod
+    def mode(self) -> str:
+        """``upsert`` keeps the last record per key and batch, ``append`` every record."""
+
+    @abstractmethod
+    def discover(self) -> Sequence[Any]:
+        """The streams as they are now, each with a `name`, a `topic_id` and the `partitions` with their offsets.
+
+        Raises:
+            TopicError: a stream does not exist.
+            EndpointError: no answer, or a login that is refused.
+        """
+
+    @abstractmethod
+    def backlog(self, streams: Sequence[Any], positions: Positions) -> Sequence[OffsetRange]:
+        """What is not read yet, up to the ends that `discover` found.
+
+        Raises:
+            TopicError: a stream was made anew, or lost records before they were read.
+        """
+
+    @abstractmethod
+    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+        """The part of a backlog that the next batch reads.
+
+        Args:
+            record_bytes: mean size of the records read so far, if any were.
+        """
+
+    @abstractmethod
+    def write(self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, uri: str) -> list[DataFile]:
+        """Reads ranges and writes their rows into new data files of a changelog, which its caller commits.
+
+        Raises:
+            RecordError: a record cannot be decoded and ``on-error`` is ``fail``.
+            TopicError: records vanished meanwhile.
+            EndpointError: no answer.
+        """
+
+    @abstractmethod
+    def publish(self, positions: Positions) -> None:
+        """Tells the system's own tools how far the platform is; never read back."""
+
+
+class DecodesAgain(Source):
+    """A source whose quarantined records can be decoded once more, as the table is declared now."""
+
+    @abstractmethod
+    def decoder(self) -> Any:
+        """Decodes blocks of raw records, as the reading tasks do."""

@@ -1,0 +1,54 @@
+"""The connectors of Tablestore: `tablestore`, and `tablestore-connect` by the rules of its Kafka Connect sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from upsert_platform.connector import ControlPlace, Writable
+from upsert_platform.errors import Problem
+from upsert_platform.model import Table
+from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.table import TablestoreTable, read_tablestore_table
+
+if TYPE_CHECKING:
+    from upsert_platform.destination import Destination
+
+
+class TablestoreConnector(Writable[TablestoreTable]):
+    """`tablestore`: a wide-column table."""
+
+    name = "tablestore"
+    kind = "tablestore"
+    endpoint = "tablestore"
+    scope_options = ("tablestore.instance.name",)
+    pipeline_options: ClassVar[Mapping[str, str]] = {}
+
+    def check(self, table: Table) -> tuple[TablestoreTable | None, list[Problem]]:
+        """Checks a table that is written."""
+        return read_tablestore_table(table)
+
+    def open(self, checked: TablestoreTable) -> Destination:
+        """The table as a destination."""
+        from upsert_platform.tablestore.destination import TablestoreDestination
+
+        return TablestoreDestination(checked)
+
+    def fraction_digits(self, table: Table) -> int:
+        """Microseconds."""
+        return 6
+
+    def control_place(self, checked: TablestoreTable) -> ControlPlace:
+        """A row of the control table."""
+        return control_place(checked.settings, checked.table_name)
+
+
+def control_place(settings: TablestoreSettings, table_name: str) -> ControlPlace:
+    """The row of the control table that belongs to a Tablestore table."""
+    return ControlPlace(
+        (settings.endpoint, settings.instance_name, settings.control_table, table_name),
+        f"Tablestore table '{table_name}' of {settings.endpoint}/{settings.instance_name}, and would take each other's"
+        f" position in '{settings.control_table}' for their own",
+        "Write it by one INSERT or one connector of both topics, or, if they write different rows or columns, set"
+        " 'control.table' of one of them",
+    )
