@@ -161,18 +161,6 @@ def _checked(table: Table, problems: list[Problem]) -> Any:
     return checked
 
 
-def open_destination(table: Table) -> Destination:
-    """The destination of a declared table.
-
-    Raises:
-        DeclarationError: its options do not fit.
-    """
-    connector = connector_of(table)
-    if not isinstance(connector, Writable):
-        raise DeclarationError([unknown_connector(table)])
-    return connector.open(connector.checked(table))
-
-
 def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
     return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()), connectors=CONNECTORS)

@@ -66,7 +66,7 @@ def fill(servers: str, *, records: int, keys: int) -> str:
 
 def read_all(spark: SparkSession, source: TopicSource, lake: Path) -> ChangelogRun:
     """Everything in the topic, committed."""
-    hop = ChangelogHop(source, source.store(str(lake / uuid.uuid4().hex)), run="bench")
+    hop = ChangelogHop(source, changelog_of(source, str(lake / uuid.uuid4().hex)), run="bench")
     return hop.execute(spark, hop.plan())
 
 

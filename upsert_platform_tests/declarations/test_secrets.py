@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.declarations.project import load_project
+from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka.jaas import JaasError, client_settings
 
 SECRET = "Hunter2"
@@ -17,7 +18,7 @@ NAME = "'tablestore.access.key.secret'"
 
 def told(folder: Path, name: str, text: str) -> list[str]:
     (folder / name).write_text(text)
-    _, problems = load_project(folder)
+    _, problems = load_project(folder, connectors=CONNECTORS)
     return [str(problem).replace(str(folder), "") for problem in problems]
 
 
