@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.errors import SourceLocation
+from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import read_kafka_table
