@@ -26,9 +26,9 @@ from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
-from upsert_platform.maxcompute.partitions import distinct_specs, may_leave, with_moves, with_partitions
+from upsert_platform.maxcompute.partitions import distinct_specs, may_leave, with_moves, with_partitions, with_verdicts
 from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
-from upsert_platform.maxcompute.sending import Sending
+from upsert_platform.maxcompute.sending import Sending, wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable
 
 if TYPE_CHECKING:
@@ -83,16 +83,19 @@ def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
     if batch.span.replaces:
         changes = changes.where(f"{OPERATION} = '{OPERATION_UPSERT}'")
     frame = with_partitions(changes, table)
+    moves = table.upserts and not table.partitions_follow_key
+    if moves:
+        frame = with_verdicts(frame, wire_plan(table, batch.actual))
     dynamic = bool(table.partitions.dynamic)
     if dynamic:
         frame = frame.persist()
     moved = None
     try:
-        if table.upserts and not table.partitions_follow_key:
+        if moves:
             leaving = may_leave(frame, table)
             if leaving is not None:
                 present = batch.present(leaving.select(*map(quote, table.primary_key)))
-                moved = with_moves(frame, present, table).persist()
+                moved = with_moves(frame, present, table, batch.actual).persist()
         sent = frame if moved is None else moved
         return _send_and_commit(batch, sent, distinct_specs(sent, table), started)
     finally:

@@ -10,7 +10,7 @@ from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.maxcompute.types import stores, widens
+from upsert_platform.maxcompute.types import stores, stores_partition, widens
 
 
 def create_statement(table: MaxComputeTable) -> str:
@@ -82,7 +82,7 @@ def _compare_partitions(table: MaxComputeTable, actual: TableState) -> list[str]
     wanted = list(table.partitions.columns)
     found = [column.name for column in actual.partition_columns]
     if wanted == found:
-        return []
+        return _compare_partition_types(table, actual)
     if not wanted:
         return [
             f"the table is partitioned by ({', '.join(found)}): name the columns in PARTITIONED BY, or fix them with"
@@ -91,6 +91,18 @@ def _compare_partitions(table: MaxComputeTable, actual: TableState) -> list[str]
     if not found:
         return [f"the table has no partitions, the declaration has ({', '.join(wanted)})"]
     return [f"the table is partitioned by ({', '.join(found)}), the declaration by ({', '.join(wanted)})"]
+
+
+def _compare_partition_types(table: MaxComputeTable, actual: TableState) -> list[str]:
+    differences = []
+    for column, kind in zip(table.columns, table.types, strict=True):
+        found = next((item for item in actual.partition_columns if item.name == column.name.lower()), None)
+        assert column.type is not None
+        if found is not None and not stores_partition(found.type, kind, column.type):
+            differences.append(
+                f"partition column '{column.name}' is {found.type} in the table, {column.type} needs {kind}"
+            )
+    return differences
 
 
 def _compare_key(table: MaxComputeTable, actual: TableState) -> list[str]:

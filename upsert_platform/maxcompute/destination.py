@@ -231,9 +231,9 @@ class MaxComputeDestination:
 
     def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
         """What the table holds where rows have `value` in a declared column: partitions have values of their own."""
-        from upsert_platform.maxcompute.partitions import stored_value
+        from upsert_platform.maxcompute.stored import stored_value
 
-        return stored_value(self.table, name, value)
+        return stored_value(self.table, self._actual(), name, value)
 
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.

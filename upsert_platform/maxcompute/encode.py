@@ -69,6 +69,8 @@ def _encode_text(values: pa.Array, declared: LogicalType, kind: MaxComputeType) 
     if declared.name is TypeName.TIME:
         return _encode_time(values, declared)
     text = values.cast(pa.string())
+    if kind.root == "CHAR":  # blanks at its end are not significant: one value has one form, and one bucket
+        text = pc.utf8_rtrim(text, " ")
     if kind.length is None:
         return _refuse(text, _longer(pc.binary_length(text), MAX_FIELD_BYTES), _too_big(kind))
     bad = _longer(pc.utf8_length(text), kind.length)

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, SecretStr, field_validator, model_validato
 
 from upsert_platform.maxcompute.assigners import check_assigner, check_pattern
 from upsert_platform.maxcompute.choices import ANY_CASE, Compression, OnError, SchemaChange, SinkOperation, WriteApi
+from upsert_platform.maxcompute.partition_spec import refuse_value
 from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -102,7 +103,7 @@ class MaxComputeSettings(Settings):
     partition_default: str = option(
         "sink.partition.default-value", "__DEFAULT_PARTITION__", origin="alibaba", min_length=1,
         description="Partition of rows whose dynamic partition column is null or blank. They are read back with this"
-        " value, or null where the column's type has no such value.",
+        " value, a DATE with null. Rows without a number are refused unless this is one.",
     )  # fmt: skip
     partition_limit: Count = option(
         "sink.dynamic-partition.limit", DEFAULT_PARTITION_LIMIT, origin="alibaba", ge=1, le=60_000,
@@ -339,6 +340,14 @@ class MaxComputeSettings(Settings):
         except (ZoneInfoNotFoundError, ValueError):
             raise ValueError(f"takes a time zone as 'Asia/Shanghai', not '{value}'") from None
         return value.strip()
+
+    @field_validator("partition_default")
+    @classmethod
+    def _is_partition_value(cls, value: str) -> str:
+        reason = refuse_value(value)
+        if reason:
+            raise ValueError(f"takes a value that a partition can have; '{value}' {reason}")
+        return value
 
     @field_validator("request_timeout")
     @classmethod

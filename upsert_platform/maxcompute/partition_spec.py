@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from upsert_platform.types import LogicalType, TypeName
 
 MAX_LEVELS = 6
 MAX_VALUE_BYTES = 255
 _ALLOWED_VALUE = re.compile(r"[^\x00-\x1f\x7f/\\'\",=]+")
+
+_WHOLE_NUMBERS: Final = {TypeName.TINYINT: 7, TypeName.SMALLINT: 15, TypeName.INT: 31, TypeName.BIGINT: 63}
+"""Types of partition columns that hold numbers, with their bits."""
 
 Spec = tuple[tuple[str, str], ...]
 
@@ -45,11 +52,37 @@ def refuse_value(value: str) -> str | None:
     """Why a text cannot be a partition value, or None when it can."""
     if not value.strip():
         return "is blank"
+    if value != value.strip():
+        return "begins or ends with a blank, which names of partitions lose on their way"
     if len(value.encode("utf-8")) > MAX_VALUE_BYTES:
         return f"has more than {MAX_VALUE_BYTES} bytes"
     if not _ALLOWED_VALUE.fullmatch(value):
         return "contains a control character or one of / \\ ' \" , ="
     return None
+
+
+def partition_holds(text: str, declared: LogicalType, *, strict: bool = False) -> bool:
+    """Whether a partition column of a declared type can have a text as its value.
+
+    Numbers are those that are written as MaxCompute writes them: ``7``, not ``07``.
+
+    Args:
+        strict: a DATE, which is kept as text, is one of the form yyyy-MM-dd; otherwise any text, read back as null.
+    """
+    if strict and declared.name is TypeName.DATE:
+        return bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text)) and _is_day(text)
+    bits = _WHOLE_NUMBERS.get(declared.name)
+    if bits is None:
+        return True
+    return bool(re.fullmatch(r"0|-?[1-9]\d*", text)) and -(1 << bits) <= int(text) < 1 << bits
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

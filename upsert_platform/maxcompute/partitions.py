@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.assigners import format_time
+from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, PartitionPlan, Spec
-from upsert_platform.maxcompute.rows import PARTITION_PREFIX
+from upsert_platform.maxcompute.rows import FITS, PARTITION_PREFIX, WirePlan
+from upsert_platform.maxcompute.stored import default_text, is_absent, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.types import spark_type
+from upsert_platform.model import Column
+from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 _PRESENT = "_present_"
 _KEY = "_key_"
-_REFUSED_VALUE = r"""[\x00-\x1f\x7f/\\'",=]"""
+_TEXT = LogicalType(TypeName.STRING)
+_REFUSED_VALUE = r"""[\x00-\x1f\x7f/\\'",=]|(?U:^\s|\s$)"""
 
 
 def partition_columns(plan: PartitionPlan) -> tuple[str, ...]:
@@ -43,41 +47,46 @@ def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     plan = table.partitions
+    declared = {column.name.lower(): column for column in table.columns}
     if plan.assigner:
         changes = _assign(changes, plan)
         texts: list[SparkColumn] = [F.col(name) for name in partition_columns(plan)]
     elif plan.time_format:
         texts = [F.lit(format_time(plan.time_format, datetime.now(UTC), plan.time_zone))]
     else:
-        names = {column.name.lower(): column.name for column in table.columns}
-        texts = [F.col(quote(names[name])).cast("string") for name in plan.dynamic]
-    filled = {
-        name: F.when(text.isNull() | (F.trim(text) == ""), F.lit(plan.default)).otherwise(text)
-        for name, text in zip(partition_columns(plan), texts, strict=True)
-    }
+        texts = [_as_text(declared[name]) for name in plan.dynamic]
+    filled = {}
+    for name, column, text in zip(plan.dynamic, partition_columns(plan), texts, strict=True):
+        kind = declared[name].type if name in declared else None
+        default = plan.default if kind is None else default_text(plan, kind)
+        filled[column] = F.when(is_absent(text, _TEXT), F.lit(default)).otherwise(text)
     return changes.withColumns(filled) if filled else changes
 
 
-def stored_value(table: MaxComputeTable, name: str, value: SparkColumn) -> SparkColumn:
-    """What the table holds where rows have `value` in a declared column: the value of a static partition column, the
-    default of a dynamic one that is null or blank; null where its type has no such default.
-    """
+def _as_text(column: Column) -> SparkColumn:
+    """A declared column as the text of a partition; blanks at the end of a CHAR are not significant."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from upsert_platform.maxcompute.decode import decode_partition, default_value
+    assert column.type is not None
+    text = F.col(quote(column.name)).cast("string")
+    return F.rtrim(text) if column.type.name is TypeName.CHAR else text
 
-    plan = table.partitions
-    kind = next(column.type for column in table.columns if column.name == name)
-    fixed = dict(plan.static).get(name.lower())
-    assert kind is not None
-    if fixed is not None:
-        return F.lit(decode_partition(fixed, kind).as_py()).cast(spark_type(kind))
-    if name.lower() not in plan.dynamic:
-        return value
-    absent = value.isNull()
-    if spark_type(kind) == "STRING":
-        absent = absent | (F.trim(value) == "")
-    return F.when(absent, F.lit(default_value(plan.default, kind)).cast(spark_type(kind))).otherwise(value)
+
+def with_verdicts(frame: DataFrame, plan: WirePlan) -> DataFrame:
+    """Adds whether the table takes a row: what does not fit is refused later, and must not move or delete a row first.
+
+    Args:
+        frame: of `with_partitions`.
+    """
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from upsert_platform.maxcompute.rows import fitting
+
+        for batch in batches:
+            yield batch.append_column(FITS, fitting(batch, plan))
+
+    return frame.mapInArrow(judge, StructType([*frame.schema.fields, StructField(FITS, BooleanType())]))
 
 
 def _assign(changes: DataFrame, plan: PartitionPlan) -> DataFrame:
@@ -172,14 +181,15 @@ def may_leave(frame: DataFrame, table: MaxComputeTable) -> DataFrame | None:
     return None if deletes.isEmpty() else deletes
 
 
-def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable) -> DataFrame:
+def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable, actual: TableState) -> DataFrame:
     """Deletes rows where they are, when the partition does not follow from the primary key.
 
     A delete knows its key alone, and an update may move its row to another partition; a key is unique only within a
     partition, so the old row must be deleted in every partition that holds it.
 
     Args:
-        frame: of `with_partitions`, at most one row per key.
+        frame: of `with_verdicts`, at most one row per key. Rows that do not fit move and delete nothing.
+        actual: the table as it is.
         present: where the keys of `may_leave` are now.
 
     Returns:
@@ -195,13 +205,16 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable) -> 
     keys = list(table.primary_key)
     for index, name in enumerate(keys):
         present = present.withColumnRenamed(name, f"{_KEY}{index}")
-    same = [stored_value(table, name, F.col(quote(name))) == F.col(f"{_KEY}{index}") for index, name in enumerate(keys)]
+    same = [
+        stored_value(table, actual, name, F.col(quote(name))) == F.col(f"{_KEY}{index}")
+        for index, name in enumerate(keys)
+    ]
     joined = frame.join(present, same, "left")
     order = [F.col(quote(name)) for name in frame.columns]
     upserts = frame.where(F.col(OPERATION) == OPERATION_UPSERT).select(*order)
     moved = reduce(lambda a, b: a | b, [~F.col(n).eqNullSafe(F.col(p)) for n, p in zip(names, places, strict=True)])
     here = F.col(places[0]).isNotNull()
-    leaving = joined.where(here & ((F.col(OPERATION) == OPERATION_DELETE) | moved))
+    leaving = joined.where(here & F.col(FITS) & ((F.col(OPERATION) == OPERATION_DELETE) | moved))
     dynamic = {name.lower() for name in table.partitions.dynamic}
     kept = {*keys, *names, "_seq"}
     columns = []

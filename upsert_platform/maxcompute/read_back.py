@@ -9,8 +9,9 @@ from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import quote, sql_text
-from upsert_platform.maxcompute.partitions import present_name, stored_value
-from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, key_predicate, read_frame
+from upsert_platform.maxcompute.partitions import present_name
+from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, read_frame
+from upsert_platform.maxcompute.stored import key_predicate, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, TypeName
@@ -66,13 +67,16 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
     if keys is not None:
         from pyspark.sql import functions as F  # noqa: N812
 
-        stored = [stored_value(table, name, F.col(quote(name))).alias(name) for name in table.primary_key]
+        stored = [
+            stored_value(table, reading.actual, name, F.col(quote(name))).alias(name) for name in table.primary_key
+        ]
         keys = keys.select(*stored).distinct()
         by_name = {column.name: column for column in columns}
         named = [column for name in table.primary_key if not (column := by_name[name]).partition and not column.fixed]
         few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()
         if len(few) <= MOST_PREDICATE_KEYS:
-            predicate = key_predicate([tuple(row) for row in few], named)
+            kinds = [(column.source, column.declared, column.kind) for column in named]
+            predicate = key_predicate([tuple(row) for row in few], kinds)
     job = _open(columns, reading, predicate)
     frame = read_frame(spark, job)
     return frame if keys is None else frame.join(keys, list(table.primary_key), "left_semi")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.maxcompute.client import Client, QueryResult
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
-from upsert_platform.maxcompute.names import TableName, quote, sql_text
+from upsert_platform.maxcompute.names import TableName, quote
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, spark_type
@@ -120,35 +118,3 @@ def decode_rows(rows: pa.RecordBatch, job: ReadJob) -> pa.RecordBatch:
             columns.append(decode(values, column.declared, column.kind))
     fields = [pa.field(column.name, arrow_type(column.declared)) for column in job.columns]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-
-def key_predicate(keys: Sequence[Sequence[Any]], columns: Sequence[ReadColumn]) -> str:
-    """SQL that holds for rows with one of these keys, or an empty text when a key has no literal.
-
-    It only spares work: rows are joined with the keys afterwards, for the service may ignore it.
-    """
-    texts = [[_literal(value) for value in key] for key in keys]
-    if not texts or any(text is None for key in texts for text in key):
-        return ""
-    names = [quote(column.source) for column in columns]
-    if len(names) == 1:
-        return f"{names[0]} IN ({', '.join(str(key[0]) for key in texts)})"
-    rows = (" AND ".join(f"{name} = {text}" for name, text in zip(names, key, strict=True)) for key in texts)
-    return " OR ".join(f"({row})" for row in rows)
-
-
-def _literal(value: Any) -> str | None:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case str():
-            return sql_text(value)
-        case Decimal():
-            return f"{value}BD"
-        case dt.datetime():
-            return None
-        case dt.date():
-            return f"DATE '{value.isoformat()}'"
-    return None

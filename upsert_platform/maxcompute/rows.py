@@ -25,6 +25,8 @@ OPERATION_COLUMN: Final = "__operation"
 OPERATION_CODES: Final = {"U": 85, "D": 68}
 PARTITION_PREFIX: Final = "_partition_"
 """Text columns of a change frame, one per dynamic partition column in order: `_partition_0` and so on."""
+FITS: Final = f"{PARTITION_PREFIX}fits"
+"""BOOLEAN column of a change frame whose rows may move: whether the table takes the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +108,7 @@ def encode_rows(changes: pa.RecordBatch, plan: WirePlan) -> WireRows:
     Args:
         changes: declared columns, `_op`, and one `_partition_<n>` text column per dynamic partition column.
     """
-    deletes = np.asarray(pc.equal(changes.column(OPERATION), OPERATION_DELETE))
-    refusals = _Refusals(changes.num_rows)
-    if not plan.upsert:
-        refusals.add(deletes, "a delete cannot be appended: 'sink.operation' is 'insert'")
-    columns = [_column(changes, column, deletes, refusals) for column in plan.columns]
-    for index, name in enumerate(plan.partitions):
-        values = changes.column(f"{PARTITION_PREFIX}{index}").cast(pa.string())
-        _check_partition(values, name, refusals)
-        columns.append(values)
+    columns, deletes, refusals = _judge(changes, plan)
     if plan.upsert:
         columns.append(pa.array(np.where(deletes, OPERATION_CODES["D"], OPERATION_CODES["U"]).astype(np.int8)))
     rows = pa.RecordBatch.from_arrays(columns, schema=plan.schema())
@@ -127,6 +121,32 @@ def encode_rows(changes: pa.RecordBatch, plan: WirePlan) -> WireRows:
         for index, reasons in sorted(refusals.reasons.items())
     )
     return WireRows(rows.filter(pa.array(keep)), int((deletes & keep).sum()), refused)
+
+
+def fitting(changes: pa.RecordBatch, plan: WirePlan) -> pa.Array:
+    """Which rows of a batch `encode_rows` does not refuse (boolean); a delete's partition is not looked at, for it is
+    where the row is found."""
+    *_, refusals = _judge(changes, plan, partitions_of_deletes=False)
+    fits = np.ones(changes.num_rows, dtype=bool)
+    fits[list(refusals.reasons)] = False
+    return pa.array(fits)
+
+
+def _judge(
+    changes: pa.RecordBatch, plan: WirePlan, *, partitions_of_deletes: bool = True
+) -> tuple[list[pa.Array], np.ndarray, _Refusals]:
+    """The columns of a batch in their wire types, which rows delete, and what is refused."""
+    deletes = np.asarray(pc.equal(changes.column(OPERATION), OPERATION_DELETE))
+    refusals = _Refusals(changes.num_rows)
+    if not plan.upsert:
+        refusals.add(deletes, "a delete cannot be appended: 'sink.operation' is 'insert'")
+    columns = [_column(changes, column, deletes, refusals) for column in plan.columns]
+    looked_at = ~deletes | partitions_of_deletes
+    for index, name in enumerate(plan.partitions):
+        values = changes.column(f"{PARTITION_PREFIX}{index}").cast(pa.string())
+        _check_partition(values, name, refusals, looked_at)
+        columns.append(values)
+    return columns, deletes, refusals
 
 
 def _column(changes: pa.RecordBatch, column: WireColumn, deletes: np.ndarray, refusals: _Refusals) -> pa.Array:
@@ -146,13 +166,14 @@ def _column(changes: pa.RecordBatch, column: WireColumn, deletes: np.ndarray, re
     return pc.if_else(pa.array(deletes), absent, encoded.values)
 
 
-def _check_partition(values: pa.Array, name: str, refusals: _Refusals) -> None:
-    refusals.add(np.asarray(pc.is_null(values)), f"partition column '{name}' has no value")
+def _check_partition(values: pa.Array, name: str, refusals: _Refusals, looked_at: np.ndarray) -> None:
+    missing = "has no value, and 'sink.partition.default-value' is none of its type"
+    refusals.add(np.asarray(pc.is_null(values)) & looked_at, f"partition column '{name}' {missing}")
     coded = pc.dictionary_encode(values)
     for index, value in enumerate(coded.dictionary.to_pylist()):
         reason = refuse_value(value)
         if reason:
-            bad = np.asarray(pc.fill_null(pc.equal(coded.indices, index), False))
+            bad = np.asarray(pc.fill_null(pc.equal(coded.indices, index), False)) & looked_at
             refusals.add(bad, f"partition column '{name}' {reason}")
 
 

@@ -9,7 +9,14 @@ from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME
 from upsert_platform.maxcompute.choices import SinkOperation, WriteApi
 from upsert_platform.maxcompute.names import TableName, parse_table_name
 from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings
-from upsert_platform.maxcompute.partition_spec import MAX_LEVELS, PartitionPlan, Spec, parse_spec, plan_partitions
+from upsert_platform.maxcompute.partition_spec import (
+    MAX_LEVELS,
+    PartitionPlan,
+    Spec,
+    parse_spec,
+    partition_holds,
+    plan_partitions,
+)
 from upsert_platform.maxcompute.replaced import warn_of_replaced
 from upsert_platform.maxcompute.types import MaxComputeType, UnsupportedTypeError, maxcompute_type, partition_type
 from upsert_platform.model import Column, Table
@@ -185,6 +192,7 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
             add(
                 f"PARTITIONED BY names '{name}', which is no column; declare it or give 'sink.partition.assigner.class'"
             )
+    _check_partition_values(table, plan, add)
     if settings.assigner and not plan.dynamic:
         add("option 'sink.partition.assigner.class' needs dynamic partition columns in PARTITIONED BY",
             "sink.partition.assigner.class")  # fmt: skip
@@ -215,6 +223,20 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
         if table.primary_key:
             add("has a PRIMARY KEY and 'sink.operation' = 'insert': rows are appended, the key is not enforced;"
                 " use 'sink.operation' = 'upsert' to keep one row per key", "sink.operation", "warning")  # fmt: skip
+
+
+def _check_partition_values(table: Table, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]
+    """Fixed and default values that the type of their column cannot have would make the table unreadable."""
+    kinds = {column.name.lower(): column.type for column in table.physical_columns if column.type is not None}
+    for name, value in plan.static:
+        if name in kinds and not partition_holds(value, kinds[name], strict=True):
+            add(f"option 'sink.partition' fixes '{name}' to '{value}', which is not a {kinds[name]}", "sink.partition")
+    if "sink.partition.default-value" not in table.options:
+        return
+    for name in plan.dynamic:
+        if name in kinds and not partition_holds(plan.default, kinds[name]):
+            add(f"option 'sink.partition.default-value' = '{plan.default}' is not a {kinds[name]}, the type of"
+                f" partition column '{name}'", "sink.partition.default-value")  # fmt: skip
 
 
 def _holds_whole_decimals(kind: LogicalType, *, nested: bool = False) -> bool:

@@ -284,6 +284,18 @@ def stores(actual: MaxComputeType, wanted: MaxComputeType, declared: LogicalType
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
+def stores_partition(actual: MaxComputeType, wanted: MaxComputeType, declared: LogicalType) -> bool:
+    """Whether a table's partition column can name every value of a declared partition column.
+
+    Text names all of them, a number those of a narrower number, a DATE those of a DATE.
+    """
+    if actual.root in ("STRING", "VARCHAR"):
+        return True
+    if wanted.root in _NUMBERS:
+        return actual.root in _NUMBERS and _NUMBERS.index(actual.root) >= _NUMBERS.index(wanted.root)
+    return actual.root == "DATE" and declared.name is TypeName.DATE
+
+
 def widens(actual: MaxComputeType, wanted: MaxComputeType) -> bool:
     """Whether a column may be changed from one type to another without losing a value."""
     match actual.root:
