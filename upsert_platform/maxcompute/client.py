@@ -7,7 +7,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlparse
 
 from upsert_platform.maxcompute.connection import (
@@ -33,6 +33,8 @@ _NULL = "\\N"
 _QUERY_SECONDS = 3600.0
 _STATEMENT_SECONDS = 600.0
 _SPLIT_ROWS = 200_000
+PARTIAL_UPDATES: Final = "acid.partial.fields.update.enable"
+"""Table property of a Delta table in which rows may set some of their columns."""
 _MISSING_TABLE = ("NoSuchTable", "NoSuchObject", "ODPS-0130131")
 
 
@@ -69,6 +71,11 @@ class TableState:
     table_id: str = ""
     version: int | None = None
     history_hours: int | None = None
+
+    @property
+    def partial_updates(self) -> bool:
+        """Whether a row may set some of its columns, the others keeping their value."""
+        return self.properties.get(PARTIAL_UPDATES, "").lower() == "true"
 
     def column(self, name: str) -> TableColumn | None:
         """The data or partition column of that name, case ignored."""

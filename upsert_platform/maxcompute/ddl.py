@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.choices import SchemaChange
-from upsert_platform.maxcompute.client import Client, TableState
+from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
@@ -61,6 +61,7 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
     for name, found in present.items():
         if name not in declared and not found.nullable:
             differences.append(f"column '{name}' {found.type} NOT NULL of the table is not declared")
+    differences.extend(_compare_undeclared(table, actual))
     differences.extend(_compare_partitions(table, actual))
     if table.upserts:
         differences.extend(_compare_key(table, actual))
@@ -76,6 +77,32 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
             " 'sink.coordinator.enable' out"
         )
     return differences
+
+
+def _compare_undeclared(table: MaxComputeTable, actual: TableState) -> list[str]:
+    """Columns of the table that are not declared: appended rows have null there, rows that are put must not."""
+    found = undeclared_columns(table, actual)
+    if not table.upserts or not found:
+        return []
+    shown = ", ".join(f"'{name}'" for name in found)
+    if not actual.partial_updates:
+        return [
+            f"the columns {shown} of the table are not declared, and a row that is put would set them to null: declare"
+            f" them, or make the table with the property '{PARTIAL_UPDATES}' = 'true', with which only declared columns"
+            " are written"
+        ]
+    if not table.partitions_follow_key and table.settings.move_rows:
+        return [
+            f"the columns {shown} of the table are not declared, and a row that moves to another partition would leave"
+            " their values behind: declare them, or set 'sink.partition.move-rows' = 'false'"
+        ]
+    return []
+
+
+def undeclared_columns(table: MaxComputeTable, actual: TableState) -> tuple[str, ...]:
+    """Data columns that only the table has, in its order."""
+    declared = {column.name.lower() for column, _ in table.data_columns}
+    return tuple(column.name for column in actual.columns if column.name not in declared)
 
 
 def _compare_partitions(table: MaxComputeTable, actual: TableState) -> list[str]:

@@ -7,8 +7,8 @@ by row, its writers (which send old rows behind newer ones after a failed flush)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from upsert_platform.maxcompute.connection import Connection, ServiceError, guarded_rest, with_retries
@@ -39,6 +39,7 @@ class WriteStream:
     Attributes:
         version: of the stream; a retried task opens a higher one, and only committed versions count.
         table_id: with `schema_version`, what the server wants to hear again with every body.
+        column_ids: id of each data column, names in lower case.
     """
 
     stream_id: str
@@ -46,6 +47,7 @@ class WriteStream:
     table_id: str | None
     schema_version: int | None
     route: str | None
+    column_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ class MaxStorage:
             lambda: self._stub.create_table_write_stream(self._table, session.session_id, request, session.route, None)
         )
         route = answer.route_token or session.route
-        return WriteStream(stream_id, version, answer.table_id, answer.schema_version, route)
+        columns = [item["columnType"] for item in (answer.data_schema or {}).get("DataColumns", ())]
+        ids = {str(column["MemberName"]).lower(): int(column["ColumnId"]) for column in columns}
+        return WriteStream(stream_id, version, answer.table_id, answer.schema_version, route, ids)
 
     def write(self, session: WriteSession, stream: WriteStream, body: bytes | memoryview, *, rows: int) -> None:
         """Sends one body, without repeating it: whether that may be done is the caller's to know.

@@ -25,6 +25,7 @@ _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _NANOS = 1_000_000_000
 _SYSTEM_COLUMNS: Final = ("__version", "__app_version", "__operation", "__key_cols", "__value_cols")
 _OPERATION_PLACE, _VALUES_PLACE = 3, 5
+_PUT: Final = 85
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +59,24 @@ def footer(count: int, checksums: bytes) -> bytes:
     return number + varint(_tag(CHECKSUM, _VARINT)) + varint(crc32c(checksums))
 
 
-def encode_records(columns: Sequence[pa.Array], kinds: Sequence[MaxComputeType], operations: pa.Array) -> RecordBlock:
+def encode_records(
+    columns: Sequence[pa.Array],
+    kinds: Sequence[MaxComputeType],
+    operations: pa.Array,
+    *,
+    value_columns: Sequence[int] = (),
+) -> RecordBlock:
     """Encodes rows of all data columns of a table.
 
     Args:
         columns: in the table's order, of `upsert_platform.maxcompute.types.wire_type`.
         operations: int8, 85 or 68.
+        value_columns: ids of the columns that a row of operation 85 sets; all if empty.
     """
     rows = len(operations)
     fields = [_field(index + 1, values, kind) for index, (values, kind) in enumerate(zip(columns, kinds, strict=True))]
     fields.append(_field(len(columns) + _OPERATION_PLACE, operations, MaxComputeType("TINYINT")))
-    fields.append(_empty_list(len(columns) + _VALUES_PLACE, rows))
+    fields.append(_value_columns(len(columns) + _VALUES_PLACE, operations, value_columns))
     checksums = _checksums(fields, rows)
     end_tag = varint(_tag(END_OF_RECORD, _VARINT))
     crc = _Ragged.varints(checksums.astype(np.uint64))
@@ -247,12 +255,19 @@ def _moments(number: int, values: pa.Array, present: np.ndarray) -> _Field:
     return _Field(number, varint(_tag(number, _DELIMITED)), _joined(first, second), checked, present)
 
 
-def _empty_list(number: int, rows: int) -> _Field:
-    """`__value_cols` of a row that sets all columns: a list without elements."""
-    present = np.ones(rows, dtype=bool)
-    nothing = _Ragged(np.zeros(0, np.uint8), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
-    wire = _Ragged.fixed(np.zeros(rows, dtype=np.uint8), present)
-    return _Field(number, varint(_tag(number, _DELIMITED)), wire, nothing, present)
+def _value_columns(number: int, operations: pa.Array, ids: Sequence[int]) -> _Field:
+    """`__value_cols`: the list of ids in rows that put, a list without elements in those that delete."""
+    puts = np.asarray(pc.equal(operations, _PUT))
+    some, none = _elements(list(ids), MaxComputeType("BIGINT")), _elements([], MaxComputeType("BIGINT"))
+    wire, checked = (_either(puts, first, second) for first, second in zip(some, none, strict=True))
+    return _Field(number, varint(_tag(number, _DELIMITED)), wire, checked, np.ones(len(puts), dtype=bool))
+
+
+def _either(choice: np.ndarray, first: bytes, second: bytes) -> _Ragged:
+    """One of two values in every row."""
+    lengths = np.where(choice, len(first), len(second)).astype(np.int64)
+    starts = np.where(choice, 0, len(first)).astype(np.int64)
+    return _Ragged(np.frombuffer(first + second, dtype=np.uint8), starts, lengths)
 
 
 def _joined(first: _Ragged, second: _Ragged) -> _Ragged:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,12 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.encode import encode, neutral_value
 from upsert_platform.maxcompute.partition_spec import refuse_value
 from upsert_platform.maxcompute.types import MaxComputeType, wire_type
 from upsert_platform.types import LogicalType
 
 OPERATION_COLUMN: Final = "__operation"
+VALUE_COLUMNS: Final = "__value_cols"
+"""Column of a body: ids of the columns that a row sets; without any it sets all."""
 OPERATION_CODES: Final = {"U": 85, "D": 68}
 PARTITION_PREFIX: Final = "_partition_"
 """Text columns of a change frame, one per dynamic partition column in order: `_partition_0` and so on."""
@@ -35,7 +38,8 @@ class WireColumn:
 
     Attributes:
         name: in the table.
-        source: the declared column that fills it; None for columns that only the table has, which stay null.
+        source: the declared column that fills it; None for columns that only the table has: they are null in rows that
+            are appended, and stay as they are when a key is put (`WirePlan.partial`).
         declared: type of that column.
         required: no null may stand in it.
         key: whether it is in the table's primary key.
@@ -58,12 +62,25 @@ class WirePlan:
         partitions: names of the dynamic partition columns, in order.
         upsert: whether rows carry an operation; otherwise they are appended.
         key: declared primary key, for messages.
+        partial: whether a row that is put sets the declared columns alone, and the others keep their value.
     """
 
     columns: tuple[WireColumn, ...]
     partitions: tuple[str, ...]
     upsert: bool
     key: tuple[str, ...]
+    partial: bool = False
+
+    @property
+    def set_columns(self) -> tuple[str, ...]:
+        """Names of the columns that rows set, where they do not set all: the declared ones beside the key.
+
+        Of a declared key alone it is the key, for no names would be all columns.
+        """
+        if not self.partial:
+            return ()
+        beside = tuple(column.name for column in self.columns if column.source is not None and not column.key)
+        return beside or tuple(column.name for column in self.columns if column.key)
 
     def schema(self) -> pa.Schema:
         """Of the bodies: data columns, dynamic partition columns as text, the operation."""
@@ -201,6 +218,31 @@ def _show(value: object) -> object:
         return base64.b64encode(value).decode("ascii")
     isoformat = getattr(value, "isoformat", None)
     return isoformat() if isoformat else str(value)
+
+
+def value_column_ids(plan: WirePlan, ids: Mapping[str, int]) -> tuple[int, ...]:
+    """The ids of the columns that rows of a partial plan set.
+
+    Args:
+        ids: of the table's columns, as the service tells them for a session.
+
+    Raises:
+        ServiceError: it tells none for one of them; without it the row would set all columns.
+    """
+    lacking = [name for name in plan.set_columns if name not in ids]
+    if lacking:
+        text = f"the service tells no id of column '{lacking[0]}', without which other columns would be set to null"
+        raise ServiceError(text, status=409, code="NoColumnIds", sure=True)
+    return tuple(ids[name] for name in plan.set_columns)
+
+
+def with_value_columns(rows: pa.RecordBatch, ids: Sequence[int]) -> pa.RecordBatch:
+    """Rows of `encode_rows` that set the columns of these ids alone; a delete is of the whole row."""
+    puts = np.asarray(pc.equal(rows.column(OPERATION_COLUMN), OPERATION_CODES["U"]))
+    counts = np.where(puts, len(ids), 0)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    values = pa.ListArray.from_arrays(offsets, pa.array(np.tile(np.asarray(ids, np.int64), int(puts.sum()))))
+    return rows.append_column(VALUE_COLUMNS, values)
 
 
 def slices(rows: pa.RecordBatch, most_bytes: int) -> Sequence[pa.RecordBatch]:

@@ -269,7 +269,8 @@ def wire_plan(table: MaxComputeTable, actual: TableState) -> WirePlan:
                 key=present.name in actual.primary_key,
             )
         )
-    return WirePlan(tuple(columns), table.partitions.dynamic, table.upserts, table.primary_key)
+    partial = table.upserts and any(column.source is None for column in columns)
+    return WirePlan(tuple(columns), table.partitions.dynamic, table.upserts, table.primary_key, partial)
 
 
 def _codec(table: MaxComputeTable) -> str | None:

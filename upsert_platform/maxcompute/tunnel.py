@@ -8,8 +8,8 @@ broken body again after its retries.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from upsert_platform.maxcompute.connection import (
@@ -43,6 +43,7 @@ class UpsertSession:
         routes: for each bucket, from 0, the slot that takes it and the slot's address.
         hash_key: names of the columns that choose the bucket, in order.
         status: as the server last said it.
+        column_ids: id of each data column, names in lower case.
     """
 
     partition: str
@@ -51,6 +52,7 @@ class UpsertSession:
     hasher: str
     hash_key: tuple[str, ...]
     status: str
+    column_ids: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def buckets(self) -> int:
@@ -205,4 +207,10 @@ def _session(described: dict[str, Any], partition: str) -> UpsertSession:
         hasher=str(described.get("hasher") or "default"),
         hash_key=tuple(str(name).lower() for name in described["hash_key"]),
         status=str(described["status"]).lower(),
+        column_ids=_column_ids(described.get("schema") or {}),
     )
+
+
+def _column_ids(schema: dict[str, Any]) -> dict[str, int]:
+    columns = [column for column in schema.get("columns", ()) if "column_id" in column]
+    return {str(column["name"]).lower(): int(column["column_id"]) for column in columns}

@@ -19,7 +19,7 @@ from upsert_platform.maxcompute.connection import Connection, ServiceError, back
 from upsert_platform.maxcompute.hashing import buckets_of
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.records import encode_records, footer
-from upsert_platform.maxcompute.rows import OPERATION_COLUMN, WirePlan, encode_rows
+from upsert_platform.maxcompute.rows import OPERATION_COLUMN, WirePlan, encode_rows, value_column_ids
 from upsert_platform.maxcompute.task_result import TaskResult, write_all
 from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
 
@@ -124,7 +124,9 @@ class TunnelTaskWriter:
         order = np.argsort(numbers, kind="stable")
         rows, numbers = rows.take(pa.array(order)), numbers[order]
         columns = [rows.column(column.name) for column in plan.columns]
-        block = encode_records(columns, [column.kind for column in plan.columns], rows.column(OPERATION_COLUMN))
+        ids = value_column_ids(plan, session.column_ids) if plan.partial else ()
+        kinds_in_order = [column.kind for column in plan.columns]
+        block = encode_records(columns, kinds_in_order, rows.column(OPERATION_COLUMN), value_columns=ids)
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
             records, checksums = block.part(int(start), int(stop))

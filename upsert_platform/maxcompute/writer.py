@@ -17,7 +17,7 @@ import pyarrow as pa
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, WriteStream
 from upsert_platform.maxcompute.names import TableName
-from upsert_platform.maxcompute.rows import WirePlan, encode_rows, slices
+from upsert_platform.maxcompute.rows import WirePlan, encode_rows, slices, value_column_ids, with_value_columns
 from upsert_platform.maxcompute.task_result import TaskResult, write_all
 
 
@@ -121,6 +121,9 @@ class TaskWriter:
         if self._stream is None:
             self._stream = self._storage.open_stream(job.session, self._stream_id, self._version)
             self.result.requests += 1
+        if job.plan.partial:
+            ids = value_column_ids(job.plan, self._stream.column_ids)
+            batches = [with_value_columns(batch, ids) for batch in batches]
         body = _body(batches, job.compression)
         rows = sum(batch.num_rows for batch in batches)
         attempt = 0
