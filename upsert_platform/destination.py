@@ -6,7 +6,7 @@ where Spark does the work; everything else works without a JVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -117,6 +117,37 @@ class WriteReport:
 
 KeepRefused = Callable[[Sequence[RefusedRow]], None]
 """Puts refused rows where they are not lost; called before a write is recorded as applied."""
+
+
+class RefusedFile(Protocol):
+    """A file of refused rows, which a task writes."""
+
+    def write(self, rows: Sequence[RefusedRow]) -> None:
+        """Adds rows; holds few of them in memory."""
+
+    def close(self) -> str | None:
+        """Ends the file and names it, for `KeepsFiles`; None when it has no rows."""
+
+    def discard(self) -> None:
+        """Gives the file up. Idempotent, and harmless after `close`."""
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A `KeepRefused` that also takes refused rows as files, so that nobody has to hold all of them at once."""
+
+    @property
+    def open_file(self) -> Callable[[], RefusedFile]:
+        """Opens a file, in a task: picklable."""
+
+    def rows_of(self, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
+        """The rows of files, a few megabytes at a time."""
+
+    def keep_files(self, files: Sequence[str]) -> None:
+        """As `KeepRefused`, of all rows of these files."""
+
+    def discard_files(self, files: Sequence[str]) -> None:
+        """Removes files that are not to be kept."""
 
 
 def drop_nothing(refused: Sequence[RefusedRow]) -> None:

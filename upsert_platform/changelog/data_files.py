@@ -123,7 +123,7 @@ def write_files(
     Returns:
         One batch of MANIFEST with a row per file; none when there were no rows.
     """
-    system, folder = _file_system(uri)
+    system, folder = file_system(uri)
     done: list[DataFile] = []
     current: _OpenFile | None = None
     try:
@@ -185,7 +185,7 @@ def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.cast(kind)
 
 
-def _file_system(uri: str) -> tuple[FileSystem, str]:
+def file_system(uri: str) -> tuple[FileSystem, str]:
     """Where files are written, and what their names are prefixed with there."""
     from pyarrow import fs
 

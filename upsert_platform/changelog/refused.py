@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import BatchSpan, RefusedRow
+from upsert_platform.changelog import refused_files
+from upsert_platform.destination import BatchSpan, RefusedFile, RefusedRow
 from upsert_platform.model import Column
 from upsert_platform.types import spark_type
 
@@ -28,9 +29,14 @@ class RefusedStore:
     def __init__(self, uri: str) -> None:
         self.uri = uri
 
+    def of(self, span: BatchSpan) -> RefusedOfSpan:
+        """Keeps the rows that a write of a span refuses: a `KeepRefused` that takes rows, or files of tasks."""
+        return RefusedOfSpan(self, span)
+
     def append(self, refused: Sequence[RefusedRow], span: BatchSpan) -> None:
         """Keeps the rows that a write of `span` refused. A replayed span replaces what its first try kept."""
         if not refused:
+            self._forget(span)
             return
         from deltalake import write_deltalake
 
@@ -39,9 +45,40 @@ class RefusedStore:
             # A span that is tried again may have grown, never shrunk: what it covers is everything after span.after.
             write_deltalake(self.uri, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
         else:
-            if "://" not in self.uri:
-                Path(self.uri).mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             write_deltalake(self.uri, table, mode="append")
+
+    def append_files(self, files: Sequence[str], span: BatchSpan) -> None:
+        """As `append`, of the rows of files that tasks wrote."""
+        self._forget(span)
+        if not files:
+            return
+        from deltalake import DeltaTable
+        from deltalake.transaction import AddAction, RemoveAction
+
+        if not self._exists():
+            self._make_folder()
+            DeltaTable.create(self.uri, refused_files.schema())
+        delta = DeltaTable(self.uri)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(*refused_files.add_arguments(name, span.upto)) for name in files
+        ]
+        delta.create_write_transaction(actions, mode="append", schema=delta.schema())
+
+    def _forget(self, span: BatchSpan) -> None:
+        """Takes out what an earlier try of a span kept."""
+        if not self._exists():
+            return
+        from deltalake import DeltaTable
+
+        delta = DeltaTable(self.uri)
+        later = delta.to_pyarrow_dataset().count_rows(filter=_after(span.after))
+        if later:
+            delta.delete(f"batch > {int(span.after)}")
+
+    def _make_folder(self) -> None:
+        if "://" not in self.uri:
+            Path(self.uri).mkdir(parents=True, exist_ok=True)
 
     def settle(self, keys: Collection[str], again: Sequence[RefusedRow] = (), *, batch: int = 0) -> None:
         """Takes out what is kept of some keys, in one commit. To be called by who has the destination's lease.
@@ -82,6 +119,35 @@ class RefusedStore:
         return bool(DeltaTable.is_deltatable(self.uri))
 
 
+class RefusedOfSpan:
+    """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
+
+    def __init__(self, store: RefusedStore, span: BatchSpan) -> None:
+        self._store = store
+        self._span = span
+
+    def __call__(self, refused: Sequence[RefusedRow]) -> None:
+        """Keeps rows."""
+        self._store.append(refused, self._span)
+
+    @property
+    def open_file(self) -> Callable[[], RefusedFile]:
+        """Opens a file, in a task."""
+        return partial(refused_files.open_file, self._store.uri, self._span.upto)
+
+    def rows_of(self, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
+        """The rows of files, a few megabytes at a time."""
+        return refused_files.rows_of(self._store.uri, files)
+
+    def keep_files(self, files: Sequence[str]) -> None:
+        """Keeps the rows of files."""
+        self._store.append_files(files, self._span)
+
+    def discard_files(self, files: Sequence[str]) -> None:
+        """Removes files that are not to be kept."""
+        refused_files.discard(self._store.uri, files)
+
+
 def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
     """Keys of refused rows as values.
 
@@ -109,13 +175,10 @@ def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column],
 def _table(refused: Sequence[RefusedRow], batch: int) -> pa.Table:
     import pyarrow as pa
 
-    now = datetime.now(UTC)
-    return pa.table(
-        {
-            "batch": pa.array([batch] * len(refused), pa.int64()),
-            "key": pa.array([row.key for row in refused], pa.string()),
-            "row": pa.array([row.row for row in refused], pa.string()),
-            "reason": pa.array([row.reason for row in refused], pa.string()),
-            "at": pa.array([now] * len(refused), pa.timestamp("us", tz="UTC")),
-        }
-    )
+    return pa.Table.from_batches([refused_files.record_batch(refused, batch)])
+
+
+def _after(batch: int) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.field("batch") > batch

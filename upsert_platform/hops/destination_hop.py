@@ -156,7 +156,7 @@ class DestinationHop:
                 changes,
                 span=span,
                 lease=lease,
-                keep_refused=lambda found: self.refused.append(found, span),
+                keep_refused=self.refused.of(span),
             )
             met, unmatched = int(read.get["multi_partition_keys"]), int(made.get["deletes"]) - int(read.get["deleted"])
         return DestinationRun(span, report, met, max(0, unmatched), time.monotonic() - started)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.destination import BatchSpan, DestinationState, Lease, RefusedRow, Verdict, WriteReport
+from upsert_platform.destination import BatchSpan, DestinationState, Lease, Verdict, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlRecord, ControlTable
@@ -18,7 +17,7 @@ from upsert_platform.tablestore.lease import hold_lease
 from upsert_platform.tablestore.options import TablestoreSettings
 
 if TYPE_CHECKING:
-    from upsert_platform.tablestore.task import TaskStats
+    from upsert_platform.tablestore.outcomes import Written
 
 
 class ControlledDestination(ABC):
@@ -115,12 +114,13 @@ def _loss(table_name: str, record: ControlRecord, created: int | None) -> str:
     return ""
 
 
-def report_of(total: TaskStats, refused: Sequence[RefusedRow], *, started: float) -> WriteReport:
-    """The report of a write from the sums of its tasks.
+def report_of(written: Written, *, started: float) -> WriteReport:
+    """The report of a write from what its tasks did.
 
     Args:
         started: of the monotonic clock.
     """
+    total = written.total
     metrics = asdict(total)
     metrics["task_seconds"] = round(metrics.pop("seconds"), 3)
     metrics["seconds"] = round(time.monotonic() - started, 3)
@@ -128,6 +128,6 @@ def report_of(total: TaskStats, refused: Sequence[RefusedRow], *, started: float
         upserts=total.puts + total.updates,
         deletes=total.deletes,
         refused_count=total.refused,
-        refused=tuple(refused),
+        refused=written.examples(),
         metrics=metrics,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
-from upsert_platform.tablestore.outcomes import run_writing_task
+from upsert_platform.tablestore.outcomes import opener_of, run_writing_task
 from upsert_platform.tablestore.schema import created_at, prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
@@ -64,11 +64,12 @@ class TablestoreDestination(ControlledDestination):
         started = time.monotonic()
         if self.table.settings.parallelism is not None:
             changes = changes.repartition(self.table.settings.parallelism)
-        task = writing_task(self.table, epoch=lease.epoch, expires=lease.deadline.timestamp())
-        total, refused = run_writing_task(changes, task, name=self.name, settings=self.table.settings)
-        keep_refused(refused)
+        opener = opener_of(keep_refused)
+        task = writing_task(self.table, epoch=lease.epoch, expires=lease.deadline.timestamp(), open_file=opener)
+        written = run_writing_task(changes, task, name=self.name, settings=self.table.settings, keep=keep_refused)
+        written.keep_refused()
         self._record_applied(span, lease)
-        return report_of(total, refused, started=started)
+        return report_of(written, started=started)
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         """Rows of the table in declared types: all, by the table's partitions, or those of some keys, 100 at a time.

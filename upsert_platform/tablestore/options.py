@@ -170,12 +170,12 @@ class TablestoreSettings(Settings):
         origin="platform",
         description="`quarantine` sets rows that Tablestore will not take aside with the reason, `fail` stops.",
     )
-    max_refused_rows: int = option(
+    max_refused_rows: int | None = option(
         "max.refused.rows",
         10_000,
         origin="platform",
         description="Refused rows in one write above which it fails, because the declaration is wrong rather than "
-        "some rows.",
+        "some rows. Of a Kafka Connect configuration that tolerates errors: any number, unless given.",
         ge=1,
     )
     version_column: str | None = option(

@@ -17,16 +17,10 @@ from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation
 from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.refused_output import OpenFile, RefusedOutput
 from upsert_platform.tablestore.rows import Block, Creations, requests_of
 from upsert_platform.tablestore.sender import Delivery, Sender
 from upsert_platform.tablestore.transport import Endpoint, Transport
-
-OUTCOME_SCHEMA = pa.schema(
-    [("stats", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
-)
-"""What a task yields: refused rows (key, row, reason), and one row with its `TaskStats` as JSON."""
-OUTCOME_DDL = "stats STRING, key STRING, row STRING, reason STRING"
-MOST_REFUSED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -63,13 +57,23 @@ class TaskStats:
 class WritingTask:
     """Writes blocks to one table under a lease. Runs in a Spark worker; whoever opens it closes it."""
 
-    def __init__(self, settings: TablestoreSettings, *, name: str, table_name: str, epoch: int, expires: float) -> None:
+    def __init__(
+        self,
+        settings: TablestoreSettings,
+        *,
+        name: str,
+        table_name: str,
+        epoch: int,
+        expires: float,
+        open_file: OpenFile | None = None,
+    ) -> None:
         """Opens a transport.
 
         Args:
             name: of the declared table, for messages.
             epoch: of the lease.
             expires: of the lease as known now, seconds since 1970.
+            open_file: opens a file for refused rows; without it the task yields them.
         """
         self._settings = settings
         self._name = name
@@ -91,10 +95,11 @@ class WritingTask:
             concurrency=settings.max_concurrency,
         )
         self._stats = TaskStats()
-        self._refused_bytes = 0
+        self._output = RefusedOutput(name, open_file=open_file, most=settings.max_refused_rows)
 
     def close(self) -> None:
         """Ends threads and connections."""
+        self._output.close()
         self._sender.close()
         self._transport.close()
         self._client.close()
@@ -117,7 +122,7 @@ class WritingTask:
             rows += block.source_rows
             self._stats.merged += block.merged
             if block.refused:
-                yield self._refused(block, block.refused)
+                yield from self._refused(block, block.refused)
             for chosen in requests_of(block.encoded, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
                 self._count_operations(block, chosen)
                 for tag, delivery in self._sender.submit(block, block.encoded, chosen):
@@ -127,7 +132,7 @@ class WritingTask:
         yield from self._drain()
         self._stats.seconds = time.monotonic() - started
         self._check(rows)
-        yield outcome([self._stats.to_json()], [])
+        yield self._output.end(self._stats.to_json())
 
     def _create(self, block: Block, creations: Creations) -> Iterator[pa.RecordBatch]:
         """Puts rows whose updates have been taken and may have made none."""
@@ -166,7 +171,7 @@ class WritingTask:
         if delivery.refused:
             reasons = {int(rows[row]): reason for row, reason in delivery.refused.items()}
             block.refused.update(reasons)
-            yield self._refused(block, reasons)
+            yield from self._refused(block, reasons)
 
     def _uncount(self, operation: RowOperation) -> None:
         match operation:
@@ -177,23 +182,19 @@ class WritingTask:
             case RowOperation.DELETE:
                 self._stats.deletes -= 1
 
-    def _refused(self, block: Block, reasons: dict[int, str]) -> pa.RecordBatch:
-        settings = self._settings
+    def _refused(self, block: Block, reasons: dict[int, str]) -> Iterator[pa.RecordBatch]:
         rows: list[RefusedRow] = []
         for row, reason in sorted(reasons.items()):
             described = block.describe(row, reason)
             self._stats.merged -= len(described) - 1
             rows.extend(described)
-        if settings.on_error == "fail":
+        if self._settings.on_error == "fail":
             raise RecordError(
                 f"table '{self._name}': Tablestore does not take the row {rows[0].key}: {rows[0].reason}."
                 " Mend the row or its source, or set 'on-error' = 'quarantine'"
             )
         self._stats.refused += len(rows)
-        self._refused_bytes += sum(len(row.row) for row in rows)
-        if self._stats.refused > settings.max_refused_rows or self._refused_bytes > MOST_REFUSED_BYTES:
-            raise too_many_refused(self._name, settings, self._stats.refused, rows[0])
-        return outcome([], rows)
+        yield from self._output.add(rows)
 
     def _check(self, rows: int) -> None:
         stats = self._stats
@@ -203,26 +204,3 @@ class WritingTask:
                 f"table '{self._name}': {rows} changes came in and {counted} are accounted for; nothing was"
                 " recorded as applied. This is a defect of the writer"
             )
-
-
-def too_many_refused(name: str, settings: TablestoreSettings, count: int, example: RefusedRow) -> DestinationError:
-    """The write is stopped, because so many refused rows say that the declaration is wrong."""
-    return DestinationError(
-        f"table '{name}': {count} rows were refused, more than 'max.refused.rows' ="
-        f" {settings.max_refused_rows} or 64 MB of them; for example {example.key}: {example.reason}. Mend the"
-        " declaration or the source, or raise the option; nothing was recorded as applied"
-    )
-
-
-def outcome(stats: list[str], refused: list[RefusedRow]) -> pa.RecordBatch:
-    """What a task yields, in `OUTCOME_SCHEMA`: counts as JSON, or refused rows."""
-    empty = [None] * len(stats)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(stats + [None] * len(refused), pa.string()),
-            pa.array(empty + [row.key for row in refused], pa.string()),
-            pa.array(empty + [row.row for row in refused], pa.string()),
-            pa.array(empty + [row.reason for row in refused], pa.string()),
-        ],
-        schema=OUTCOME_SCHEMA,
-    )

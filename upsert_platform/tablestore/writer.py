@@ -6,25 +6,34 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from upsert_platform.tablestore.refused_output import OpenFile
 from upsert_platform.tablestore.rows import Block, blocks_of, encode_block
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.task import WritingTask
 
 
 def writing_task(
-    table: TablestoreTable, *, epoch: int, expires: float
+    table: TablestoreTable, *, epoch: int, expires: float, open_file: OpenFile | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow`` that writes a change frame under a lease.
 
-    It yields batches of `upsert_platform.tablestore.task.OUTCOME_SCHEMA`.
+    It yields batches of `upsert_platform.tablestore.refused_output.OUTCOME_SCHEMA`.
 
     Args:
         epoch: of the lease.
         expires: of the lease as known now, seconds since 1970.
+        open_file: opens a file for refused rows; without it the task yields them.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = WritingTask(table.settings, name=table.name, table_name=table.table_name, epoch=epoch, expires=expires)
+        task = WritingTask(
+            table.settings,
+            name=table.name,
+            table_name=table.table_name,
+            epoch=epoch,
+            expires=expires,
+            open_file=open_file,
+        )
         try:
             yield from task.run(_encoded(batches, table))
         finally:

@@ -223,6 +223,15 @@ def test_too_many_refused_rows_fail_the_write(server: ServerHandle) -> None:
         _run(table, change_batch(table, rows))
 
 
+def test_refused_rows_are_not_limited_by_their_size(server: ServerHandle) -> None:
+    table = _prepare(table_on(server, {"id": "STRING", "raw": "STRING"}, ["id"]))
+    text = "x" * (2 * 1024 * 1024 + 1)
+    batches = [change_batch(table, [{"id": f"{batch}-{row}", "raw": text} for row in range(5)]) for batch in range(7)]
+    stats, refused = _run(table, *batches)
+    assert (stats.refused, len(refused)) == (35, 35)
+    assert sum(len(row["row"]) for row in refused) > 64 * 1024 * 1024
+
+
 def test_86_failed_rows_are_sent_again_alone(disturbed: ServerHandle, stored: Stored) -> None:
     table = _prepare(table_on(disturbed, COLUMNS, ["id"], {"max.concurrency": "1"}))
     disturbed.faults("row-error:code=OTSServerBusy,rows=3+7,times=2")

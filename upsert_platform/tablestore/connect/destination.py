@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,10 +17,12 @@ from upsert_platform.tablestore.connect.reports import Mail
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
-from upsert_platform.tablestore.outcomes import errors_of_tasks, run_writing_task
+from upsert_platform.tablestore.outcomes import Written, errors_of_tasks, opener_of, run_writing_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.tablestore.refused_output import OpenFile
 
 _SHOWN_BYTES: Final = 80
 
@@ -83,17 +85,19 @@ class ConnectDestination(ControlledDestination):
             with errors_of_tasks():
                 stops = first_errors(records, fatal) if fatal else []
             wanted = before_stops(records, [stop.record for stop in stops])
-            task = self._task(lease)
-            total, refused = run_writing_task(self._ordered(wanted), task, name=self.name, settings=self.sink.settings)
+            task = self._task(lease, opener_of(keep_refused))
+            written = run_writing_task(
+                self._ordered(wanted), task, name=self.name, settings=self.sink.settings, keep=keep_refused
+            )
         finally:
             if fatal:
                 records.unpersist()
-        found = [from_row(row) for row in refused]
-        self._fail_on([*stops, *sorted((item for item in found if item.error in fatal), key=_place)])
-        keep_refused(refused)
-        self._reporter.report(found, lease)
+        self._fail_on(stops, written)
+        written.keep_refused()
+        for rows in written.refused():
+            self._reporter.report([from_row(row) for row in rows], lease)
         self._record_applied(span, lease)
-        return report_of(total, refused, started=started)
+        return report_of(written, started=started)
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         """Rows of the table: primary key columns, and `cells`, JSON text of all other cells of the row.
@@ -159,13 +163,15 @@ class ConnectDestination(ControlledDestination):
             return in_order(records, tasks=tasks)
         return records if tasks is None else records.repartition(tasks)
 
-    def _task(self, lease: Lease) -> Callable[[Any], Any]:
+    def _task(self, lease: Lease, open_file: OpenFile | None) -> Callable[[Any], Any]:
         from upsert_platform.tablestore.connect.points import points_task
         from upsert_platform.tablestore.connect.writer import records_task
 
         sink, expires = self.sink, lease.deadline.timestamp()
         if sink.points is not None:
-            return points_task(sink.points, sink.settings, name=sink.name, epoch=lease.epoch, expires=expires)
+            return points_task(
+                sink.points, sink.settings, name=sink.name, epoch=lease.epoch, expires=expires, open_file=open_file
+            )
         return records_task(
             sink.tables,
             sink.settings,
@@ -173,11 +179,21 @@ class ConnectDestination(ControlledDestination):
             table_name=sink.table_name,
             epoch=lease.epoch,
             expires=expires,
+            open_file=open_file,
         )
 
-    def _fail_on(self, fatal: list[RefusedRecord]) -> None:
-        if fatal:
-            raise RecordError(f"table '{self.name}': {_shown(fatal[0], self.sink.failures, others=len(fatal) - 1)}")
+    def _fail_on(self, stops: Sequence[RefusedRecord], written: Written) -> None:
+        """Raises the first record whose error is not tolerated: one before which writing stopped, or one refused."""
+        fatal = self.sink.failures.fatal
+        first, count = next(iter(stops), None), len(stops)
+        for rows in written.refused() if fatal else ():
+            found = [item for item in map(from_row, rows) if item.error in fatal]
+            count += len(found)
+            if found and not stops:
+                first = min([*found, *([first] if first else [])], key=_place)
+        if first is not None:
+            written.discard()
+            raise RecordError(f"table '{self.name}': {_shown(first, self.sink.failures, others=count - 1)}")
 
 
 def _place(item: RefusedRecord) -> tuple[int, str, int, int]:

@@ -18,7 +18,8 @@ from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.task import MOST_REFUSED_BYTES, TaskStats, outcome, too_many_refused
+from upsert_platform.tablestore.refused_output import OpenFile, RefusedOutput
+from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.tablestore.transport import Endpoint, Transport
 
 _BLOCK_RECORDS = 2_000
@@ -37,7 +38,13 @@ def point_key(record: ConnectRecord, table: TimeseriesTable) -> bytes:
 
 
 def points_task(
-    table: TimeseriesTable, settings: TablestoreSettings, *, name: str, epoch: int, expires: float
+    table: TimeseriesTable,
+    settings: TablestoreSettings,
+    *,
+    name: str,
+    epoch: int,
+    expires: float,
+    open_file: OpenFile | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one time-series table under a lease.
 
@@ -48,6 +55,7 @@ def points_task(
         name: of the declared table, for messages.
         epoch: of the lease.
         expires: of the lease as known now, seconds since 1970.
+        open_file: opens a file for refused records; without it the task yields them.
     """
 
     def write(batches: Batches) -> Batches:
@@ -71,21 +79,19 @@ def points_task(
             concurrency=settings.max_concurrency,
         )
         stats = TaskStats()
-        refused_bytes = 0
+        output = RefusedOutput(name, open_file=open_file, most=settings.max_refused_rows)
         try:
             for block in _blocks(batches, table):
                 refused = _write(block, writer)
                 stats.puts += len(block.records) - len(refused)
                 stats.refused += len(refused)
-                refused_bytes += sum(len(row.row) for row in refused)
-                if stats.refused > settings.max_refused_rows or refused_bytes > MOST_REFUSED_BYTES:
-                    raise too_many_refused(name, settings, stats.refused, refused[0])
                 if refused:
-                    yield outcome([], refused)
+                    yield from output.add(refused)
             stats.requests = writer.requests
             stats.seconds = time.monotonic() - started
-            yield outcome([stats.to_json()], [])
+            yield output.end(stats.to_json())
         finally:
+            output.close()
             writer.close()
             transport.close()
             client.close()

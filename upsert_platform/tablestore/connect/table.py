@@ -39,6 +39,7 @@ HEADERS: Final = ("headers", "ARRAY<ROW<`key` STRING, `value` BYTES>>")
 _MODE: Final = "tablestore.mode"
 _MODES: Final = ("normal", "timeseries")
 _AUTH: Final = "tablestore.auth.mode"
+_MOST_REFUSED: Final = "max.refused.rows"
 _KEYS: Final = ("tablestore.access.key.id", "tablestore.access.key.secret")
 _TEMPORARY: Final = ("role.name", "tablestore.sts.token")
 """Options that say that a key is exchanged, or is temporary already."""
@@ -218,4 +219,6 @@ class _Reader:
             TablestoreSettings, self._options_of(given), subject=self._subject, location=self._table.location
         )
         self._problems += problems
+        if settings is not None and _MOST_REFUSED not in given:
+            return settings.model_copy(update={"max_refused_rows": None})
         return settings

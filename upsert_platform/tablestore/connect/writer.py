@@ -17,6 +17,7 @@ from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import REFUSED, RefusedRecord, to_row
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.refused_output import OpenFile
 from upsert_platform.tablestore.rows import Block, without_oversized
 from upsert_platform.tablestore.task import WritingTask
 
@@ -34,6 +35,7 @@ def records_task(
     table_name: str,
     epoch: int,
     expires: float,
+    open_file: OpenFile | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one table under a lease.
 
@@ -45,10 +47,13 @@ def records_task(
         name: of the declared table, for messages.
         epoch: of the lease.
         expires: of the lease as known now, seconds since 1970.
+        open_file: opens a file for refused records; without it the task yields them.
     """
 
     def write(batches: Batches) -> Batches:
-        task = WritingTask(settings, name=name, table_name=table_name, epoch=epoch, expires=expires)
+        task = WritingTask(
+            settings, name=name, table_name=table_name, epoch=epoch, expires=expires, open_file=open_file
+        )
         try:
             yield from task.run(blocks_of_records(batches, tables))
         finally:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.connect.destination import ConnectDestination
@@ -49,6 +52,40 @@ def _records(spark: SparkSession) -> DataFrame:
         "topic STRING, partition INT, `offset` BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY,"
         " _op STRING, _seq BIGINT",
     )
+
+
+DIRTY_RECORDS = 10_400
+"""More than a declared table may refuse by default."""
+
+
+@pytest.mark.parametrize("report", [{}, {"runtime.error.mode": "tablestore", "runtime.error.table.name": "{table}_e"}])
+def test_all_is_tolerated_however_much_it_is_and_no_driver_collects_it(
+    spark: SparkSession, server: ServerHandle, tmp_path: Path, report: dict[str, str]
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    converter = {"key.converter": "org.apache.kafka.connect.storage.StringConverter"}
+    sink = sink_on(server, {**converter, **report})
+    destination = ConnectDestination(sink)
+    destination.prepare()
+    good, bad = _records(spark).drop("offset").collect()
+    many = spark.createDataFrame([bad, *[good] * 5], _records(spark).drop("offset").schema).select(
+        F.explode(F.sequence(F.lit(0), F.when(F.col("value") == b"[1]", DIRTY_RECORDS - 1).otherwise(1))).alias("n"),
+        "*",
+    )
+    changes = many.select("topic", "partition", F.monotonically_increasing_id().alias("offset"), *many.columns[3:])
+    store = RefusedStore(str(tmp_path / "refused"))
+    span = BatchSpan(0, 1, "log", "run")
+    with destination.lease(owner="test", duration=timedelta(minutes=1)) as lease:
+        found = destination.write(changes, span=span, lease=lease, keep_refused=store.of(span))
+    assert (found.refused_count, found.upserts, len(found.refused)) == (DIRTY_RECORDS, 10, 20)
+    assert destination.state().applied_batch == 1
+    kept = store.read()
+    assert kept.num_rows == DIRTY_RECORDS == len(set(kept["key"].to_pylist()))
+    if report:
+        reported = dataclasses.replace(sink, table_name=f"{sink.table_name}_e")
+        assert ConnectDestination(reported).read(spark).count() == DIRTY_RECORDS
+    destination.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""Files of refused rows: Parquet, written by tasks beside the Delta table that keeps them, and named to the driver.
+
+A file that no commit names is never read.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.changelog.data_files import file_system
+from upsert_platform.destination import RefusedRow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GROUP_BYTES: Final = 4 << 20
+"""Texts of a row group: what a task holds, and what is read at a time."""
+
+
+def schema() -> pa.Schema:
+    """Columns of the table: batch, key, row, reason, at."""
+    import pyarrow as pa
+
+    texts = [(name, pa.string()) for name in ("key", "row", "reason")]
+    return pa.schema([("batch", pa.int64()), *texts, ("at", pa.timestamp("us", tz="UTC"))])
+
+
+def record_batch(refused: Sequence[RefusedRow], batch: int) -> pa.RecordBatch:
+    """Refused rows in the table's columns."""
+    import pyarrow as pa
+
+    columns: list[Any] = [
+        [batch] * len(refused),
+        [row.key for row in refused],
+        [row.row for row in refused],
+        [row.reason for row in refused],
+        [datetime.now(UTC)] * len(refused),
+    ]
+    arrays = [pa.array(values, item.type) for values, item in zip(columns, schema(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema())
+
+
+class _RefusedFile:
+    """Implements `upsert_platform.destination.RefusedFile`; makes its file with the first row group."""
+
+    def __init__(self, uri: str, batch: int) -> None:
+        self._uri = uri
+        self._batch = batch
+        self._name = f"part-{uuid.uuid4()}.snappy.parquet"
+        self._waiting: list[RefusedRow] = []
+        self._bytes = self._rows = 0
+        self._sink: Any = None
+        self._writer: Any = None
+
+    def write(self, rows: Sequence[RefusedRow]) -> None:
+        for row in rows:
+            self._waiting.append(row)
+            self._bytes += len(row.key) + len(row.row) + len(row.reason)
+            if self._bytes >= GROUP_BYTES:
+                self._flush()
+
+    def close(self) -> str | None:
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        size = int(self._sink.tell())
+        self._sink.close()
+        self._writer = None
+        told = {"path": self._name, "size": size, "modified": int(time.time() * 1000), "rows": self._rows}
+        return json.dumps(told)
+
+    def discard(self) -> None:
+        if self._writer is None:
+            return
+        with suppress(Exception):
+            self._writer.close()
+            self._sink.close()
+        self._writer = None
+        _delete(self._uri, self._name)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            system, folder = file_system(self._uri)
+            if "://" not in self._uri:
+                system.create_dir(folder, recursive=True)
+            self._sink = system.open_output_stream(f"{folder}{self._name}")
+            self._writer = pq.ParquetWriter(self._sink, schema(), compression="snappy")
+        self._writer.write_table(pa.Table.from_batches([record_batch(self._waiting, self._batch)]))
+        self._rows += len(self._waiting)
+        self._waiting, self._bytes = [], 0
+
+
+def open_file(uri: str, batch: int) -> _RefusedFile:
+    """Opens a file of rows that were refused up to a batch. Runs in tasks.
+
+    Args:
+        uri: of the Delta table.
+    """
+    return _RefusedFile(uri, batch)
+
+
+def rows_of(uri: str, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
+    """The rows of files, a row group at a time."""
+    import pyarrow.parquet as pq
+
+    system, folder = file_system(uri)
+    for told in files:
+        with system.open_input_file(f"{folder}{json.loads(told)['path']}") as source:
+            file = pq.ParquetFile(source)
+            for group in range(file.num_row_groups):
+                found = file.read_row_group(group, columns=["key", "row", "reason"]).to_pylist()
+                yield [RefusedRow(item["key"], item["row"], item["reason"]) for item in found]
+
+
+def discard(uri: str, files: Sequence[str]) -> None:
+    """Removes files that are not to be committed."""
+    for told in files:
+        _delete(uri, json.loads(told)["path"])
+
+
+def add_arguments(told: str, batch: int) -> tuple[Any, ...]:
+    """What Delta Lake's AddAction takes, of a file as `_RefusedFile.close` named it."""
+    found = json.loads(told)
+    nulls = dict.fromkeys(("batch", "key", "row", "reason"), 0)
+    bounds = {"batch": batch}
+    statistics = {"numRecords": found["rows"], "minValues": bounds, "maxValues": bounds, "nullCount": nulls}
+    return found["path"], found["size"], {}, found["modified"], True, json.dumps(statistics)
+
+
+def _delete(uri: str, path: str) -> None:
+    system, folder = file_system(uri)
+    with suppress(Exception):
+        system.delete_file(f"{folder}{path}")
