@@ -33,15 +33,15 @@ ROOMS: Mapping[str, set[str]] = {
     "hops": VOCABULARY | {"declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "maxcompute", "jvm"},
     "definitions": {"graph", "hops"},
-    "demo": VOCABULARY | {"graph", "changelog", "local", "referee"},
+    "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "reference": VOCABULARY | {"declarations", "hops", "sql", "formats", "kafka", "tablestore", "maxcompute"},
-    "cli": VOCABULARY | {"hops", "changelog", "local", "demo", "jvm", "reference"},
+    "cli": VOCABULARY | {"hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
 LIGHT = (
     "model", "options", "destination", "source", "connector", "cli.main", "cli.local", "cli.options",
-    "cli.project", "cli.quarantine",
+    "cli.project", "cli.quarantine", "cli.audit", "hops.audit", "hops.audit_selection",
     "declarations.project", "declarations.connect", "declarations.declared_yaml", "declarations.pipeline",
     "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
     "hops.binding", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",

@@ -13,6 +13,7 @@ from upsert_platform.errors import UpsertPlatformError
 
 # Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
 _COMMANDS: Mapping[str, str] = {
+    "audit": "upsert_platform.cli.audit:audit",
     "demo": "upsert_platform.cli.project:demo",
     "local": "upsert_platform.cli.local:local",
     "options": "upsert_platform.cli.options:options",

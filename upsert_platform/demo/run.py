@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -19,13 +19,16 @@ from rich.text import Text
 
 from upsert_platform.changelog import lake
 from upsert_platform.demo.instance import dagster_home, environment
-from upsert_platform.demo.readback import differences, read_maxcompute, read_tablestore
-from upsert_platform.demo.users import TOPIC, Users, consume_all, produce
+from upsert_platform.demo.users import TOPIC, Users, produce
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.local import supervisor
 
+if TYPE_CHECKING:
+    from upsert_platform.referee.verdict import Verdict
+
 FIRST_WAVE = 3000
 SECOND_WAVE = 1500
+TABLES = ("users_serving", "users_warehouse")
 _PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")
 """Begins the lines that a run tells about itself."""
 _END_SECONDS = 15.0
@@ -69,11 +72,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _waves(console: Console, variables: Mapping[str, str]) -> None:
-    bootstrap = variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
-    # A demo that ran before on this folder left its users in the topic: they belong to the truth.
-    users = Users(seed=int(time.time()), rows=consume_all(bootstrap))
-    if users.rows:
-        console.print(f"  {len(users.rows)} users of an earlier demo are in the topic")
+    users = Users(seed=int(time.time()))
     _wave(console, variables, users, "first wave: inserts", users.first_wave(FIRST_WAVE))
     _wave(console, variables, users, "second wave: updates, deletes, re-inserts", users.second_wave(SECOND_WAVE))
     console.print("\n[bold]Where to look next[/]")
@@ -106,19 +105,24 @@ def _wave(
         room = console.width - 4  # beside the spinner
         _sync(log, lambda line: spinner.update(Text(f"sync: {line}"[:room])))
     console.print(f"[green]✓[/] sync in {time.monotonic() - started:.0f} s (log: {_shown(log)})")
-    with console.status("reading both tables back with the vendors' clients"):
-        found = {
-            "users_serving": (users.rows, read_tablestore(variables, TOPIC)),
-            "users_warehouse": (
-                {key: row for key, row in users.rows.items() if row["region"] != "test"},
-                read_maxcompute(variables, TOPIC),
-            ),
-        }
-    wrong = {name: differences(*pair) for name, pair in found.items()}
-    console.print(_summary({name: (len(pair[1]), wrong[name]) for name, pair in found.items()}))
-    for name, lines in wrong.items():
-        if lines:
-            raise DemoError(f"{name} differs from what was produced in {len(lines)} places, the first: {lines[0]}")
+    with console.status("a referee reads the topic, and both tables with the vendors' clients"):
+        found = _audited()
+    console.print(_summary(found))
+    for name, verdict in found.items():
+        if not verdict.equal or not verdict.whole:
+            first = next((f"{item.status} {item.key} {item.detail}" for item in verdict.differences), "")
+            raise DemoError(
+                f"{name} is not what topic '{TOPIC}' says in {verdict.differing} places, the first: {first}"
+            )
+
+
+def _audited() -> dict[str, Verdict]:
+    """What the referee says of both tables."""
+    from upsert_platform.hops.audit import audit
+    from upsert_platform.hops.binding import bind, load
+
+    binding = bind(*load())
+    return {name: audit(binding.targets[name], lake.home()).verdict for name in TABLES}
 
 
 def _sync(log: Path, tell: Callable[[str], None]) -> None:
@@ -161,8 +165,8 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.kill()
 
 
-def _summary(counts: Mapping[str, tuple[int, list[str]]]) -> Table:
-    """The table that a wave ends with, from what Dagster knows of the run and from the clients' own count."""
+def _summary(found: Mapping[str, Verdict]) -> Table:
+    """The table that a wave ends with, from what Dagster knows of the run and from the referee."""
     import dagster as dg
 
     from upsert_platform.graph import keys
@@ -177,14 +181,14 @@ def _summary(counts: Mapping[str, tuple[int, list[str]]]) -> Table:
         "quarantined",
         "lag",
         "check",
-        "read back",
+        "referee",
     ):
-        left = heading in ("destination", "check", "read back")
+        left = heading in ("destination", "check", "referee")
         shown.add_column(heading, justify="left" if left else "right", no_wrap=True)
     os.environ.setdefault("DAGSTER_HOME", str(dagster_home()))
     with dg.DagsterInstance.get() as instance:
         changelog = _latest(instance, keys.changelog_key("users"))
-        for name, (rows, wrong) in counts.items():
+        for name, verdict in found.items():
             key = keys.destination_key(name)
             done = _latest(instance, key)
             check = dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE)
@@ -192,11 +196,11 @@ def _summary(counts: Mapping[str, tuple[int, list[str]]]) -> Table:
             passed = record is not None and record.status.value == "SUCCEEDED"
             shown.add_row(
                 name,
-                str(rows),
+                str(verdict.equal_rows),
                 *(str(done.get(item, 0)) for item in ("upserts", "deletes")),
                 *(str(changelog.get(item, 0)) for item in ("superseded", "quarantined", "lag")),
                 "[green]passed[/]" if passed else "[red]failed[/]",
-                "[green]equal[/]" if not wrong else f"[red]{len(wrong)} differ[/]",
+                "[green]equal[/]" if verdict.equal else f"[red]{verdict.differing} differ[/]",
             )
     return shown
 

@@ -92,41 +92,6 @@ def encode_value(row: Mapping[str, Any]) -> bytes:
     return json.dumps(text, separators=(",", ":")).encode()
 
 
-def consume_all(bootstrap_servers: str, *, topic: str = TOPIC) -> dict[int, dict[str, Any]]:
-    """The last value per key of the whole topic, by a plain consumer; empty when there is no topic."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "demo-truth", "enable.auto.commit": False})
-    rows: dict[int, dict[str, Any]] = {}
-    try:
-        described = consumer.list_topics(topic, timeout=30).topics[topic]
-        for partition in () if described.error else described.partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
-            consumer.assign([TopicPartition(topic, partition, low)])
-            while consumer.position([TopicPartition(topic, partition)])[0].offset < high and low < high:
-                for message in consumer.consume(1000, timeout=1):
-                    if message.error():
-                        raise RuntimeError(str(message.error()))
-                    user_id = json.loads(message.key())["user_id"]
-                    if message.value() is None:
-                        rows.pop(user_id, None)
-                    else:
-                        rows[user_id] = decode_value(message.value())
-    finally:
-        consumer.close()
-    return rows
-
-
-def decode_value(value: bytes) -> dict[str, Any]:
-    """The inverse of encode_value."""
-    row: dict[str, Any] = json.loads(value, parse_float=Decimal)
-    return {
-        **row,
-        "balance": Decimal(row["balance"]).quantize(Decimal("0.01")),
-        "updated_at": datetime.fromisoformat(row["updated_at"]),
-    }
-
-
 def produce(bootstrap_servers: str, records: Iterator[tuple[bytes, bytes | None]], *, topic: str = TOPIC) -> int:
     """Creates the topic if it is missing, sends the records, and returns how many were acknowledged.
 

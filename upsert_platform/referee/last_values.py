@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +29,11 @@ _DOUBT = "UPDATE last SET doubt = max(doubt, ?) WHERE key = ? AND topic = ? AND 
 
 @dataclass
 class Counts:
-    """What became of records: records = values + tombstones + undecodable + unjudged.
+    """What became of records: records = values + tombstones + undecodable + unjudged + set_aside.
 
     Attributes:
+        set_aside: values and tombstones that were told to have been set aside, so that they have no part; a key
+            that ends with one is left open.
         unjudged: values or keys that the referee's decoders leave open.
         lost_keys: of these, records whose key is left open, so that nobody knows whose value it is.
         several: keys with records in more than one partition.
@@ -43,6 +45,7 @@ class Counts:
     tombstones: int = 0
     undecodable: int = 0
     unjudged: int = 0
+    set_aside: int = 0
     lost_keys: int = 0
     several: int = 0
     first: list[str] = field(default_factory=list)
@@ -88,12 +91,22 @@ class LastValues:
 
     Args:
         batches: ends of the batches in which the topic was read, in order; what decides between partitions first.
+        set_aside: topic, partition and offset of records that have no part, whether they can be decoded or not.
+        in_memory: keys that are kept before they are spilled.
     """
 
-    def __init__(self, form: Form, *, batches: Sequence[Ends] = (), in_memory: int = _IN_MEMORY) -> None:
+    def __init__(
+        self,
+        form: Form,
+        *,
+        batches: Sequence[Ends] = (),
+        set_aside: Collection[tuple[str, int, int]] = (),
+        in_memory: int = _IN_MEMORY,
+    ) -> None:
         self.form = form
         self.counts = Counts()
         self._batches = batches
+        self._set_aside = frozenset(set_aside)
         self._ends: dict[tuple[str, int], list[int]] = {}
         self._in_memory = in_memory
         self._key_decoder, self._value_decoder = form.key.decoder(), form.value.decoder()
@@ -138,9 +151,7 @@ class LastValues:
             counts.note(record, f"key: {error}")
             return
         place = (key, record.topic, record.partition)
-        if record.value is None:
-            counts.tombstones += 1
-        else:
+        if record.value is not None:
             try:
                 self._row(record.key or b"", record.value)
             except UndecodableError as error:
@@ -150,14 +161,28 @@ class LastValues:
             except UnjudgedError as error:
                 counts.unjudged += 1
                 counts.note(record, f"value: {error}")
-                self._doubts[place] = max(self._doubts.get(place, (-1, b"")), (record.offset, record.key or b""))
+                self._doubt(place, record)
                 return
+        if self._set_aside and (record.topic, record.partition, record.offset) in self._set_aside:
+            counts.set_aside += 1
+            counts.note(record, "set aside, though it can be decoded")
+            self._doubt(place, record)
+            return
+        if record.value is None:
+            counts.tombstones += 1
+        else:
             counts.values += 1
         known = self._last.get(place)
         if known is None or record.offset > known[0]:
             self._last[place] = (record.offset, record.time, record.key or b"", record.value)
             if len(self._last) >= self._in_memory:
                 self._spill()
+
+    def _doubt(self, place: tuple[str, str, int], record: Record) -> None:
+        """Leaves a key open from this record on."""
+        known = self._doubts.get(place)
+        if known is None or record.offset > known[0]:
+            self._doubts[place] = (record.offset, record.key or b"")
 
     def _key_text(self, raw: bytes | None) -> str:
         if raw is None:

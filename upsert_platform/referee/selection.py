@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from upsert_platform.referee.errors import RefereeError
@@ -52,11 +52,13 @@ class Selection:
 
     Attributes:
         columns: column of the target to column of the topic's table; of a target column without one, None: it is null.
+        in_place_of_null: column of the target to the value that it holds where a row has none.
         where: conditions that all have to hold, or a function of a row.
     """
 
     columns: Mapping[str, str | None]
     where: Sequence[Condition] | Callable[[Mapping[str, Any]], bool] = ()
+    in_place_of_null: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not callable(self.where):
@@ -71,4 +73,5 @@ class Selection:
         holds = self.where(row) if callable(self.where) else all(condition.holds(row) for condition in self.where)
         if not holds:
             return None
-        return [None if name is None else row[name] for name in self.columns.values()]
+        values = {target: None if name is None else row[name] for target, name in self.columns.items()}
+        return [self.in_place_of_null.get(name) if value is None else value for name, value in values.items()]

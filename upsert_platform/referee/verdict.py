@@ -73,7 +73,7 @@ class Verdict:
     @property
     def whole(self) -> bool:
         """Whether every key could be judged."""
-        return not (self.open_keys or self.unknown or self.topic.get("lost_keys"))
+        return not (self.open_keys or self.unknown or self.topic.get("lost_keys") or self.topic.get("set_aside"))
 
     def to_json(self) -> str:
         """Everything, as JSON text."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from upsert_platform.demo.readback import differences, read_maxcompute, read_tablestore
 from upsert_platform.demo.users import Users, produce
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.resources import (
@@ -25,11 +24,24 @@ from upsert_platform.graph.resources import (
 from upsert_platform.hops.binding import load
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.local.kafka import Broker
+from upsert_platform.referee.selection import Condition, Selection
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
+from upsert_platform_tests.referee.judging import Declared, maxcompute_table, records_of, tablestore_table, told
 
 COLUMNS = "user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), updated_at TIMESTAMP(3)"
 KEY = "PRIMARY KEY (user_id) NOT ENFORCED"
+USERS = Declared(
+    {
+        "user_id": "BIGINT",
+        "name": "STRING",
+        "region": "STRING",
+        "balance": "DECIMAL(12, 2)",
+        "updated_at": "TIMESTAMP(3)",
+    },
+    ("user_id",),
+)
+"""The same for the referee."""
 SOURCE = """
 CREATE TABLE users ({columns}, {key}) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}',
@@ -166,14 +178,27 @@ class Stack:
         """A hop of a destination, for looking at its state; close its destination."""
         return self.platform().destination_hop(target, run="test")
 
+    def serving_rows(self) -> list[list[Any]]:
+        """Rows of the table in Tablestore, by the vendor's client, in the order of the columns."""
+        return list(tablestore_table(self.variables, self.table, USERS.columns, USERS.primary_key))
+
     def serving_differences(self) -> list[str]:
-        """What differs in Tablestore from the truth, read by the vendor's client."""
-        return differences(self.users.rows, read_tablestore(self.variables, self.table))
+        """What the referee finds in Tablestore that the topic does not say."""
+        return self._differences(self.serving_rows(), USERS.whole(), len(self.users.rows))
 
     def warehouse_differences(self) -> list[str]:
-        """What differs in MaxCompute from the truth, read by the vendor's client."""
-        expected = {key: row for key, row in self.users.rows.items() if row["region"] != "test"}
-        return differences(expected, read_maxcompute(self.variables, self.table))
+        """What the referee finds in MaxCompute that the topic does not say."""
+        selection = Selection(USERS.whole().columns, [Condition("region", "<>", "test")])
+        wanted = sum(row["region"] != "test" for row in self.users.rows.values())
+        return self._differences(maxcompute_table(self.variables, self.table, USERS.columns), selection, wanted)
+
+    def _differences(self, rows: Iterable[Sequence[Any]], selection: Selection, wanted: int) -> list[str]:
+        records = records_of(self.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], self.topic)
+        verdict = USERS.judge(records, rows, selection)
+        lines = told(verdict)
+        if not lines and verdict.equal_rows != wanted:  # so that the topic itself is what was produced
+            lines.append(f"{verdict.equal_rows} rows are equal, of {wanted} produced")
+        return lines
 
 
 def metadata_of(result: dg.ExecuteInProcessResult, *key: str) -> dict[str, Any]:

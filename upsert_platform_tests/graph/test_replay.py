@@ -35,9 +35,7 @@ def replay_all(stack: Stack, spark: SparkSession) -> Replay:
 
 
 def names(stack: Stack) -> dict[int, str | None]:
-    from upsert_platform.demo.readback import read_tablestore
-
-    return {key: row["name"] for key, row in read_tablestore(stack.variables, stack.table).items()}
+    return {row[0]: row[1] for row in stack.serving_rows()}
 
 
 def test_mended_declaration_brings_records_back(serving: Stack, spark: SparkSession) -> None:

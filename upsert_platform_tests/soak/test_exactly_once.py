@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.demo.users import decode_value
 from upsert_platform.kafka.sink.control import LEASE
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.sink.lease import lease_id
 from upsert_platform.kafka.sink.transactions import in_transaction, open_transactional
-from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
+from upsert_platform.referee.stores import topic_rows
+from upsert_platform_tests.graph.stack import COLUMNS, KEY, USERS, Stack
+from upsert_platform_tests.referee.judging import records_of, told
 from upsert_platform_tests.soak.attached import way_to
 from upsert_platform_tests.soak.load import Load
 from upsert_platform_tests.soak.writers import Writer
@@ -93,17 +94,14 @@ def copy_under_kills(stack: Stack, seed: int, spark: SparkSession, *, kills: int
         moments[last.split()[0]] += 1
         _let_lease_end(stack)
     Writer(MODULE, "once", log=stack.path / "last.log", environment=shared).finish()
-    records = committed(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], f"{stack.topic}-copy")
-    last_values: dict[int, dict[str, Any]] = {}
-    deletes: Counter[int] = Counter()
-    for key, value in records:
-        user_id = json.loads(key)["user_id"]
-        if value is None:
-            last_values.pop(user_id, None)
-            deletes[user_id] += 1
-        else:
-            last_values[user_id] = decode_value(value)
-    assert last_values == stack.users.rows
+    bootstrap = stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+    records = [(item.key or b"", item.value) for item in records_of(bootstrap, f"{stack.topic}-copy")]
+    held = USERS.last_values(records_of(bootstrap, f"{stack.topic}-copy"))
+    verdict = USERS.judge(records_of(bootstrap, stack.topic), topic_rows(held, list(USERS.columns)))
+    held.close()
+    assert told(verdict) == []
+    assert verdict.equal_rows == len(stack.users.rows)
+    deletes = Counter(json.loads(key)["user_id"] for key, value in records if value is None)
     # No two produced values of a user are alike, so one that is there twice was written twice.
     twice = [record for record, times in Counter(item for item in records if item[1] is not None).items() if times > 1]
     assert twice == []
@@ -121,32 +119,3 @@ def _let_lease_end(stack: Stack) -> None:
     if tenure.expires > time.time():
         producer = open_transactional(control.endpoint, lease_id(control))
         in_transaction(producer, lambda: control.produce(producer, LEASE, asdict(replace(tenure, expires=0.0))))
-
-
-def committed(bootstrap: str, topic: str) -> list[tuple[bytes, bytes | None]]:
-    """Records of a topic that are committed, in order per partition, by a plain consumer."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "soak",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-        }
-    )
-    found: list[tuple[bytes, bytes | None]] = []
-    try:
-        for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
-            place = TopicPartition(topic, partition, 0)
-            end = consumer.get_watermark_offsets(place, timeout=30)[1]
-            consumer.assign([place])
-            deadline = time.monotonic() + 60
-            while end and consumer.position([place])[0].offset < end:
-                assert time.monotonic() < deadline, f"{topic}-{partition}: a transaction stays open"
-                for message in consumer.consume(5000, timeout=0.2):
-                    assert message.error() is None
-                    found.append((message.key(), message.value()))
-    finally:
-        consumer.close()
-    return found
