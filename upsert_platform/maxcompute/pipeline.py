@@ -10,19 +10,21 @@ stream.writeStream.foreachBatch(lambda frame, batch: pipeline.sink(frame, batch=
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, BatchSpan, WriteReport
-from upsert_platform.errors import DeclarationError, DestinationError, RecordError, SourceLocation
+from upsert_platform.errors import DeclarationError, DestinationError, SourceLocation
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.frame_rows import check_controls, last_per_key
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import parse_spec
+from upsert_platform.maxcompute.stream_batches import StreamBatches
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.types import parse_type
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 LEASE: Final = timedelta(seconds=60)
-_CHANGELOG: Final = "pipeline"
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Local property in which Spark keeps the id of the streaming query whose batch it runs."""
 _REACH: Final = ("connector", "odps.", "table.name", "request.")
 _NAMES: Final = {
     "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INT", "bigint": "BIGINT",
@@ -93,36 +96,51 @@ class OdpsPipeline:
     def __repr__(self) -> str:
         return f"OdpsPipeline({self._options['table.name']!r})"
 
-    def sink(self, frame: DataFrame, overwrite: bool = False, *, batch: int | None = None) -> WriteReport:
+    def sink(
+        self, frame: DataFrame, overwrite: bool = False, *, batch: int | None = None, query: str | None = None
+    ) -> WriteReport:
         """Writes a frame in one commit.
 
         Args:
             frame: columns of the table by name. For ``upsert`` it may have ``_op`` (``U`` puts the row, ``D`` deletes
-                the row of its key) and ``_seq`` (of rows with one key the highest counts).
+                the row of its key; nothing else) and ``_seq`` (a whole number, a moment or a date, never null: of rows
+                with one key the highest counts).
             overwrite: the rows replace the table, its static partition, or the dynamic partitions that they are in.
-            batch: number of the frame, growing, as `foreachBatch` gives it: a number that was written changes nothing.
-                Without it every call writes.
+            batch: number of the frame, from 0, growing, as `foreachBatch` gives it: the last one of a query that was
+                written changes nothing when it comes again. Without it every call writes.
+            query: id of the query that the number belongs to; inside `foreachBatch` it is Spark's own id of the query.
 
         Raises:
             DeclarationError: options or column types that the table cannot have.
-            DestinationError: the table is missing or differs; the write failed, and nothing was committed.
-            RecordError: a key comes twice without ``_seq``, or a row is refused.
+            DestinationError: the table is missing or differs; a batch comes after a later one of its query; the write
+                failed. Nothing was committed.
+            RecordError: a key comes twice and ``_seq`` does not tell which row counts; ``_op`` or ``_seq`` is none; a
+                row is refused.
             LeaseHeldError: another writer has the table.
             EndpointError: no answer.
         """
+        if batch is not None and batch < 0:
+            raise DestinationError(f"the number of a batch is 0 or more, not {batch}")
         destination = MaxComputeDestination(self._table(frame))
         with closing(destination):
             destination.prepare()
-            if destination.primary_key:
-                frame = _one_row_per_key(frame, destination.primary_key)
-            changes = _as_changes(frame, destination.table)
-            with destination.lease(owner=repr(self), duration=LEASE) as lease:
-                applied = destination.state().applied_batch
-                upto = applied + 1 if batch is None else batch + 1
-                if upto <= applied:
-                    return WriteReport(metrics={"already_applied": 1})
-                span = BatchSpan(0 if overwrite else applied, upto, _CHANGELOG, repr(self), overwrite)
-                return destination.write(changes, span=span, lease=lease)
+            with _kept(frame) as rows:
+                check_controls(rows)
+                if destination.primary_key:
+                    rows = last_per_key(rows, destination)
+                changes = _as_changes(rows, destination.table)
+                with destination.lease(owner=repr(self), duration=LEASE) as lease:
+                    state = destination.state()
+                    written = StreamBatches.of(state.changelog_id)
+                    if batch is not None:
+                        name = query if query is not None else _running_query(frame)
+                        if written.holds(name, batch):
+                            return WriteReport(metrics={"already_applied": 1})
+                        written = written.with_batch(name, batch)
+                    applied = state.applied_batch
+                    after = 0 if overwrite else applied
+                    span = BatchSpan(after, applied + 1, written.to_text(), repr(self), overwrite)
+                    return destination.write(changes, span=span, lease=lease)
 
     def _table(self, frame: DataFrame) -> MaxComputeTable:
         actual = self._actual()
@@ -199,27 +217,28 @@ def declared_type(kind: DataType) -> str:
     return _NAMES[name]
 
 
-def _one_row_per_key(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The last row of each key by ``_seq``; without it no key may come twice."""
-    from pyspark.sql import functions as F  # noqa: N812
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """The frame, computed once: what was checked is what is written."""
+    level = frame.storageLevel
+    if level.useMemory or level.useDisk:
+        yield frame
+        return
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
-    names = [quote(name) for name in key]
-    if SEQUENCE in frame.columns:
-        last = F.max_by(F.struct(*map(quote, frame.columns)), F.col(SEQUENCE)).alias("last")
-        return frame.groupBy(*names).agg(last).select("last.*")
-    twice = frame.groupBy(*names).count().where("count > 1").limit(1).collect()
-    if twice:
-        shown = ", ".join(f"{name} = {twice[0][name]!r}" for name in key)
-        raise RecordError(
-            f"the key {shown} comes {twice[0]['count']} times; add a column '{SEQUENCE}' that orders rows"
-        )
-    return frame
+
+def _running_query(frame: DataFrame) -> str:
+    """Id of the streaming query that runs this code in `foreachBatch`; empty outside of one."""
+    return frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
 
 
 def _as_changes(frame: DataFrame, table: MaxComputeTable) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     operation = F.col(OPERATION) if OPERATION in frame.columns else F.lit(OPERATION_UPSERT)
-    sequence = F.col(SEQUENCE) if SEQUENCE in frame.columns else F.lit(0)
     columns = [F.col(quote(column.name)) for column in table.columns]
-    return frame.select(*columns, operation.alias(OPERATION), sequence.cast("bigint").alias(SEQUENCE))
+    return frame.select(*columns, operation.alias(OPERATION), F.lit(0).cast("bigint").alias(SEQUENCE))
