@@ -98,6 +98,8 @@ class MaxComputeDestination:
                     record = lease.record
             except LeaseHeldError:
                 record = self._control.read()
+        if not record.revision and self.table.moves_untold:
+            _LOGGER.warning("%s is written for the first time: %s", self._what, self.table.moves_untold)
         if record.revision:
             actual = self._client.table(self.table.target)
             if actual is None or not record.describes(actual.table_id):

@@ -147,7 +147,6 @@ class MaxComputeSettings(Settings):
         16,
         origin="alibaba",
         ge=1,
-        le=64,
         description="Threads that upload spilled files.",
     )
     bucket_check_interval: Milliseconds = option(
@@ -181,7 +180,11 @@ class MaxComputeSettings(Settings):
         description="Most bytes that a writing task holds before it sends; a body is at most a quarter of it.",
     )  # fmt: skip
     bucket_buffer: MemorySize = option(
-        "upsert.writer.bucket.buffer-size", 1 << 20, origin="alibaba", gt=0, description="Buffer of one bucket."
+        "upsert.writer.bucket.buffer-size",
+        1 << 20,
+        origin="alibaba",
+        gt=0,
+        description="Buffer of one bucket; at most upsert.writer.buffer-size, which lowers the default.",
     )
     buckets: Count | None = option(
         "upsert.write.bucket.num", None, origin="alibaba", ge=1, le=MAX_BUCKETS,
@@ -194,7 +197,7 @@ class MaxComputeSettings(Settings):
         "upsert.commit.max-retries", 3, origin="alibaba", ge=0, description="Retries of a commit."
     )
     commit_threads: Count = option(
-        "upsert.commit.thread-num", 16, origin="alibaba", ge=1, le=64, description="Partitions committed at once."
+        "upsert.commit.thread-num", 16, origin="alibaba", ge=1, description="Partitions committed at once."
     )
     commit_timeout: Seconds = option(
         "upsert.commit.timeout",
@@ -220,7 +223,6 @@ class MaxComputeSettings(Settings):
         16,
         origin="alibaba",
         ge=1,
-        le=64,
         description="Sessions committed at once, where tasks have one each.",
     )
     insert_arrow: Boolean = option(
@@ -358,11 +360,24 @@ class MaxComputeSettings(Settings):
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> MaxComputeSettings:
-        if self.file_cached_segment > self.file_cached_memory:
-            raise ValueError("'sink.file-cached.memory.segment-size' is at most 'sink.file-cached.memory'")
-        if self.bucket_buffer > self.writer_buffer:
-            raise ValueError("'upsert.writer.bucket.buffer-size' is at most 'upsert.writer.buffer-size'")
+        # A size that nobody gave follows the other one, and is nobody's mistake.
+        given = self.model_fields_set
+        if "file_cached_segment" in given and self.file_cached_segment > self.file_cached_memory:
+            raise ValueError(
+                "'sink.file-cached.memory.segment-size' is at most 'sink.file-cached.memory'"
+                f" ({self.file_cached_memory} bytes)"
+            )
+        if "bucket_buffer" in given and self.bucket_buffer > self.writer_buffer:
+            raise ValueError(
+                "'upsert.writer.bucket.buffer-size' is at most 'upsert.writer.buffer-size'"
+                f" ({self.writer_buffer} bytes)"
+            )
         return self
+
+    @property
+    def bucket_bytes(self) -> int:
+        """Encoded bytes of one bucket at which it is sent; a small `upsert.writer.buffer-size` lowers it."""
+        return min(self.bucket_buffer, self.writer_buffer)
 
     @property
     def least_interval(self) -> timedelta:

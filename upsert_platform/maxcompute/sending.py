@@ -227,7 +227,7 @@ class TunnelSending:
             target=self._table.target,
             sessions=tuple(self._sessions.items()),
             plan=self._plan,
-            bucket_bytes=settings.bucket_buffer,
+            bucket_bytes=settings.bucket_bytes,
             buffer_bytes=settings.writer_buffer,
             concurrency=settings.flush_concurrency,
             compression=_codec(self._table),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upsert_platform.errors import Problem
@@ -74,6 +75,15 @@ class MaxComputeTable:
         """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
         key = {name.lower() for name in self.primary_key}
         return not self.partitions.computed and all(name in key for name in self.partitions.dynamic)
+
+    @property
+    def moves_untold(self) -> str | None:
+        """That rows move between partitions, which those who come from the connector for Flink do not expect; None where
+        they do not move, or where the declaration says so."""
+        if not self.upserts or self.partitions_follow_key or "move_rows" in self.settings.model_fields_set:
+            return None
+        key = {name.lower() for name in self.primary_key}
+        return _tell_moves([name for name in self.partitions.dynamic if name not in key])
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -239,6 +249,14 @@ def _check_partition_values(table: Table, plan: PartitionPlan, add) -> None:  # 
                 f" partition column '{name}'", "sink.partition.default-value")  # fmt: skip
 
 
+def _tell_moves(outside: Sequence[str]) -> str:
+    return (
+        f"PARTITIONED BY ({', '.join(outside)}) is outside the PRIMARY KEY: here a key has one row, which moves when"
+        " its partition changes; the connector for Flink keeps one row per partition and key, as does"
+        " 'sink.partition.move-rows' = 'false'"
+    )
+
+
 def _holds_whole_decimals(kind: LogicalType, *, nested: bool = False) -> bool:
     """Whether a DECIMAL without scale is inside a nested type: PyODPS takes its scale for 18 when it reads Arrow."""
     inner = [item for item in (kind.element, kind.key, *(part.type for part in kind.fields)) if item is not None]
@@ -273,7 +291,9 @@ def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPla
                 f"column '{name}': the tunnel has no sure bucket for {root} keys; use 'write.api' = 'maxstorage'",
                 "write.api",
             )
-    dynamic = set(plan.dynamic) - {name.lower() for name in table.primary_key}
+    dynamic = [name for name in plan.dynamic if name not in {key.lower() for key in table.primary_key}]
+    if dynamic and table.primary_key and "sink.partition.move-rows" not in table.options:
+        add(f"{_tell_moves(dynamic)}. Give that option to say which is meant", severity="warning")
     if not settings.move_rows and not dynamic:
         add("option 'sink.partition.move-rows' = 'false' changes nothing here: the partition of a row follows from its"
             " PRIMARY KEY, so no row moves", "sink.partition.move-rows", "warning")  # fmt: skip

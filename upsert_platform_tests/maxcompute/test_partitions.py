@@ -108,10 +108,15 @@ def test_static_partitions_of_one_table_do_not_meet(
 
 
 def test_a_row_moves_when_its_partition_changes_and_is_deleted_where_it_is(
-    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"])
+    destination.state()
+    assert "is written for the first time: PARTITIONED BY (ds) is outside the PRIMARY KEY" in caplog.text
+    caplog.clear()
     write(spark, destination, 1, [("U", (n, "a", "old")) for n in range(4)])
+    destination.state()
+    assert "for the first time" not in caplog.text
     write(spark, destination, 2, [("U", (1, "b", "new")), ("D", (2, None, None)), ("D", (7, None, None))])
     expected = [(0, "a", "old"), (1, "b", "new"), (3, "a", "old")]
     assert stored(maxcompute, destination.table) == expected

@@ -111,9 +111,9 @@ def test_71_missing_option_lone_access_id_and_negative_retries_are_three_errors(
         ("sink.dynamic-partition.limit", "0"),
         ("sink.dynamic-partition.limit", "60001"),
         ("sink.partition.default-value", ""),
-        ("sink.file-cached.writer.num", "65"),
+        ("sink.file-cached.writer.num", "0"),
         ("upsert.commit.thread-num", "0"),
-        ("insert.commit.thread-num", "65"),
+        ("insert.commit.thread-num", "-1"),
         ("sink.bucket.check-interval", "0"),
         ("insert.arrow-writer.flush-interval", "1 s"),
         ("insert.arrow-writer.batch-size", "0"),
@@ -154,12 +154,51 @@ def test_values_out_of_range_name_the_option(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"sink.file-cached.memory": "64 kb"}, "segment-size"),
-        ({"upsert.writer.buffer-size": "512 kb"}, "upsert.writer.bucket.buffer-size"),
+        ({"sink.file-cached.memory": "64 kb", "sink.file-cached.memory.segment-size": "65 kb"}, "segment-size"),
+        (
+            {"upsert.writer.buffer-size": "512 kb", "upsert.writer.bucket.buffer-size": "513 kb"},
+            "upsert.writer.bucket.buffer-size",
+        ),
     ],
 )
 def test_sizes_that_contain_others_are_larger(options: dict[str, str], rule: str) -> None:
     assert [rule in message for message in errors(options=options)] == [True]
+
+
+def test_a_size_that_nobody_gave_follows_the_one_that_contains_it() -> None:
+    settings = read(options={"upsert.writer.buffer-size": "512 kb", "sink.file-cached.memory": "64 kb"}).settings
+    assert (settings.bucket_bytes, settings.writer_buffer) == (512 << 10, 512 << 10)
+    (found,) = errors(options={"upsert.writer.bucket.buffer-size": "128 m"})
+    assert "is at most 'upsert.writer.buffer-size' (67108864 bytes)" in found
+
+
+@pytest.mark.parametrize(
+    "name", ["upsert.commit.thread-num", "insert.commit.thread-num", "sink.file-cached.writer.num"]
+)
+def test_numbers_of_threads_have_no_upper_bound(name: str) -> None:
+    assert errors(options={name: "200"}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "told"),
+    [
+        (["id"], {}, True),
+        (["id"], {"sink.partition.move-rows": "true"}, False),
+        (["id"], {"sink.partition.move-rows": "false"}, False),
+        (["id", "ds"], {}, False),
+        (["id"], {"sink.partition": "ds=1"}, False),
+        (["id"], {"sink.operation": "insert"}, False),
+    ],
+)
+def test_rows_that_move_here_and_stay_at_the_vendors_are_told_of(
+    key: list[str], options: dict[str, str], told: bool
+) -> None:
+    values = {"sink.operation": "upsert", **options}
+    declared = declare({"id": "BIGINT", "ds": "STRING"}, key=key, partitioned_by=["ds"], options=values)
+    table, problems = read_maxcompute_table(declared)
+    assert table is not None
+    assert any("a key has one row, which moves" in problem.message for problem in problems) is told
+    assert (table.moves_untold is not None) is told
 
 
 @pytest.mark.parametrize(("text", "size"), [("64 m", 64 << 20), ("16 M", 16 << 20), ("128 KB", 128 << 10)])
