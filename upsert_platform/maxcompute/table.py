@@ -78,7 +78,7 @@ class MaxComputeTable:
 
     @property
     def moves_untold(self) -> str | None:
-        """That rows move between partitions, which those who come from the connector for Flink do not expect; None where
+        """That rows move between partitions, which who comes from the connector for Flink does not expect; None where
         they do not move, or where the declaration says so."""
         if not self.upserts or self.partitions_follow_key or "move_rows" in self.settings.model_fields_set:
             return None
