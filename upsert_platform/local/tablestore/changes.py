@@ -65,6 +65,8 @@ def prepare(table: Table, kind: int, data: bytes, *, condition: Any = None, retu
         ServiceError: ``OTSInvalidPK`` where the key does not fit the table (a batch reports it for the row alone),
             ``OTSParameterInvalid`` otherwise.
     """
+    if table.main is not None:
+        raise invalid(f"Disallow write index table: '{table.name}'.")
     key, cells, deletes = plainbuffer.decode_change(data)
     keys.check_cells(key)
     if deletes != (kind == pb.DELETE):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
+from upsert_platform.local.tablestore.indexes import Index
 from upsert_platform.local.tablestore.messages import pb
 from upsert_platform.local.tablestore.table import Table
 
@@ -19,10 +20,11 @@ _EXACT_ROWS = 10_000
 
 
 class Stored(NamedTuple):
-    """A stored row: encoded without header, and when it was last written (milliseconds)."""
+    """A stored row: encoded without header, when it was last written (milliseconds), and its data size in bytes."""
 
     row: bytes
     written: int
+    size: int
 
 
 class Rows(Protocol):
@@ -73,7 +75,8 @@ class Engine:
         self.load_catalog()
 
     def load_catalog(self) -> None:
-        """Reads the tables; also after a rollback, which may have undone a change of them."""
+        """Reads the tables; also after a change of them was undone."""
+        self._catalog_changed = False
         generated = {table.id: table.last_generated for table in self.tables.values()}
         self.tables.clear()
         for id_, description, created, stored in self.connection.execute(
@@ -84,9 +87,13 @@ class Engine:
             )
             table.last_generated = generated.get(id_, 0)
             self.tables[table.name] = table
+        for table in list(self.tables.values()):
+            for meta in table.description.index_metas:
+                _link(table, meta, self.tables[meta.name])
 
     def create_table(self, description: Any, now: int) -> Table:
         """Adds a table and its rows; the name must be free."""
+        self._catalog_changed = True
         cursor = self.connection.execute(
             "INSERT INTO catalog (name, description, created, stored_versions) VALUES (?, ?, ?, ?)",
             (
@@ -111,38 +118,82 @@ class Engine:
 
     def save_table(self, table: Table) -> None:
         """Keeps a changed description."""
+        self._catalog_changed = True
         table.read_options()
         self.connection.execute(
             "UPDATE catalog SET description = ?, stored_versions = ? WHERE id = ?",
             (table.description.SerializeToString(), table.stored_versions, table.id),
         )
 
+    def create_index(self, main: Table, meta: Any, description: Any, now: int, *, with_rows: bool) -> None:
+        """Adds an index to a table, with entries of the rows that are there if wanted."""
+        main.description.index_metas.add().CopyFrom(meta)
+        self.save_table(main)
+        index = _link(main, meta, self.create_table(description, now))
+        if with_rows:
+            for row, written in self.connection.execute(f"SELECT row, written FROM {main.rows}").fetchall():
+                if entry := index.entry(row):
+                    self.write(index.table, entry.sortable, entry.row, entry.size, written)
+
+    def drop_index(self, main: Table, name: str) -> None:
+        """Drops an index of a table."""
+        kept = [meta for meta in main.description.index_metas if meta.name != name]
+        del main.description.index_metas[:]
+        main.description.index_metas.extend(kept)
+        self.save_table(main)
+        self.drop_table(next(index.table for index in main.indexes if index.name == name))
+        main.indexes = [index for index in main.indexes if index.name != name]
+
     def drop_table(self, table: Table) -> None:
+        """Drops a table with its indexes."""
+        self._catalog_changed = True
+        for index in table.indexes:
+            self.drop_table(index.table)
         self.connection.execute("DELETE FROM catalog WHERE id = ?", (table.id,))
         self.connection.execute(f"DROP TABLE {table.rows}")
         del self.tables[table.name]
 
     def read(self, table: Table, key: bytes) -> Stored | None:
-        found = self.connection.execute(f"SELECT row, written FROM {table.rows} WHERE key = ?", (key,)).fetchone()
+        found = self.connection.execute(f"SELECT row, written, size FROM {table.rows} WHERE key = ?", (key,)).fetchone()
         return Stored(*found) if found is not None else None
 
     def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None:
+        self._follow(table, [(key, row, now)])
         self.connection.execute(_upsert(table), (key, now, size, row))
+
+    def _follow(self, table: Table, changes: Iterable[tuple[bytes, bytes | None, int]]) -> None:
+        """Brings a table's indexes up to changes that are about to be made: (key, row or None, written)."""
+        if not table.indexes:
+            return
+        for key, row, written in changes:
+            stored = self.read(table, key)
+            for index in table.indexes:
+                before = index.entry(stored.row) if stored is not None else None
+                after = index.entry(row) if row is not None else None
+                if before is not None and (after is None or after.sortable != before.sortable):
+                    self.remove(index.table, before.sortable)
+                if after is not None:
+                    self.write(index.table, after.sortable, after.row, after.size, written)
 
     def read_many(self, table: Table, keys: list[bytes]) -> dict[bytes, Stored]:
         """The rows that are there, of so many keys."""
         marks = ",".join("?" * len(keys))
-        found = self.connection.execute(f"SELECT key, row, written FROM {table.rows} WHERE key IN ({marks})", keys)
-        return {key: Stored(row, written) for key, row, written in found}
+        found = self.connection.execute(
+            f"SELECT key, row, written, size FROM {table.rows} WHERE key IN ({marks})", keys
+        )
+        return {key: Stored(*stored) for key, *stored in found}
 
     def write_many(self, table: Table, rows: list[tuple[bytes, int, int, bytes]]) -> None:
         """Writes rows of (key, written, size, row)."""
+        self._follow(table, [(key, row, written) for key, written, _, row in rows])
         self.connection.executemany(_upsert(table), rows)
 
     def remove_many(self, table: Table, keys: list[bytes]) -> None:
+        self._follow(table, [(key, None, 0) for key in keys])
         self.connection.executemany(f"DELETE FROM {table.rows} WHERE key = ?", [(key,) for key in keys])
 
     def remove(self, table: Table, key: bytes) -> None:
+        self._follow(table, [(key, None, 0)])
         self.connection.execute(f"DELETE FROM {table.rows} WHERE key = ?", (key,))
 
     def scan(
@@ -156,7 +207,7 @@ class Engine:
         )
         try:
             for key, row, written, size in cursor:
-                yield key, Stored(row, written), size
+                yield key, Stored(row, written, size), size
         finally:
             cursor.close()
 
@@ -198,6 +249,7 @@ class Engine:
         self.load_catalog()
 
     def savepoint(self) -> None:
+        self._catalog_changed = False
         self.connection.execute("SAVEPOINT request")
 
     def release(self) -> None:
@@ -207,41 +259,12 @@ class Engine:
         """Undoes what happened since the savepoint."""
         self.connection.execute("ROLLBACK TO request")
         self.connection.execute("RELEASE request")
+        if self._catalog_changed:
+            self.load_catalog()
 
     def close(self) -> None:
         self.connection.close()
         self._lock.close()
-
-
-class Buffer:
-    """The rows of one batch on one table: read at once before, written at once after."""
-
-    def __init__(self, engine: Engine, table: Table, keys_to_read: list[bytes]) -> None:
-        self._engine = engine
-        self._table = table
-        self._stored = engine.read_many(table, keys_to_read) if keys_to_read else {}
-        self._changed: dict[bytes, tuple[bytes, int, int, bytes] | None] = {}
-
-    def read(self, table: Table, key: bytes) -> Stored | None:
-        """A row as earlier writes of the batch left it; ``key`` must be one of those that were announced."""
-        if key in self._changed:
-            changed = self._changed[key]
-            return Stored(changed[3], changed[1]) if changed is not None else None
-        return self._stored.get(key)
-
-    def write(self, table: Table, key: bytes, row: bytes, size: int, now: int) -> None:
-        self._changed[key] = (key, now, size, row)
-
-    def remove(self, table: Table, key: bytes) -> None:
-        self._changed[key] = None
-
-    def flush(self) -> None:
-        """Hands the changes to the engine."""
-        written = [row for row in self._changed.values() if row is not None]
-        if written:
-            self._engine.write_many(self._table, written)
-        if len(written) < len(self._changed):
-            self._engine.remove_many(self._table, [key for key, row in self._changed.items() if row is None])
 
 
 def _lock(directory: Path) -> IO[bytes]:
@@ -253,6 +276,13 @@ def _lock(directory: Path) -> IO[bytes]:
         file.close()
         raise OSError(f"another server uses the data in {directory}; stop it, or take another directory") from None
     return file
+
+
+def _link(main: Table, meta: Any, table: Table) -> Index:
+    index = Index(meta, table)
+    table.main = main
+    main.indexes.append(index)
+    return index
 
 
 def _upsert(table: Table) -> str:

@@ -61,8 +61,7 @@ def apply(rows: Rows, write: RowWrite, now: int) -> Applied:
         cells = update_cells(table, current or [], write.cells, now, packed)
         if existing is None and not cells:
             return Applied(_returned(write, key, []), read_units, write_units)
-        size = sum(plainbuffer.data_size(cell.name, cell.value) for cell in key)
-        size += sum(plainbuffer.data_size(cell.name, cell.value) for cell in cells)
+        size = plainbuffer.row_size(key, cells)
     rows.write(table, sortable, plainbuffer.encode_row(key, cells), size, now)
     return Applied(_returned(write, key, cells) if write.returns else b"", read_units, write_units)
 

@@ -210,6 +210,12 @@ def data_size(name: bytes, value: bytes) -> int:
     return len(name) + len(value) - (5 if value[0] in (STRING, BLOB) else 1)
 
 
+def row_size(key: list[KeyCell], cells: list[Cell]) -> int:
+    """Data bytes of a row."""
+    size = sum([data_size(name, value) for name, value, _ in key])
+    return size + sum([data_size(name, value) for name, _, value, _ in cells])
+
+
 def stamp(change: Change, version: int, packed: bytes) -> Cell:
     """The stored cell of a put; ``packed`` is the version as 8 little-endian bytes."""
     name, value, _, _, head, crc = change

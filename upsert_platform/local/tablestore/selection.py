@@ -8,7 +8,7 @@ from upsert_platform.local.tablestore import limits
 from upsert_platform.local.tablestore.engine import Stored
 from upsert_platform.local.tablestore.errors import invalid
 from upsert_platform.local.tablestore.filters import Filter, decode_filter
-from upsert_platform.local.tablestore.plainbuffer import Cell, decode_row, encode_row
+from upsert_platform.local.tablestore.plainbuffer import Cell, decode_row, encode_row, row_size
 from upsert_platform.local.tablestore.table import Table
 
 
@@ -70,20 +70,24 @@ class Selection:
 
     def apply(self, stored: Stored, now: int) -> bytes | None:
         """The row (without header) as the client gets it, or None when nothing of it is to be seen."""
+        return self.measure(stored, now)[0]
+
+    def measure(self, stored: Stored, now: int) -> tuple[bytes | None, int]:
+        """The row as `apply` gives it, and the data bytes that were read for it."""
         if self._whole:
-            return stored.row
+            return stored.row, stored.size
         key, cells = decode_row(stored.row)
         had_cells = bool(cells)
         living = live_cells(self._table, cells, now)
         if living is not cells:
             if not living and expired(self._table, stored, now):
-                return None
+                return None, 0
             cells = living
         if self._columns is not None:
             columns = self._columns
             cells = [cell for cell in cells if cell.name in columns]
             if not cells and not self._names_key:
-                return None
+                return None, 0
         if self._start is not None:
             cells = [cell for cell in cells if cell.name >= self._start]
         if self._end is not None:
@@ -91,15 +95,16 @@ class Selection:
         if self._low is not None:
             cells = [cell for cell in cells if self._low <= cell.version < self._high]
             if not cells and had_cells:
-                return None
+                return None, 0
         cells = newest(cells, self._versions)
+        size = row_size(key, cells)
         if self._filter is not None:
             if self._filter.predicate is not None:
                 if not self._filter.predicate(cells):
-                    return None
+                    return None, size
             else:
                 cells = _page(cells, self._filter)
-        return encode_row(key, cells)
+        return encode_row(key, cells), size
 
 
 def newest(cells: list[Cell], versions: int) -> list[Cell]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upsert_platform.local.tablestore import plainbuffer
 from upsert_platform.local.tablestore.keys import KeyColumn
 from upsert_platform.local.tablestore.messages import pb
+
+if TYPE_CHECKING:
+    from upsert_platform.local.tablestore.indexes import Index
 
 _KINDS = {pb.INTEGER: plainbuffer.INTEGER, pb.STRING: plainbuffer.STRING, pb.BINARY: plainbuffer.BLOB}
 
@@ -20,6 +23,8 @@ class Table:
         created: milliseconds since the epoch.
         stored_versions: the most versions of a column that a stored row may hold.
         last_generated: the last auto-increment value given out.
+        indexes: its secondary indexes.
+        main: of a table that is an index, the table that it is an index of.
     """
 
     def __init__(self, id: int, description: Any, *, created: int, stored_versions: int) -> None:
@@ -40,6 +45,8 @@ class Table:
         self.key_names = frozenset(column.name for column in self.columns)
         self.generated = next((index for index, column in enumerate(self.columns) if column.auto_increment), None)
         self.rows = f"rows_{id}"
+        self.indexes: list[Index] = []
+        self.main: Table | None = None
         self.read_options()
 
     def read_options(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Generator
 from contextlib import closing
@@ -12,6 +13,8 @@ from upsert_platform.local.tablestore.engine import Engine, Stored
 from upsert_platform.local.tablestore.errors import ServiceError, invalid, no_such_table
 from upsert_platform.local.tablestore.plainbuffer import INTEGER
 from upsert_platform.local.tablestore.table import Table
+
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def partition_of(table: Table, sortable: bytes) -> bytes:
@@ -46,7 +49,7 @@ class Transaction:
         self.size += size
         if self.size > limits.REQUEST_DATA:
             raise invalid(f"The data of a transaction exceeds the limit, limit size: {limits.REQUEST_DATA}.")
-        self.changes[key] = (Stored(row, now), size)
+        self.changes[key] = (Stored(row, now, size), size)
 
     def remove(self, table: Table, key: bytes) -> None:
         self.changes[key] = None
@@ -95,7 +98,14 @@ class Transactions:
         return transaction
 
     def find(self, id: str, now: int) -> Transaction:
-        """An open transaction; ``OTSSessionNotExist`` once it ended or expired."""
+        """An open transaction.
+
+        Raises:
+            ServiceError: ``OTSSessionNotExist`` once it ended or expired, ``OTSParameterInvalid`` for what cannot be
+                the id of one.
+        """
+        if _ID.fullmatch(id) is None:
+            raise invalid("Invalid transaction id.")
         transaction = self._open.get(id)
         if transaction is not None and transaction.deadline <= now:
             self.end(transaction)

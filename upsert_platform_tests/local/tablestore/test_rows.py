@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from tablestore import (
+    INF_MAX,
+    INF_MIN,
     ComparatorType,
     CompositeColumnCondition,
     Condition,
@@ -247,6 +249,26 @@ def test_capacity_units(client: Any, table: str) -> None:
     assert (consumed.read, consumed.write) == (0, 1)
     consumed, _, _ = client.get_row(table, KEY, max_version=1)
     assert (consumed.read, consumed.write) == (1, 0)
+
+
+def test_reads_cost_what_they_read_in_data_bytes(client: Any, table: str) -> None:
+    """Names and values count, not how they are encoded: 4,096 bytes are one unit, one byte more is a second."""
+    from tablestore import BatchGetRowRequest, TableInBatchGetRowItem
+
+    key_bytes = sum(len(name) + len(value) for name, value in KEY)
+    for more, units in ((0, 1), (1, 2)):
+        text = "x" * (4096 - key_bytes - 2 - 8 + more)
+        written, _ = client.put_row(table, Row(KEY, [("c", text), ("n", 7)]), IGNORE)
+        assert written.write == units
+        assert client.get_row(table, KEY, max_version=1)[0].read == units
+        assert client.get_row(table, KEY, columns_to_get=["c", "n"], max_version=1)[0].read == units
+        assert client.get_row(table, KEY, columns_to_get=["n"], max_version=1)[0].read == 1
+        request = BatchGetRowRequest()
+        request.add(TableInBatchGetRowItem(table, [KEY], max_version=1))
+        found = client.batch_get_row(request).get_result_by_table(table)
+        assert [row.consumed.read for row in found] == [units]
+        below, above = [("k", INF_MIN)], [("k", INF_MAX)]
+        assert client.get_range(table, "FORWARD", below, above, max_version=1)[0].read == units
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,13 @@ def test_the_table_is_deleted_meanwhile(client: Any, table: str) -> None:
     client.put_row(table, Row(key(9), [("n", 1)]), IGNORE, None, transaction)
     client.delete_table(table)
     assert error_of(lambda: client.commit_transaction(transaction)) == (404, "OTSObjectNotExist")
+
+
+@pytest.mark.parametrize("malformed", ["x", "0" * 31, "0" * 33, "G" * 32, "not-a-transaction"])
+def test_an_id_that_no_transaction_can_have_is_an_invalid_parameter(client: Any, table: str, malformed: str) -> None:
+    invalid = (400, "OTSParameterInvalid")
+    assert error_of(lambda: client.commit_transaction(malformed)) == invalid
+    assert error_of(lambda: client.abort_transaction(malformed)) == invalid
+    assert error_of(lambda: client.get_row(table, key(1), max_version=1, transaction_id=malformed)) == invalid
+    assert error_of(lambda: client.put_row(table, Row(key(1), [("n", 1)]), IGNORE, None, malformed)) == invalid
+    assert error_of(lambda: client.commit_transaction("0" * 32)) == (404, "OTSSessionNotExist")

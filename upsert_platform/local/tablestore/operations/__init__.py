@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from upsert_platform.local.tablestore.instance import Instance
 from upsert_platform.local.tablestore.operations import (
     batches,
+    indexes,
     ranges,
     rows,
     sql,
@@ -33,6 +34,9 @@ OPERATIONS: dict[str, Operation] = {
     "DescribeTable": Operation(tables.describe_table),
     "UpdateTable": Operation(tables.update_table, writes=True),
     "DeleteTable": Operation(tables.delete_table, writes=True),
+    "CreateIndex": Operation(indexes.create, writes=True),
+    "DropIndex": Operation(indexes.drop, writes=True),
+    "ListSearchIndex": Operation(indexes.list_search),
     "PutRow": Operation(rows.put_row, writes=True),
     "UpdateRow": Operation(rows.update_row, writes=True),
     "DeleteRow": Operation(rows.delete_row, writes=True),

@@ -9,8 +9,8 @@ from typing import Any
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from upsert_platform.local.tablestore import changes, limits, outcome, plainbuffer
+from upsert_platform.local.tablestore.buffer import Buffer
 from upsert_platform.local.tablestore.changes import RowWrite
-from upsert_platform.local.tablestore.engine import Buffer
 from upsert_platform.local.tablestore.errors import ServiceError, invalid
 from upsert_platform.local.tablestore.instance import Instance, read_units, set_consumed
 from upsert_platform.local.tablestore.messages import BulkImportRequest, BulkImportResponse, parse, pb
@@ -225,8 +225,8 @@ def batch_get_row(instance: Instance, body: bytes) -> bytes:
                 result.error.code, result.error.message = error.code, error.message
                 continue
             stored = instance.engine.read(table, sortable)
-            row = selection.apply(stored, now) if stored is not None else None
+            row, size = selection.measure(stored, now) if stored is not None else (None, 0)
             result.is_ok = True
             result.row = plainbuffer.HEADER + row if row is not None else b""
-            set_consumed(result, read=read_units(len(row or b"")))
+            set_consumed(result, read=read_units(size))
     return bytes(response.SerializeToString())

@@ -54,9 +54,9 @@ def get_row(instance: Instance, body: bytes) -> bytes:
     selection = Selection(request, table)
     sortable = read_key(table.columns, request.primary_key)
     stored = instance.rows_to_read(request.transaction_id, table, sortable).read(table, sortable)
-    row = selection.apply(stored, instance.clock.now()) if stored is not None else None
+    row, size = selection.measure(stored, instance.clock.now()) if stored is not None else (None, 0)
     response = pb.GetRowResponse(row=plainbuffer.HEADER + row if row is not None else b"")
-    set_consumed(response, read=read_units(len(row or b"")))
+    set_consumed(response, read=read_units(size))
     return bytes(response.SerializeToString())
 
 

@@ -10,6 +10,7 @@ from upsert_platform.local.tablestore.changes import check_name
 from upsert_platform.local.tablestore.errors import ServiceError, invalid, no_such_table
 from upsert_platform.local.tablestore.instance import Instance
 from upsert_platform.local.tablestore.messages import parse, pb
+from upsert_platform.local.tablestore.operations.indexes import add_indexes
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
@@ -30,8 +31,6 @@ def create_table(instance: Instance, body: bytes) -> bytes:
         raise ServiceError("OTSObjectAlreadyExist", "Requested table already exists.")
     if len(instance.engine.tables) + 2 * len(instance.series.tables()) >= instance.max_tables:
         raise ServiceError("OTSQuotaExhausted", "Number of tables exceeded the quota.")
-    if request.index_metas:
-        raise invalid("Secondary indexes are not served by this server.")
     now = instance.clock.now()
     described = pb.DescribeTableResponse()
     described.table_meta.CopyFrom(meta)
@@ -45,7 +44,8 @@ def create_table(instance: Instance, body: bytes) -> bytes:
     options.deviation_cell_version_in_sec = limits.DEFAULT_DEVIATION_SECONDS
     options.allow_update = True
     _change_options(options, request.table_options)
-    instance.engine.create_table(described, now)
+    table = instance.engine.create_table(described, now)
+    add_indexes(instance, table, list(request.index_metas), with_rows=False)
     return pb.CreateTableResponse().SerializeToString()
 
 
@@ -111,7 +111,12 @@ def _change_options(options: Any, changes: Any) -> None:
 
 def list_table(instance: Instance, body: bytes) -> bytes:
     parse(pb.ListTableRequest, body)
-    return pb.ListTableResponse(table_names=sorted(instance.engine.tables)).SerializeToString()
+    return pb.ListTableResponse(table_names=_listed(instance)).SerializeToString()
+
+
+def _listed(instance: Instance) -> list[str]:
+    """Names of tables; indexes are told by the description of their table."""
+    return sorted(table.name for table in instance.engine.tables.values() if table.main is None)
 
 
 def describe_table(instance: Instance, body: bytes) -> bytes:
@@ -135,6 +140,8 @@ def _varint(value: int) -> bytes:
 def update_table(instance: Instance, body: bytes) -> bytes:
     request = parse(pb.UpdateTableRequest, body)
     table = instance.table(request.table_name)
+    if table.main is not None:
+        raise invalid(f"Disallow update index table: '{table.name}'.")
     described = pb.DescribeTableResponse()
     described.CopyFrom(table.description)
     if not any(map(request.HasField, ("reserved_throughput", "table_options", "stream_spec"))):
@@ -149,6 +156,8 @@ def update_table(instance: Instance, body: bytes) -> bytes:
         details.last_increase_time = instance.clock.now() // 1000
     if request.HasField("table_options"):
         _change_options(described.table_options, request.table_options)
+        if table.indexes and described.table_options.max_versions != 1:
+            raise invalid("A table with an index must have a max versions of 1.")
     if request.HasField("stream_spec"):
         described.stream_details.enable_stream = request.stream_spec.enable_stream
     table.description = described
@@ -164,5 +173,7 @@ def delete_table(instance: Instance, body: bytes) -> bytes:
     table = instance.engine.tables.get(request.table_name)
     if table is None:
         raise no_such_table()
+    if table.main is not None:
+        raise invalid(f"'{table.name}' is an index of table '{table.main.name}': drop the index.")
     instance.engine.drop_table(table)
     return pb.DeleteTableResponse().SerializeToString()

@@ -11,6 +11,8 @@ from upsert_platform.local.tablestore.messages import parse, pb
 def start(instance: Instance, body: bytes) -> bytes:
     request = parse(pb.StartLocalTransactionRequest, body)
     table = instance.table(request.table_name)
+    if table.main is not None:
+        raise invalid("An index table has no local transactions.")
     key, _, _ = plainbuffer.decode_change(request.key)
     if table.generated is not None:
         raise invalid("A table with an auto-increment primary key has no local transactions.")
