@@ -17,7 +17,7 @@ from upsert_platform.hops.connectors import CONNECTORS
 
 PACKAGE = Path(upsert_platform.__file__).parent
 HEAVY = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "numpy", "deltalake", "dagster")
-VOCABULARY = {"errors", "types", "model", "options", "destination", "source", "connector"}
+VOCABULARY = {"errors", "types", "model", "options", "destination", "source", "connector", "plan"}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
     "jvm": VOCABULARY,
@@ -26,10 +26,10 @@ ROOMS: Mapping[str, set[str]] = {
     "formats": VOCABULARY,
     "sql": VOCABULARY,
     "changelog": VOCABULARY,
-    "writing": VOCABULARY,
-    "kafka": VOCABULARY | {"formats", "changelog", "writing"},
-    "tablestore": VOCABULARY | {"formats", "writing"},
-    "maxcompute": VOCABULARY | {"writing"},
+    "queries": VOCABULARY | {"changelog"},
+    "kafka": VOCABULARY | {"formats", "changelog"},
+    "tablestore": VOCABULARY | {"formats"},
+    "maxcompute": VOCABULARY,
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
     "hops": VOCABULARY | {"declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "maxcompute", "jvm"},
@@ -44,13 +44,14 @@ LIGHT = (
     "model", "options", "destination", "source", "connector", "cli.main", "cli.local", "cli.options",
     "cli.project", "cli.quarantine", "cli.audit", "hops.audit", "hops.audit_selection",
     "declarations.project", "declarations.connect", "declarations.declared_yaml", "declarations.pipeline",
-    "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
+    "plan", "queries.store", "queries.engine",
+    "sql.planning.select", "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
     "hops.binding", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused",
     "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
-    "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
+    "referee.verdict", "referee.stores", "referee.topic",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
@@ -58,7 +59,7 @@ IN_WORKERS = (
     "kafka.source.read_range", "kafka.sink.sink", "kafka.source.source", "maxcompute.reader", "maxcompute.writer",
     "tablestore.reader", "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
     "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
-    "tablestore.connect.reading",
+    "tablestore.connect.reading", "queries.tasks",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

@@ -75,8 +75,8 @@ def spark_schema(table: Table) -> str:
     return ", ".join(parts)
 
 
-def arrow_schema(table: Table) -> pa.Schema:
-    """Arrow schema of the changelog of a table."""
+def system_schema() -> pa.Schema:
+    """Arrow schema of the system columns."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -94,7 +94,14 @@ def arrow_schema(table: Table) -> pa.Schema:
         RAW_VALUE: pa.binary(),
         RAW_HEADERS: pa.list_(header),
     }
-    fields = [pa.field(name, kind) for name, kind in system.items()]
+    return pa.schema([pa.field(name, kind) for name, kind in system.items()])
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Arrow schema of the changelog of a table."""
+    import pyarrow as pa
+
+    fields = list(system_schema())
     for column in stored_columns(table):
         assert column.type is not None
         fields.append(pa.field(column.name, arrow_type(column.type)))

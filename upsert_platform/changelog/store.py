@@ -11,7 +11,7 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -80,6 +81,31 @@ class Head:
     run: str = ""
     delta_version: int = 0
     floor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of the present version, and what its statistics tell; None where they tell nothing."""
+
+    path: str
+    size: int
+    rows: int | None
+    first_batch: int | None
+    last_batch: int | None
+    least_kind: str | None
+    greatest_kind: str | None
+
+    def may_hold(self, *, after: int, upto: int) -> bool:
+        """Whether there may be changes of the batches after `after` and up to `upto` in it."""
+        if self.first_batch is not None and self.first_batch > upto:
+            return False
+        if self.last_batch is not None and self.last_batch <= after:
+            return False
+        least, greatest = min(rows.CHANGE_KINDS), max(rows.CHANGE_KINDS)
+        return not (
+            (self.least_kind is not None and self.least_kind > greatest)
+            or (self.greatest_kind is not None and self.greatest_kind < least)
+        )
 
 
 class ChangelogStore:
@@ -167,7 +193,7 @@ class ChangelogStore:
 
         DeltaTable.create(
             self.uri,
-            schema=rows.arrow_schema(self.table),
+            schema=self._schema(),
             mode="ignore",
             configuration={
                 _ID_PROPERTY: str(uuid.uuid4()),
@@ -176,24 +202,43 @@ class ChangelogStore:
                 "delta.checkpointInterval": "10",
                 # What readers choose files by; statistics of more columns cost as much as writing some.
                 "delta.dataSkippingStatsColumns": f"{rows.BATCH},{rows.KIND}",
+                **self._properties(),
             },
             raise_if_key_not_exists=False,
         )
+
+    def _schema(self) -> pa.Schema:
+        """Columns of a new table."""
+        return rows.arrow_schema(self.table)
+
+    def _properties(self) -> dict[str, str]:
+        """Further properties of a new table."""
+        return {}
 
     def write(self, frame: DataFrame, *, batch: int) -> list[DataFile]:
         """Writes a frame of the columns of `rows.spark_schema` (`_batch` is set) into data files for `append`."""
         return write_frame(frame, uri=self.uri, schema=rows.arrow_schema(self.table), batch=batch)
 
-    def append(self, files: Sequence[DataFile], *, head: Head, positions: Positions, run: str) -> Head | None:
+    def append(
+        self,
+        files: Sequence[DataFile],
+        *,
+        head: Head,
+        positions: Positions,
+        run: str,
+        replaced: Collection[str] = (),
+    ) -> Head | None:
         """Commits the batch after `head`. No JVM, so the commit ends with the driver: none comes after a kill.
 
         Args:
             files: what `data_files` wrote for this batch.
             positions: where reading goes on after this batch.
             run: name of this run, for `batches_of_run`.
+            replaced: paths of files whose rows are in `files` as far as they are needed.
 
         Returns:
-            The new head, or None when another run committed that number first: plan again from the head.
+            The new head, or None when another run committed that number, or replaced those files, first: plan again
+            from the head.
 
         Raises:
             ChangelogError: other commits (compactions, say) came first again and again, or the folder is read-only.
@@ -208,8 +253,10 @@ class ChangelogStore:
         actions: list[AddAction | RemoveAction] = [
             AddAction(item.path, item.size, {}, item.modified, True, item.statistics(batch)) for item in files
         ]
+        now = int(time.time() * 1000)
+        actions += [RemoveAction(path, True, now, partition_values={}) for path in sorted(replaced)]
         properties = CommitProperties(
-            custom_metadata={"userMetadata": _commit_text(record), "isBlindAppend": True},
+            custom_metadata={"userMetadata": _commit_text(record), "isBlindAppend": not replaced},
             # Nothing but the version that follows the one looked at, which has no batch of this number.
             max_commit_retries=0,
             app_transactions=[Transaction(head.changelog_id, batch)],
@@ -217,6 +264,8 @@ class ChangelogStore:
         for number in range(1, _COMMIT_ATTEMPTS + 1):
             delta = self._opened()
             if (delta.transaction_version(head.changelog_id) or 0) != head.batch:
+                break
+            if replaced and not set(replaced) <= {item.path for item in self.files()}:
                 break
             try:
                 columns = missing_columns(delta, self.table)
@@ -323,12 +372,24 @@ class ChangelogStore:
 
     def file_sizes(self) -> list[int]:
         """Sizes in bytes of the live data files. No JVM."""
+        return [item.size for item in self.files()]
+
+    def files(self) -> list[LiveFile]:
+        """The live data files. No JVM."""
         delta = self._delta()
         if delta is None:
             return []
         import pyarrow as pa
 
-        return pa.table(delta.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        table = pa.table(delta.get_add_actions(flatten=True))
+        columns = [
+            table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
+            for name in (
+                "path", "size_bytes", "num_records",
+                f"min.{rows.BATCH}", f"max.{rows.BATCH}", f"min.{rows.KIND}", f"max.{rows.KIND}",
+            )
+        ]  # fmt: skip
+        return [LiveFile(*row) for row in zip(*columns, strict=True)]
 
     def read(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         """Change rows of the batches after `after` and up to `upto`: all columns, no quarantine, no accounting."""

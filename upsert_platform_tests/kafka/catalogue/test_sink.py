@@ -14,7 +14,6 @@ from upsert_platform.hops.transform import change_query
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.rules import SEVERAL_TOPICS
-from upsert_platform.kafka.sink.control import Applied
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.sink.written_metadata import NO_TIMESTAMP, RecordMetadata
 from upsert_platform.model import Insert
@@ -70,6 +69,14 @@ def encode(
             {**EXCEPT_KEY, "key.format": "csv", "value.format": "csv"},
             [(b"1", b'"payload 1"')],
         ),
+        case(
+            57,
+            "raw-null-is-a-delete",
+            [(1, None, "U"), (1, "x", "U")],
+            None,
+            {**EXCEPT_KEY, "value.format": "raw"},
+            [(b'{"id":1}', None), (b'{"id":1}', b"x")],
+        ),
         case(58, "key-columns-alone", [(1, "U")], {"id": "INT"}, EXCEPT_KEY, [(b'{"id":1}', b"{}")]),
     ],
 )
@@ -93,15 +100,6 @@ def test_avro() -> None:
         ("044555", "04455502140206"),
         ("044555", "0445550000"),
     ]
-
-
-@behaviour(57, "raw-null-is-refused-where-flink-deletes")
-def test_a_null_of_format_raw_is_no_delete() -> None:
-    table = read(declare(**EXCEPT_KEY, **{"value.format": "raw"}), writes=True)
-    rows = pa.RecordBatch.from_pydict({"id": pa.array([1, 2], pa.int32()), "name": [None, "x"], "_op": ["U", "U"]})
-    block = RecordEncoder(table).encode(rows)
-    assert list(block.refused) == [0]
-    assert block.values.to_pylist()[1] == b"x"
 
 
 @behaviour(57, "raw-null-is-warned-of")
@@ -224,7 +222,7 @@ def test_an_emoji_in_a_key(partitions: dict[tuple[bytes, int], int]) -> None:
 
 @behaviour(68, "sink-parallelism")
 def test_writing_tasks(destination_of) -> None:
-    assert destination_of("t", **{"sink.parallelism": "100"})._shares(None, Applied(), {}, span(1)) == 100
+    assert destination_of("t", **{"sink.parallelism": "100"})._shares(None, span(1), None) == 100
 
 
 @pytest.mark.parametrize(

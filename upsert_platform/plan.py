@@ -1,0 +1,384 @@
+"""What a kept-up query is made of: a tree of operators over changelogs, with names, types and keys.
+
+Columns are known by names that are unique within an operator, also when letter case is ignored. A tree is data: `sql`
+makes it of a statement, `queries` carries it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from upsert_platform.types import LogicalType
+
+Native = tuple[Any, ...]
+"""An expression that Arrow evaluates as Flink does: ``("column", name)``, ``("literal", value)`` or an operator and its
+operands (see `upsert_platform.queries.steps`)."""
+Keys = tuple[frozenset[str], ...]
+"""Sets of columns whose values occur once each in a result; ``frozenset()``: there is at most one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of an operator's result."""
+
+    name: str
+    type: LogicalType
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A scalar expression over the columns of an operator.
+
+    Attributes:
+        sql: Spark SQL.
+        native: the same without Spark, where that is possible.
+        varies: name of a function in it that gives another value each time.
+        reads: names of the columns in it.
+    """
+
+    sql: str
+    type: LogicalType
+    native: Native | None = None
+    varies: str | None = None
+    reads: tuple[str, ...] = ()
+
+    @property
+    def column(self) -> str | None:
+        """The column's name, when it is nothing but one."""
+        return self.native[1] if self.native is not None and self.native[0] == "column" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Reads the changelog of a declared table, or of another query.
+
+    Attributes:
+        columns: those that the query uses, the key among them.
+        key: the primary key; without one every row stands for itself.
+        appended: whether rows are only ever added.
+        signed: the changelog carries before-images, as that of a query does; then no index of rows is needed.
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    key: tuple[str, ...]
+    appended: bool
+    signed: bool = False
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def keys(self) -> Keys:
+        return (frozenset(self.key),) if self.key else ()
+
+    @property
+    def appends(self) -> bool:
+        return self.appended
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Columns computed from the columns of each row."""
+
+    input: Node
+    columns: tuple[tuple[str, Expression], ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(name, expression.type) for name, expression in self.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def keys(self) -> Keys:
+        shown: dict[str, list[str]] = {}
+        for name, expression in self.columns:
+            if expression.column is not None:
+                shown.setdefault(expression.column, []).append(name)
+        found: list[frozenset[str]] = []
+        for key in self.input.keys:
+            if all(name in shown for name in key):
+                found += [frozenset(names) for names in product(*(shown[name] for name in sorted(key)))]
+        return tuple(found)
+
+    @property
+    def appends(self) -> bool:
+        return self.input.appends
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which a condition is true."""
+
+    input: Node
+    condition: Expression
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return self.input.fields
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def keys(self) -> Keys:
+        return self.input.keys
+
+    @property
+    def appends(self) -> bool:
+        return self.input.appends
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window table function: adds ``window_start``, ``window_end`` and ``window_time``.
+
+    Attributes:
+        kind: ``tumble``, ``hop`` or ``cumulate``.
+        time: the column of event time, TIMESTAMP or TIMESTAMP_LTZ.
+        size: length of a window in microseconds; of cumulate, the greatest length.
+        step: of hop the slide, of cumulate the step; of tumble the size.
+        offset: shift of every window's start from 1970, in microseconds.
+        names: of the three columns.
+    """
+
+    input: Node
+    kind: str
+    time: str
+    size: int
+    step: int
+    offset: int
+    names: tuple[str, str, str]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        kind = next(field.type for field in self.input.fields if field.name == self.time)
+        start, end, last = self.names
+        plain = replace(kind, nullable=False, precision=3)
+        edge = LogicalType(type(kind.name).TIMESTAMP, precision=3, nullable=False)
+        return (*self.input.fields, Field(start, edge), Field(end, edge), Field(last, plain))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def keys(self) -> Keys:
+        if self.kind == "tumble":
+            return self.input.keys
+        return tuple(key | {self.names[0], self.names[1]} for key in self.input.keys)
+
+    @property
+    def appends(self) -> bool:
+        return self.input.appends
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An aggregate of a GROUP BY.
+
+    Attributes:
+        function: ``count``, ``sum``, ``avg``, ``min`` or ``max``.
+        argument: the column aggregated; None for ``COUNT(*)``.
+        filter: a BOOLEAN column: rows for which it is true take part.
+    """
+
+    name: str
+    function: str
+    type: LogicalType
+    argument: str | None = None
+    distinct: bool = False
+    filter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """GROUP BY; without calls SELECT DISTINCT, without columns one row for everything."""
+
+    input: Node
+    group: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        types = {field.name: field for field in self.input.fields}
+        return (*(types[name] for name in self.group), *(Field(call.name, call.type) for call in self.calls))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def keys(self) -> Keys:
+        return (frozenset(self.group),)
+
+    @property
+    def appends(self) -> bool:
+        return not self.calls and self.input.appends and bool(self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A column of ORDER BY."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopN:
+    """The first rows of each partition: ``ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= limit``.
+
+    Attributes:
+        rank: name of the row number's column, or None when it is not shown.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    limit: int
+    rank: Field | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.input.fields, *([self.rank] if self.rank else []))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def keys(self) -> Keys:
+        own = [frozenset(self.partition)] if self.limit == 1 else []
+        if self.rank is not None and self.limit > 1:
+            own.append(frozenset((*self.partition, self.rank.name)))
+        return (*own, *self.input.keys)
+
+    @property
+    def appends(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A join by equality of columns.
+
+    Attributes:
+        kind: ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti`` (the last two give the left side's rows).
+        left_on: columns of the left side, each equal to the one of `right_on` at its place; nulls match nothing.
+    """
+
+    left: Node
+    right: Node
+    kind: str
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        left = _padded(self.left.fields) if self.kind in ("right", "full") else self.left.fields
+        if self.kind in ("semi", "anti"):
+            return left
+        right = _padded(self.right.fields) if self.kind in ("left", "full") else self.right.fields
+        return (*left, *right)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    @property
+    def keys(self) -> Keys:
+        if self.kind in ("semi", "anti"):
+            return self.left.keys
+        found: list[frozenset[str]] = []
+        # A side whose rows meet at most one row of the other keeps its own key; null-padded rows of the other do not.
+        if self.kind in ("inner", "left") and any(key <= set(self.right_on) for key in self.right.keys):
+            found += self.left.keys
+        if self.kind in ("inner", "right") and any(key <= set(self.left_on) for key in self.left.keys):
+            found += self.right.keys
+        found += [left | right for left in self.left.keys for right in self.right.keys]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def appends(self) -> bool:
+        return self.kind == "inner" and self.left.appends and self.right.appends
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """UNION ALL: the rows of all branches, by position; the first branch names the columns."""
+
+    branches: tuple[Node, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        rows = zip(*(branch.fields for branch in self.branches), strict=True)
+        return tuple(
+            replace(first, type=replace(first.type, nullable=any(item.type.nullable for item in (first, *others))))
+            for first, *others in rows
+        )
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.branches
+
+    @property
+    def keys(self) -> Keys:
+        return ()
+
+    @property
+    def appends(self) -> bool:
+        return all(branch.appends for branch in self.branches)
+
+
+Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Union
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A node of the graph: a plan whose result is kept as a changelog of its own.
+
+    Attributes:
+        name: unique among tables and queries.
+        key: columns by which the result's rows are told apart; empty for a result that is only added to.
+        statement: as written, for messages and metadata.
+    """
+
+    name: str
+    plan: Node
+    key: tuple[str, ...]
+    statement: str = ""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables and queries that it reads, in the order of the statement."""
+        return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
+
+
+def column(field: Field) -> Expression:
+    """The expression that is nothing but a column."""
+    quoted = "`" + field.name.replace("`", "``") + "`"
+    return Expression(quoted, field.type, ("column", field.name), reads=(field.name,))
+
+
+def scans(node: Node) -> list[Scan]:
+    """All places of a plan that read a changelog."""
+    if isinstance(node, Scan):
+        return [node]
+    return [found for item in node.inputs for found in scans(item)]
+
+
+def _padded(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(replace(field, type=replace(field.type, nullable=True)) for field in fields)

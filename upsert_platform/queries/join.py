@@ -1,0 +1,155 @@
+"""Joins by equality of two changelogs.
+
+Delta rule: the left side's change meets the right side as it was, the left side as it is now meets the right side's
+change; so what changes on both sides in one batch is counted once. A row without a match appears null-padded (or by
+itself: anti) while the other side has no row of its key, and the other way round for semi. State: the rows of each side
+by join key, with their counts. Null keys match nothing: such rows need no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.errors import ChangelogError
+from upsert_platform.plan import Field, Join
+from upsert_platform.queries.aggregate import COUNT
+from upsert_platform.queries.keys import code_rows, consolidate, match_rows, place_rows
+from upsert_platform.queries.state import State, StateSchema
+from upsert_platform.queries.steps import WEIGHT
+from upsert_platform.types import arrow_type
+
+
+@dataclass(frozen=True)
+class Matches:
+    """A join. Inputs: signed rows of the left side, and of the right side."""
+
+    node: Join
+    left_state: str
+    right_state: str
+
+    @property
+    def states(self) -> tuple[StateSchema, ...]:
+        """Row to its count, for either side."""
+        return (
+            _rows_state(self.left_state, self.node.left.fields),
+            _rows_state(self.right_state, self.node.right.fields),
+        )
+
+    def prepare(self, table: pa.Table) -> pa.Table:
+        """Rows whose changes do not cancel out."""
+        return consolidate(table, weight=WEIGHT)
+
+    combine = prepare
+
+    def run_sides(self, left: pa.Table, right: pa.Table, states: Mapping[str, State]) -> pa.Table:
+        """The change of the result."""
+        node = self.node
+        pads_left, pads_right = node.kind in ("left", "full", "anti"), node.kind in ("right", "full")
+        out: list[pa.Table] = []
+        left, single = _without_null_keys(left, node.left_on)
+        if pads_left:
+            out.append(self._alone(single))
+        right, single = _without_null_keys(right, node.right_on)
+        if pads_right:
+            out.append(self._padded_right(single))
+        places = np.concatenate([place_rows(left, node.left_on), place_rows(right, node.right_on)])
+        left_before, left_after = _move(states[self.left_state], left, places, node.left_on)
+        right_before, right_after = _move(states[self.right_state], right, places, node.right_on)
+        if node.kind not in ("semi", "anti"):
+            out += [self._pairs(left, right_before), self._pairs(left_after, right)]
+        elif node.kind == "semi":
+            out += [
+                _negated(self._matched(left_before, right_before, found=True)),
+                self._matched(left_after, right_after, found=True),
+            ]
+        if pads_left:
+            out += [
+                _negated(self._alone(self._matched(left_before, right_before, found=False))),
+                self._alone(self._matched(left_after, right_after, found=False)),
+            ]
+        if pads_right:
+            out += [
+                _negated(self._padded_right(self._unmatched_right(left_before, right_before))),
+                self._padded_right(self._unmatched_right(left_after, right_after)),
+            ]
+        return consolidate(pa.concat_tables([self._shaped(table) for table in out]), weight=WEIGHT)
+
+    @property
+    def _schema(self) -> pa.Schema:
+        fields = [pa.field(field.name, arrow_type(field.type)) for field in self.node.fields]
+        return pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
+
+    def _shaped(self, table: pa.Table) -> pa.Table:
+        return table.select(self._schema.names).cast(self._schema)
+
+    def _pairs(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        one, other = code_rows([left, right], [self.node.left_on, self.node.right_on])
+        lefts, rights = match_rows(one, other)
+        taken, met = left.take(pa.array(lefts)), right.take(pa.array(rights))
+        weights = pc.multiply(taken.column(WEIGHT), met.column(WEIGHT))
+        joined = taken.drop_columns([WEIGHT])
+        for name in met.column_names:
+            if name != WEIGHT:
+                joined = joined.append_column(name, met.column(name))
+        return joined.append_column(WEIGHT, weights)
+
+    def _matched(self, left: pa.Table, right: pa.Table, *, found: bool) -> pa.Table:
+        one, other = code_rows([left, right], [self.node.left_on, self.node.right_on])
+        return left.filter(pa.array(np.isin(one, other) == found))
+
+    def _unmatched_right(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        one, other = code_rows([right, left], [self.node.right_on, self.node.left_on])
+        return right.filter(pa.array(~np.isin(one, other)))
+
+    def _alone(self, left: pa.Table) -> pa.Table:
+        """Left rows without a match, as the result shows them."""
+        return left if self.node.kind == "anti" else _with_nulls(left, self.node.right.fields)
+
+    def _padded_right(self, right: pa.Table) -> pa.Table:
+        return _with_nulls(right, self.node.left.fields)
+
+
+def _rows_state(name: str, fields: Sequence[Field]) -> StateSchema:
+    keys = tuple((field.name, arrow_type(field.type)) for field in fields)
+    return StateSchema(name, keys, ((COUNT, pa.int64()),))
+
+
+def _without_null_keys(table: pa.Table, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Rows whose key is complete, and the others."""
+    there = np.ones(table.num_rows, dtype=bool)
+    for name in on:
+        if table.column(name).null_count:
+            there &= pc.is_valid(table.column(name)).to_numpy()
+    return table.filter(pa.array(there)), table.filter(pa.array(~there))
+
+
+def _move(state: State, change: pa.Table, places: np.ndarray, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """One side at the keys that the batch touches, before and after; remembers what changed."""
+    names = [name for name, _, _ in state.schema.columns][:-1]
+    before = state.rows_of_groups(places).rename_columns([*names, WEIGHT])
+    change = change.select(before.column_names).cast(before.schema)
+    after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT)
+    if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
+        raise ChangelogError("a row of a join was taken back more often than it was ever added; rebuild the query")
+    here, there = code_rows([change, after], [names, names])
+    counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
+    counts[there] = after.column(WEIGHT).to_numpy()
+    now = counts[here]
+    rows = change.set_column(len(names), COUNT, pa.array(now))
+    state.put(rows, places=place_rows(rows, on, names), gone=now == 0)
+    return before, after
+
+
+def _negated(table: pa.Table) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(WEIGHT), WEIGHT, pc.negate(table.column(WEIGHT)))
+
+
+def _with_nulls(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    for field in fields:
+        table = table.append_column(field.name, pa.nulls(table.num_rows, arrow_type(field.type)))
+    return table

@@ -1,0 +1,160 @@
+"""Where the tasks of a stage run: in this process while there is little to do, in Spark's workers otherwise."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from upsert_platform.queries.steps import FilterStep, ProjectStep, WindowStep, take_steps
+from upsert_platform.queries.tasks import (
+    WEIGHT,
+    Answer,
+    Task,
+    hand_on,
+    rows_schema,
+    run_task,
+    schema_after,
+    stage_rows,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+LITTLE_ROWS: Final = 100_000
+"""Tasks over fewer rows, and over less state than LITTLE_STATE bytes, are not worth Spark's way to its workers."""
+LITTLE_STATE: Final = 32 << 20
+_ANSWERS: Final = "answer BINARY"
+
+
+class Runner(Protocol):
+    """Carries out the tasks of a stage."""
+
+    def parallel(self, *, rows: int, state: int) -> int:
+        """Into how many tasks work is best divided.
+
+        Args:
+            rows: that tasks read.
+            state: bytes of state that tasks may read.
+        """
+
+    def run(self, tasks: Sequence[Task], *, rows: int, state: int) -> list[Answer]:
+        """Runs tasks of one stage, all or none."""
+
+
+class LocalRunner:
+    """Runs tasks one after the other in this process.
+
+    Args:
+        spark: gives a session for steps that need one; without it they are refused.
+    """
+
+    def __init__(self, spark: Callable[[], SparkSession] | None = None) -> None:
+        self._spark = spark
+
+    def parallel(self, *, rows: int, state: int) -> int:
+        """One task after the other: one."""
+        del rows, state
+        return 1
+
+    def run(self, tasks: Sequence[Task], *, rows: int, state: int) -> list[Answer]:
+        """Runs tasks here; those with steps that need Spark go there."""
+        del rows, state
+        if tasks and tasks[0].stage.needs_spark:
+            assert self._spark is not None, "a step needs Spark"
+            return _run_in_spark(self._spark(), tasks)
+        return [run_task(task) for task in tasks]
+
+
+class SparkRunner:
+    """Runs tasks in Spark's Python workers, and here what is too little for the way there.
+
+    Args:
+        spark: gives the session; it is only asked for when there is enough to do.
+    """
+
+    def __init__(self, spark: Callable[[], SparkSession]) -> None:
+        self._spark = spark
+        self._here = LocalRunner(spark)
+
+    def parallel(self, *, rows: int, state: int) -> int:
+        """One for little work, else one per core."""
+        if _is_little(rows, state):
+            return 1
+        return max(1, int(self._spark().sparkContext.defaultParallelism))
+
+    def run(self, tasks: Sequence[Task], *, rows: int, state: int) -> list[Answer]:
+        """Runs tasks where they are done soonest."""
+        if not tasks or _is_little(rows, state):
+            return self._here.run(tasks, rows=rows, state=state)
+        return _run_in_spark(self._spark(), tasks)
+
+
+def _is_little(rows: int, state: int) -> bool:
+    return rows < LITTLE_ROWS and state < LITTLE_STATE
+
+
+def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:
+    """One Spark task per task: no rows pass through the JVM unless a step needs it."""
+    places = spark.range(0, len(tasks), 1, len(tasks))
+    stage = tasks[0].stage
+    if not stage.needs_spark:
+        frame = places.mapInArrow(partial(_run_placed, tasks=list(tasks)), _ANSWERS)
+    else:
+        frame = places.mapInArrow(partial(_read_placed, tasks=list(tasks)), rows_schema(stage))
+        for at, step in enumerate(stage.steps):
+            frame = _step_in_spark(frame, step, schema_after(stage, at + 1))
+        frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
+    return [pickle.loads(row[0]) for row in frame.collect()]
+
+
+def _run_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            yield _told(run_task(tasks[place]))
+
+
+def _read_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            for table in stage_rows(tasks[place]):
+                yield from table.combine_chunks().to_batches()
+
+
+def _hand_on_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
+    # What follows the steps is the same for every task of the stage.
+    yield _told(hand_on(tasks[0], tables))
+
+
+def _told(answer: Answer) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
+
+
+def _step_in_spark(frame: DataFrame, step: ProjectStep | FilterStep | WindowStep, schema: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    match step:
+        case ProjectStep():
+            kept = [name for name in (*step.kept, WEIGHT) if name in frame.columns]
+            columns: list[Any] = [functions.expr(item.sql).alias(name) for name, item in step.columns]
+            return frame.select(*columns, *(functions.col(f"`{name}`") for name in kept))
+        case FilterStep():
+            condition = functions.coalesce(functions.expr(step.condition.sql), functions.lit(False))
+            if step.into is None:
+                return frame.where(condition)
+            return frame.withColumn(step.into, functions.col(step.into) & condition)
+    return frame.mapInArrow(partial(_windows, step=step), schema)
+
+
+def _windows(batches: Iterator[pa.RecordBatch], step: WindowStep) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        yield from take_steps(pa.Table.from_batches([batch]), [step]).combine_chunks().to_batches()

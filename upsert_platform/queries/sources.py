@@ -1,0 +1,129 @@
+"""How a query reads the changelog of a table: every upsert becomes its old row taken back and its new row added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.changelog import rows
+from upsert_platform.plan import Field
+from upsert_platform.queries.keys import code_rows, last_rows, place_rows
+from upsert_platform.queries.state import State, StateSchema
+from upsert_platform.queries.steps import WEIGHT
+from upsert_platform.types import arrow_type
+
+PUT: Final = "_put"
+"""BOOLEAN: the row is there after the change; false after a delete, and where a filter does not hold."""
+VERSION: Final = (rows.BATCH, rows.TIMESTAMP, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)
+"""Columns that order the changes of a key."""
+
+
+def signed_rows(table: pa.Table, *, paired: bool) -> pa.Table:
+    """Rows of a changelog that count by themselves: before-images and deletes against.
+
+    Args:
+        paired: a query's changelog, whose deletes have their before-image beside them and count for nothing.
+    """
+    kinds = table.column(rows.KIND)
+    if paired:
+        table = table.filter(pc.not_equal(kinds, rows.KIND_DELETE))
+        kinds = table.column(rows.KIND)
+    back = pc.is_in(kinds, pa.array([rows.KIND_UPDATE_BEFORE, rows.KIND_DELETE]))
+    return table.append_column(WEIGHT, pc.if_else(back, pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64())))
+
+
+def last_per_key(table: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The change of each key that decides.
+
+    The later batch; within it the greatest offset of each partition, and between partitions the later record's time,
+    then topic and partition.
+    """
+    if not table.num_rows:
+        return table
+    (codes,) = code_rows([table], [key])
+    batches = table.column(rows.BATCH).to_numpy()
+    newest = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
+    np.maximum.at(newest, codes, batches)
+    table = table.filter(pa.array(batches == newest[codes]))
+    (lanes,) = code_rows([table], [[*key, rows.TOPIC, rows.PARTITION]])
+    offsets, within = _ordered(table, rows.OFFSET), _ordered(table, rows.ROW)
+    table = table.take(pa.array(np.sort(last_rows(lanes, [offsets, within]))))
+    (codes,) = code_rows([table], [key])
+    if len(np.unique(codes)) == len(codes):
+        return table
+    topics = pc.rank(pc.fill_null(table.column(rows.TOPIC), ""), tiebreaker="min").to_numpy()
+    order = [_ordered(table, rows.TIMESTAMP), topics, _ordered(table, rows.PARTITION)]
+    return table.take(pa.array(np.sort(last_rows(codes, order))))
+
+
+def _ordered(table: pa.Table, name: str) -> np.ndarray:
+    """Numbers that order a column, nulls before everything."""
+    values = table.column(name).cast(pa.int64())
+    return pc.fill_null(values, np.iinfo(np.int64).min).to_numpy()
+
+
+@dataclass(frozen=True)
+class Upserts:
+    """The contribution index of an upsert source. Input: changes with `_put` and the columns of `VERSION`.
+
+    Delta rule: minus the row that the index has of the key, plus the new one. State: key to exactly the columns that
+    the query uses, as it computed them; keys that are deleted, or fail the query's filter, leave.
+    """
+
+    key: tuple[str, ...]
+    columns: tuple[Field, ...]
+    state_name: str
+
+    @property
+    def states(self) -> tuple[StateSchema, ...]:
+        """Key to columns."""
+        kinds = {field.name: arrow_type(field.type) for field in self.columns}
+        keys = tuple((name, kinds[name]) for name in self.key)
+        return (StateSchema(self.state_name, keys, tuple(item for item in kinds.items() if item[0] not in self.key)),)
+
+    def prepare(self, table: pa.Table) -> pa.Table:
+        """The last change per key of what a task has read."""
+        return last_per_key(table, self.key)
+
+    def combine(self, table: pa.Table) -> pa.Table:
+        """The last change per key."""
+        return last_per_key(table, self.key)
+
+    def run(self, inputs: Sequence[pa.Table], states: Mapping[str, State], *, first: bool) -> pa.Table:
+        """Signed rows: what the changes take back and add."""
+        del first
+        state = states[self.state_name]
+        names = [name for name, _, _ in state.schema.columns]
+        change = last_per_key(pa.concat_tables(inputs), self.key)
+        after = pa.table([change.column(name).cast(kind) for name, _, kind in state.schema.columns], names=names)
+        places = place_rows(after, self.key)
+        known = state.rows_at(places)
+        one, other = code_rows([known, after], [self.key, self.key])
+        before = known.filter(pa.array(np.isin(one, other)))
+        put = change.column(PUT).to_numpy()
+        same = _unchanged(known, after, one, other, put)
+        state.put(after.filter(pa.array(~same)), places=places[~same], gone=~put[~same])
+        added = after.filter(pa.array(put & ~same))
+        unmoved = np.isin(other, other[same]) if same.any() else np.zeros(len(other), dtype=bool)
+        taken = before.filter(pa.array(~np.isin(one[np.isin(one, other)], other[unmoved])))
+        return pa.concat_tables([_weighted(taken, -1), _weighted(added, 1)])
+
+
+def _unchanged(known: pa.Table, after: pa.Table, one: np.ndarray, other: np.ndarray, put: np.ndarray) -> np.ndarray:
+    """Which changes change nothing: the key is not there and stays away, or is there as it was."""
+    there = np.isin(other, one)
+    same = ~there & ~put
+    if not known.num_rows or not after.num_rows:
+        return same
+    whole, new = code_rows([known, after], [known.column_names, known.column_names])
+    return same | (put & np.isin(new, whole))
+
+
+def _weighted(table: pa.Table, weight: int) -> pa.Table:
+    values: Any = pa.repeat(pa.scalar(weight, pa.int64()), table.num_rows)
+    return table.append_column(WEIGHT, values)

@@ -1,0 +1,298 @@
+"""A plan to stages: what tasks do between two exchanges.
+
+A stage reads a changelog, or the exchanges of earlier stages bucket by bucket; carries out one operator; takes the
+row-by-row steps that follow; and hands the rows to the next stage's exchange, or writes them as the query's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from upsert_platform.plan import (
+    Aggregate,
+    Expression,
+    Field,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Scan,
+    TopN,
+    Union,
+    Window,
+    column,
+)
+from upsert_platform.queries.aggregate import Groups, Multiset, multiset_of
+from upsert_platform.queries.join import Matches
+from upsert_platform.queries.results import Result
+from upsert_platform.queries.sources import PUT, VERSION, Upserts
+from upsert_platform.queries.state import StateSchema
+from upsert_platform.queries.steps import FilterStep, ProjectStep, Step, WindowStep, is_native
+from upsert_platform.queries.topn import FirstRows
+
+Operator = Upserts | Groups | Multiset | FirstRows | Matches
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Where rows go after a stage.
+
+    Attributes:
+        operator: that takes them; it reduces them beforehand. None for rows that only move.
+        prepared: the rows are partial results already.
+        group: columns that choose the bucket; with `spread` those of `rest` do too.
+    """
+
+    exchange: int
+    operator: Operator | None = None
+    prepared: bool = False
+    group: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
+    spread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One round of tasks.
+
+    Attributes:
+        fields: columns of its rows, before the steps.
+        scan: the changelog that is read; None for a stage that reads exchanges.
+        reads: exchanges, one per input of the operator.
+        operator: None where rows are only passed on.
+        bucketed: each bucket is read by itself; otherwise tasks take files as they come.
+        steps: taken over the operator's rows.
+        result: what is written, in the last stage.
+        first_row: the first batch makes a row of nothing (a GROUP BY without columns).
+    """
+
+    number: int
+    fields: tuple[Field, ...]
+    scan: Scan | None
+    reads: tuple[int, ...]
+    operator: Operator | None
+    bucketed: bool
+    steps: tuple[Step, ...]
+    feeds: tuple[Feed, ...]
+    result: Result | None
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether a step has no native form."""
+        return not all(is_native(step) for step in self.steps)
+
+    @property
+    def first_row(self) -> bool:
+        return isinstance(self.operator, Groups) and not self.operator.node.group
+
+    @property
+    def states(self) -> tuple[StateSchema, ...]:
+        """The states of the operator."""
+        return self.operator.states if self.operator is not None else ()
+
+
+@dataclass
+class _Draft:
+    """A stage while later ones are found."""
+
+    number: int
+    fields: tuple[Field, ...]
+    scan: Scan | None = None
+    reads: tuple[int, ...] = ()
+    operator: Operator | None = None
+    bucketed: bool = False
+    steps: list[Step] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    result: Result | None = None
+    placed_by: tuple[str, ...] | None = None
+    """Columns that all rows of a bucket's groups share, followed through the steps; None when they are lost."""
+    base: tuple[Field, ...] = ()
+    """Columns before the steps."""
+    upsert: bool = False
+    """Steps are of an upsert source that has no index yet."""
+
+    def stage(self) -> Stage:
+        return Stage(
+            self.number, self.base, self.scan, self.reads, self.operator, self.bucketed,
+            tuple(self.steps), tuple(self.feeds), self.result,
+        )  # fmt: skip
+
+
+def plan_stages(plan: Node, result: Result) -> tuple[Stage, ...]:
+    """The stages of a query, in the order in which they run."""
+    return _Compiler().compile(plan, result)
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self.drafts: list[_Draft] = []
+        self.exchanges = 0
+        self.states = 0
+
+    def compile(self, plan: Node, result: Result) -> tuple[Stage, ...]:
+        ends = [self._sealed(draft) for draft in self._build(plan)]
+        ready = [self._native(draft) for draft in ends]
+        together = len(ready) == 1 and ready[0].placed_by is not None and set(ready[0].placed_by) <= set(result.key)
+        if result.key and not together:
+            exchange = self._exchange()
+            for draft in ready:
+                draft.feeds.append(Feed(exchange, group=result.key))
+            ready = [self._draft(plan.fields, reads=(exchange,), bucketed=True)]
+        for draft in ready:
+            draft.result = result
+        return tuple(draft.stage() for draft in self.drafts)
+
+    def _draft(self, fields: Sequence[Field], **settings: object) -> _Draft:
+        draft = _Draft(len(self.drafts), tuple(fields), base=tuple(fields), **settings)  # type: ignore[arg-type]
+        self.drafts.append(draft)
+        return draft
+
+    def _exchange(self) -> int:
+        self.exchanges += 1
+        return self.exchanges
+
+    def _state(self) -> str:
+        self.states += 1
+        return f"_s{self.states}"
+
+    def _build(self, node: Node) -> list[_Draft]:
+        match node:
+            case Scan():
+                draft = self._draft(node.fields, scan=node, upsert=bool(node.key) and not node.signed)
+                draft.placed_by = None
+                return [draft]
+            case Project():
+                return [self._projected(draft, node.columns) for draft in self._build(node.input)]
+            case Filter():
+                return [self._filtered(draft, node.condition) for draft in self._build(node.input)]
+            case Window():
+                return [self._windowed(self._sealed(draft), node) for draft in self._build(node.input)]
+            case Aggregate():
+                return [self._aggregate(node)]
+            case TopN():
+                return [self._first_rows(node)]
+            case Join():
+                return [self._join(node)]
+            case Union():
+                return [draft for branch in node.branches for draft in self._branch(branch, node.fields)]
+
+    def _branch(self, branch: Node, fields: tuple[Field, ...]) -> list[_Draft]:
+        """A branch of a union, its columns named as the first branch names them."""
+        columns = tuple(
+            (target.name, replace(column(own), type=target.type))
+            for own, target in zip(branch.fields, fields, strict=True)
+        )
+        # The index of an upsert source stands before the union: keys of two branches are not one key.
+        return [self._projected(self._sealed(draft), columns) for draft in self._build(branch)]
+
+    def _projected(self, draft: _Draft, columns: tuple[tuple[str, Expression], ...]) -> _Draft:
+        draft.steps.append(ProjectStep(columns))
+        draft.fields = tuple(Field(name, expression.type) for name, expression in columns)
+        if draft.placed_by is not None:
+            shown = {expression.column: name for name, expression in columns if expression.column is not None}
+            names = [shown.get(name) for name in draft.placed_by]
+            draft.placed_by = tuple(name for name in names if name) if all(names) else None
+        return draft
+
+    def _filtered(self, draft: _Draft, condition: Expression) -> _Draft:
+        draft.steps.append(FilterStep(condition, PUT if draft.upsert else None))
+        return draft
+
+    def _windowed(self, draft: _Draft, node: Window) -> _Draft:
+        draft.steps.append(WindowStep(node))
+        draft.fields = node.fields
+        return draft
+
+    def _sealed(self, draft: _Draft) -> _Draft:
+        """The source with its contribution index behind it, if it needs one."""
+        if not draft.upsert:
+            return draft
+        assert draft.scan is not None
+        key, copies = _kept_key(draft)
+        if copies:
+            draft.steps.insert(0, ProjectStep((*_same(draft.scan.fields), *copies)))
+        extra = tuple(name for name, _ in copies)
+        draft.steps = [
+            replace(step, kept=(*(() if at == 0 and copies else extra), PUT, *VERSION))
+            if isinstance(step, ProjectStep)
+            else step
+            for at, step in enumerate(draft.steps)
+        ]
+        columns = (*(Field(name, expression.type) for name, expression in copies), *draft.fields)
+        operator = Upserts(key, columns, self._state())
+        exchange = self._exchange()
+        draft.upsert = False
+        draft.feeds.append(Feed(exchange, operator, group=key))
+        sealed = self._draft(columns, reads=(exchange,), operator=operator, bucketed=True, placed_by=key)
+        if copies:
+            self._projected(sealed, _same(draft.fields))
+        return sealed
+
+    def _native(self, draft: _Draft) -> _Draft:
+        """A stage whose steps need Spark passes its rows on first, unless it reads files as they come."""
+        if not draft.bucketed or all(is_native(step) for step in draft.steps):
+            return draft
+        exchange = self._exchange()
+        draft.feeds.append(Feed(exchange))
+        steps, draft.steps = draft.steps, []
+        passing = self._draft(draft.base, reads=(exchange,), steps=steps)
+        passing.fields = draft.fields
+        return passing
+
+    def _inputs(self, node: Node) -> list[_Draft]:
+        return [self._native(self._sealed(draft)) for draft in self._build(node)]
+
+    def _aggregate(self, node: Aggregate) -> _Draft:
+        groups = Groups(node, self._state())
+        exchange = self._exchange()
+        inputs = self._inputs(node.input)
+        for draft in inputs:
+            draft.feeds.append(Feed(exchange, groups, group=node.group))
+        sets = dict.fromkeys(found for item in groups.plan.items if (found := multiset_of(item)) is not None)
+        for argument, condition in sets:
+            values = Multiset(node, argument, condition, self._state())
+            spread = self._exchange()
+            names = tuple(values.group_names)
+            for draft in inputs:
+                draft.feeds.append(Feed(spread, values, group=names, rest=("value",), spread=values.spread))
+            stage = self._draft((), reads=(spread,), operator=values, bucketed=True)
+            stage.feeds.append(Feed(exchange, groups, prepared=True, group=node.group))
+        return self._draft(node.fields, reads=(exchange,), operator=groups, bucketed=True, placed_by=node.group)
+
+    def _first_rows(self, node: TopN) -> _Draft:
+        operator = FirstRows(node, self._state())
+        exchange = self._exchange()
+        for draft in self._inputs(node.input):
+            draft.feeds.append(Feed(exchange, operator, group=node.partition))
+        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.partition)
+
+    def _join(self, node: Join) -> _Draft:
+        operator = Matches(node, self._state(), self._state())
+        exchanges = (self._exchange(), self._exchange())
+        sides = ((node.left, node.left_on), (node.right, node.right_on))
+        for exchange, (side, on) in zip(exchanges, sides, strict=True):
+            for draft in self._inputs(side):
+                draft.feeds.append(Feed(exchange, operator, group=on))
+        placed = {"right": node.right_on, "full": None}.get(node.kind, node.left_on)
+        return self._draft(node.fields, reads=exchanges, operator=operator, bucketed=True, placed_by=placed)
+
+
+def _same(fields: Sequence[Field]) -> tuple[tuple[str, Expression], ...]:
+    """Columns as they are."""
+    return tuple((item.name, column(item)) for item in fields)
+
+
+def _kept_key(draft: _Draft) -> tuple[tuple[str, ...], tuple[tuple[str, Expression], ...]]:
+    """Names of an upsert source's key after its steps, and copies of the key's columns if a step loses one."""
+    assert draft.scan is not None
+    names = list(draft.scan.key)
+    for step in draft.steps:
+        if isinstance(step, ProjectStep):
+            shown = {expression.column: name for name, expression in step.columns if expression.column is not None}
+            if not all(name in shown for name in names):
+                fields = {item.name: item for item in draft.scan.fields}
+                copies = tuple((f"_k{at}", column(fields[name])) for at, name in enumerate(draft.scan.key))
+                return tuple(name for name, _ in copies), copies
+            names = [shown[name] for name in names]
+    return tuple(names), ()

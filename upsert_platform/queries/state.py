@@ -1,0 +1,229 @@
+"""What an operator remembers: rows of the query's own Delta table, a sequence of sorted files per state and bucket.
+
+A batch appends one file per state and bucket it touches. The newest row of a key counts; a row with `_gone` says that
+the key has left. Files are sorted by `_place`, so looking up costs a binary search per file and the columns asked for.
+When files become many, the newest are merged in the commit that adds to them, like a log-structured merge tree.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import DataFile
+from upsert_platform.queries.keys import code_rows, last_rows
+
+PLACE: Final = "_place"
+"""BIGINT: `keys.place_rows` of the row's key."""
+GONE: Final = "_gone"
+"""BOOLEAN: the key is no longer there."""
+KIND_STATE: Final = "~"
+"""Row kind of state. It sorts after every kind of a change, so readers of changes pass over its files."""
+MOST_FILES: Final = 8
+"""So many files of one state and bucket are merged by the next batch that adds one."""
+_ROW_GROUP: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """A committed file of state.
+
+    Attributes:
+        path: relative to the query's table.
+        batch: that wrote it; the greater one of two files is the newer.
+        size: in bytes.
+    """
+
+    path: str
+    batch: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateSchema:
+    """Columns of a state: what identifies a row, and what is kept of it.
+
+    Attributes:
+        name: of the state, unique in a query; prefix of its columns in the Delta table.
+    """
+
+    name: str
+    keys: tuple[tuple[str, pa.DataType], ...]
+    values: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def columns(self) -> tuple[tuple[str, str, pa.DataType], ...]:
+        """Name in the operator, name in the Delta table, type."""
+        keys = [(name, f"{self.name}_k{at}", kind) for at, (name, kind) in enumerate(self.keys)]
+        values = [(name, f"{self.name}_v{at}", kind) for at, (name, kind) in enumerate(self.values)]
+        return (*keys, *values)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The schema of a file of this state."""
+        system = [
+            pa.field(rows.BATCH, pa.int64()),
+            pa.field(rows.KIND, pa.string()),
+            pa.field(PLACE, pa.int64()),
+            pa.field(GONE, pa.bool_()),
+        ]
+        return pa.schema([*system, *(pa.field(name, kind) for _, name, kind in self.columns)])
+
+    @property
+    def empty(self) -> pa.Table:
+        """No rows, with the operator's names."""
+        return pa.schema([pa.field(name, kind) for name, _, kind in self.columns]).empty_table()
+
+
+class State:
+    """One state of one bucket, during one batch.
+
+    Args:
+        folder: of the query's table in `system`, with the separator at its end.
+        files: committed files, in any order.
+        bucket: its number, for the names of files.
+        batch: the batch being computed.
+    """
+
+    def __init__(
+        self, schema: StateSchema, *, system: Any, folder: str, files: Sequence[StateFile], bucket: int, batch: int
+    ) -> None:
+        self.schema = schema
+        self._system = system
+        self._folder = folder
+        self._files = sorted(files, key=lambda item: item.batch)
+        self._bucket = bucket
+        self._batch = batch
+        self.added: list[DataFile] = []
+        self.removed: list[str] = []
+
+    def rows_at(self, places: np.ndarray) -> pa.Table:
+        """The rows at these places (and perhaps others whose place collides)."""
+        return self._find(np.unique(places), np.int64(0))
+
+    def rows_of_groups(self, places: np.ndarray) -> pa.Table:
+        """All rows whose place has the same upper half as one of these."""
+        return self._find(np.unique(places & np.int64(-1 << 32)), np.int64((1 << 32) - 1))
+
+    def _find(self, starts: np.ndarray, span: np.int64) -> pa.Table:
+        if not len(starts) or not self._files:
+            return self.schema.empty
+        found: list[pa.Table] = []
+        for file in self._files:
+            with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
+                part = self._hits(opened, starts, span)
+            if part is not None:
+                found.append(part)
+        return self._newest(found)
+
+    def _hits(self, opened: pq.ParquetFile, starts: np.ndarray, span: np.int64) -> pa.Table | None:
+        places = opened.read([PLACE], use_threads=False).column(0).to_numpy()
+        first = np.searchsorted(places, starts, "left")
+        counts = np.searchsorted(places, starts + span, "right") - first
+        total = int(counts.sum())
+        if not total:
+            return None
+        positions = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
+        names = [GONE, *(name for _, name, _ in self.schema.columns)]
+        edges = np.cumsum([0, *(opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups))])
+        groups = np.unique(np.searchsorted(edges, positions, "right") - 1)
+        read = opened.read_row_groups(groups.tolist(), columns=names, use_threads=False)
+        # Where the rows of the groups that were read begin, and so where a position of the file lies in them.
+        sizes = np.diff(edges)[groups]
+        begins = np.cumsum(sizes) - sizes
+        group_of = np.searchsorted(edges, positions, "right") - 1
+        at = np.searchsorted(groups, group_of)
+        return read.take(pa.array(positions - edges[group_of] + begins[at]))
+
+    def _newest(self, parts: Sequence[pa.Table], *, keep_gone: bool = False) -> pa.Table:
+        """The last row per key of tables of stored columns, oldest first."""
+        if not parts:
+            return self.schema.empty
+        names = [*([PLACE] if PLACE in parts[0].column_names else []), GONE, *(n for _, n, _ in self.schema.columns)]
+        together = pa.concat_tables([part.select(names) for part in parts]).combine_chunks()
+        if len(parts) > 1 and self.schema.keys:
+            (codes,) = code_rows([together], [[f"{self.schema.name}_k{at}" for at in range(len(self.schema.keys))]])
+            together = together.take(pa.array(np.sort(last_rows(codes, [np.arange(len(codes))]))))
+        elif len(parts) > 1:
+            together = together.slice(together.num_rows - 1)
+        if keep_gone:
+            return together
+        there = together.filter(pa.array(~together.column(GONE).to_numpy(zero_copy_only=False)))
+        return there.drop_columns([name for name in (PLACE, GONE) if name in names]).rename_columns(
+            [name for name, _, _ in self.schema.columns]
+        )
+
+    def put(self, table: pa.Table, *, places: np.ndarray, gone: np.ndarray) -> None:
+        """Replaces rows by their keys; each key at most once per batch.
+
+        Args:
+            table: the operator's columns.
+            places: of each row.
+            gone: whether the key leaves.
+        """
+        if not table.num_rows:
+            return
+        columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
+        stored = pa.table([pa.array(places), pa.array(gone), *columns], names=[PLACE, GONE, *self._stored_names()])
+        parts, last = self._to_merge(), False
+        if parts:
+            last = len(parts) == len(self._files)
+            older = [self._read(file) for file in parts]
+            stored = self._newest([*older, stored], keep_gone=True)
+            if last:
+                stored = stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
+            self.removed += [file.path for file in parts]
+        if stored.num_rows:
+            self._write(stored)
+
+    def _stored_names(self) -> list[str]:
+        return [name for _, name, _ in self.schema.columns]
+
+    def _to_merge(self) -> list[StateFile]:
+        """The newest files, up to one that is much larger than those after it together; none while there are few."""
+        if len(self._files) < MOST_FILES:
+            return []
+        chosen: list[StateFile] = []
+        total = 0
+        for file in reversed(self._files):
+            if len(chosen) >= MOST_FILES // 2 and file.size > 2 * total:
+                break
+            chosen.insert(0, file)
+            total += file.size
+        return chosen
+
+    def _read(self, file: StateFile) -> pa.Table:
+        with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
+            return opened.read([PLACE, GONE, *self._stored_names()], use_threads=False)
+
+    def _write(self, table: pa.Table) -> None:
+        places = table.column(PLACE).to_numpy()
+        table = table.take(pa.array(np.argsort(places, kind="stable")))
+        path = f"{self.schema.name}-{self._bucket:04}-{uuid.uuid4()}.snappy.parquet"
+        system = [
+            pa.repeat(pa.scalar(self._batch, pa.int64()), table.num_rows),
+            pa.repeat(pa.scalar(KIND_STATE), table.num_rows),
+        ]
+        schema = self.schema.stored
+        complete = pa.Table.from_arrays([*system, *table.columns], schema=schema)
+        texts = [item.name for item in schema if pa.types.is_string(item.type)]
+        with self._system.open_output_stream(f"{self._folder}{path}") as sink:
+            pq.write_table(
+                complete,
+                sink,
+                row_group_size=_ROW_GROUP,
+                compression="snappy",
+                use_dictionary=[rows.BATCH, *texts],
+                write_statistics=[rows.BATCH, rows.KIND, PLACE],
+                store_decimal_as_integer=True,
+            )
+            size = sink.tell()
+        self.added.append(DataFile(path, size, int(time.time() * 1000), table.num_rows, KIND_STATE, KIND_STATE))

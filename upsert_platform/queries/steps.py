@@ -1,0 +1,179 @@
+"""What is done row by row between operators, in Arrow: projections, filters and windows.
+
+An expression that Arrow cannot evaluate exactly as Flink has no native form; `tasks` hands such steps to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.plan import Expression, Field, Native, Window
+from upsert_platform.types import arrow_type
+
+WEIGHT: Final = "_w"
+"""BIGINT: how often a row was added, less how often it was taken back."""
+
+_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+    "and": pc.and_kleene, "or": pc.or_kleene,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStep:
+    """Columns computed from each row; `_w` and the columns of `kept` stay beside them."""
+
+    columns: tuple[tuple[str, Expression], ...]
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep:
+    """The rows for which a condition is true.
+
+    Attributes:
+        into: a BOOLEAN column that becomes false for the other rows, which then stay.
+    """
+
+    condition: Expression
+    into: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStep:
+    """Adds the columns of a window table function."""
+
+    window: Window
+
+
+Step = ProjectStep | FilterStep | WindowStep
+
+
+def is_native(step: Step) -> bool:
+    """Whether Arrow can take the step."""
+    match step:
+        case ProjectStep():
+            return all(expression.native is not None for _, expression in step.columns)
+        case FilterStep():
+            return step.condition.native is not None
+    return True
+
+
+def take_steps(table: pa.Table, steps: Sequence[Step]) -> pa.Table:
+    """Takes native steps over rows."""
+    for step in steps:
+        match step:
+            case ProjectStep():
+                table = _project(table, step)
+            case FilterStep():
+                assert step.condition.native is not None
+                condition = evaluate(step.condition.native, table)
+                if step.into is None:
+                    table = table.filter(condition)
+                else:
+                    both = pc.and_(table.column(step.into), pc.fill_null(condition, False))
+                    table = table.set_column(table.schema.get_field_index(step.into), step.into, both)
+            case WindowStep():
+                table = _windows(table, step.window)
+    return table
+
+
+def _project(table: pa.Table, step: ProjectStep) -> pa.Table:
+    columns: dict[str, Any] = {}
+    for name, expression in step.columns:
+        assert expression.native is not None
+        columns[name] = evaluate(expression.native, table).cast(arrow_type(expression.type))
+    for name in (*step.kept, WEIGHT):
+        if name in table.column_names:
+            columns[name] = table.column(name)
+    return pa.table(columns)
+
+
+def evaluate(native: Native, table: pa.Table) -> Any:
+    """The values of an expression, one per row."""
+    operator, *operands = native
+    if operator == "column":
+        return table.column(operands[0])
+    if operator == "literal":
+        value, kind = operands
+        return pa.chunked_array([pa.repeat(pa.scalar(value, arrow_type(kind)), table.num_rows)])
+    values = [evaluate(operand, table) for operand in operands if isinstance(operand, tuple)]
+    if operator in _BINARY:
+        return _BINARY[operator](*values)
+    match operator:
+        case "not":
+            return pc.invert(values[0])
+        case "is null":
+            return pc.is_null(values[0])
+        case "is true":
+            return pc.fill_null(values[0], False)
+        case "widen":
+            return values[0].cast(arrow_type(operands[1]))
+    raise AssertionError(operator)
+
+
+def _windows(table: pa.Table, window: Window) -> pa.Table:
+    """Rows with the windows that they fall into; a row without a time falls into none."""
+    at = table.schema.get_field_index(window.time)
+    table = table.filter(pc.is_valid(table.column(at)))
+    kind = table.column(at).type
+    times = table.column(at).cast(pa.int64()).to_numpy()
+    if window.kind == "cumulate":
+        base = times - (times - window.offset) % window.size
+        count = window.size // window.step
+        nth = (times - base) // window.step
+        copies = count - nth
+        chosen = np.repeat(np.arange(len(times)), copies)
+        within = np.arange(len(chosen)) - np.repeat(np.cumsum(copies) - copies, copies)
+        starts = base[chosen]
+        ends = starts + (nth[chosen] + within + 1) * window.step
+    else:
+        step = window.step
+        last = times - (times - window.offset) % step
+        most = -(-window.size // step)
+        chosen = np.repeat(np.arange(len(times)), most)
+        starts = last[chosen] - np.tile(np.arange(most), len(times)) * step
+        ends = starts + window.size
+        inside = times[chosen] < ends
+        chosen, starts, ends = chosen[inside], starts[inside], ends[inside]
+    wide = table.take(pa.array(chosen))
+    plain = pa.timestamp("us")
+    for name, values, of in zip(window.names, (starts, ends, ends - 1000), (plain, plain, kind), strict=True):
+        wide = wide.append_column(name, pa.array(values).cast(of))
+    return wide
+
+
+def read_by(steps: Sequence[Step], columns: Sequence[str]) -> tuple[str, ...]:
+    """Those of the columns that the steps read, as far as that can be told; all where it cannot."""
+    if not steps:
+        return tuple(columns)
+    first = steps[0]
+    if not isinstance(first, ProjectStep) or not is_native(first):
+        return tuple(columns)
+    used = {name for _, expression in first.columns for name in _names(expression.native)} | set(first.kept)
+    return tuple(name for name in columns if name in used)
+
+
+def _names(native: Native | None) -> set[str]:
+    if native is None:
+        return set()
+    if native[0] == "column":
+        return {native[1]}
+    return {name for operand in native[1:] if isinstance(operand, tuple) for name in _names(operand)}
+
+
+def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field, ...]:
+    """The columns that rows have after steps, without `_w` and kept ones."""
+    found = tuple(fields)
+    for step in steps:
+        if isinstance(step, ProjectStep):
+            found = tuple(Field(name, expression.type) for name, expression in step.columns)
+        elif isinstance(step, WindowStep):
+            found = (*found, *step.window.fields[-3:])
+    return found

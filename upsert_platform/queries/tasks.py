@@ -1,0 +1,318 @@
+"""What runs in a worker: a share of one stage, from files to files.
+
+A task is data. It reads a share of a changelog, or some buckets of exchanges; carries out the stage; writes exchange
+files, files of state and of the result; and answers with their names. Nothing that it wrote counts before the driver's
+commit names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import DataFile, file_system, write_files
+from upsert_platform.plan import Field
+from upsert_platform.queries.exchange import ExchangeWriter, Part, read_parts
+from upsert_platform.queries.join import Matches
+from upsert_platform.queries.results import Result
+from upsert_platform.queries.sources import PUT, VERSION, signed_rows
+from upsert_platform.queries.stages import Feed, Stage
+from upsert_platform.queries.state import State, StateFile
+from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
+from upsert_platform.types import arrow_type, spark_type
+
+_CHUNK: Final = 1 << 20
+"""Rows read, or collected before they are reduced, at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogShare:
+    """Files of a changelog, and which of their batches are new.
+
+    Attributes:
+        uri: of the changelog's Delta table.
+        paths: of data files, relative to it.
+    """
+
+    uri: str
+    paths: tuple[str, ...]
+    after: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A share of a stage.
+
+    Attributes:
+        uri: of the query's Delta table.
+        attempt: names the folder of this attempt's exchanges.
+        buckets: how many there are; `mine` are those of this task, None for one that takes files as they come.
+        parts: of the exchanges that the stage reads.
+        files: committed state, by name of the state and bucket.
+        first: the query has no batch yet.
+    """
+
+    stage: Stage
+    uri: str
+    batch: int
+    attempt: str
+    buckets: int
+    share: ChangelogShare | None = None
+    mine: tuple[int, ...] | None = None
+    parts: tuple[Part, ...] = ()
+    files: Mapping[tuple[str, int], tuple[StateFile, ...]] = field(default_factory=dict)
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a task did.
+
+    Attributes:
+        added: files to commit.
+        removed: paths that files among them replace.
+        parts: of exchanges, for later stages.
+        read: rows of changelogs.
+    """
+
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    read: int = 0
+
+
+def run_task(task: Task) -> Answer:
+    """Carries out a task whose steps are native."""
+    work = _Work(task)
+    for table in work.rows():
+        work.hand_on(take_steps(table, task.stage.steps))
+    return work.finish()
+
+
+def stage_rows(task: Task) -> Iterator[pa.Table]:
+    """The rows before the steps of a stage that needs Spark for them."""
+    yield from _Work(task).rows()
+
+
+def hand_on(task: Task, tables: Iterable[pa.Table]) -> Answer:
+    """The rest of such a stage: takes the rows after the steps."""
+    work = _Work(task)
+    kinds = {item.name: arrow_type(item.type) for item in fields_after(task.stage.fields, task.stage.steps)}
+    for table in tables:
+        # Spark names time zones in its own way.
+        columns = [
+            table.column(name).cast(kinds.get(name, table.schema.field(name).type)) for name in table.column_names
+        ]
+        work.hand_on(pa.table(columns, names=table.column_names))
+    return work.finish()
+
+
+def rows_schema(stage: Stage) -> str:
+    """Spark DDL of `stage_rows`."""
+    return ", ".join([_columns(stage.fields), *_beside(stage)])
+
+
+def schema_after(stage: Stage, count: int) -> str:
+    """Spark DDL of the rows after so many of the stage's steps."""
+    return ", ".join([_columns(fields_after(stage.fields, stage.steps[:count])), *_beside(stage)])
+
+
+def _columns(fields: Iterable[Field]) -> str:
+    return ", ".join(f"`{item.name.replace('`', '``')}` {spark_type(item.type)}" for item in fields)
+
+
+def _beside(stage: Stage) -> list[str]:
+    """Columns that steps keep beside the stage's own."""
+    if not _is_upsert(stage):
+        return [f"{WEIGHT} BIGINT"]
+    return [*(f"{name} {rows.SYSTEM_COLUMNS[name]}" for name in VERSION), f"{PUT} BOOLEAN"]
+
+
+def _is_upsert(stage: Stage) -> bool:
+    return stage.scan is not None and bool(stage.scan.key) and not stage.scan.signed
+
+
+class _Work:
+    """One task while it runs."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.system, self.folder = file_system(task.uri)
+        self.states: list[State] = []
+        self.feeds = [_Feeding(task, feed, self.system, self.folder) for feed in task.stage.feeds]
+        self.results: list[pa.Table] = []
+        self.read = 0
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The operator's rows."""
+        task, stage = self.task, self.task.stage
+        if stage.scan is not None:
+            yield from self._changes()
+        elif not stage.bucketed:
+            found = read_parts(task.parts, None, system=self.system, folder=self.folder)
+            if found is not None:
+                yield found
+        else:
+            for bucket in task.mine or ():
+                found = self._bucket(bucket)
+                if found is not None and found.num_rows:
+                    yield found
+
+    def _bucket(self, bucket: int) -> pa.Table | None:
+        task, operator = self.task, self.task.stage.operator
+        inputs = [
+            read_parts(
+                [part for part in task.parts if part.exchange == exchange],
+                bucket,
+                system=self.system,
+                folder=self.folder,
+            )
+            for exchange in task.stage.reads
+        ]
+        first = task.first and task.stage.first_row and bucket == first_bucket(task.buckets)
+        there = [item for item in inputs if item is not None]
+        if not there and not first:
+            return None
+        if operator is None:
+            return pa.concat_tables(there, promote_options="permissive")
+        states = {
+            schema.name: State(
+                schema,
+                system=self.system,
+                folder=self.folder,
+                files=task.files.get((schema.name, bucket), ()),
+                bucket=bucket,
+                batch=task.batch,
+            )
+            for schema in operator.states
+        }
+        self.states += states.values()
+        if isinstance(operator, Matches):
+            sides = (operator.node.left.fields, operator.node.right.fields)
+            left, right = (
+                item if item is not None else _no_rows(fields) for item, fields in zip(inputs, sides, strict=True)
+            )
+            return operator.run_sides(left, right, states)
+        return operator.run(there, states, first=first)
+
+    def _changes(self) -> Iterator[pa.Table]:
+        share, scan = self.task.share, self.task.stage.scan
+        assert share is not None
+        assert scan is not None
+        upsert = _is_upsert(self.task.stage)
+        system, folder = file_system(share.uri)
+        wanted = pa.schema([pa.field(item.name, arrow_type(item.type)) for item in scan.fields])
+        kept = rows.system_schema()
+        own = [rows.KIND, *(VERSION if upsert else (rows.BATCH,))]
+        schema = pa.schema([*(kept.field(name) for name in own), *wanted])
+        for path in share.paths:
+            with pq.ParquetFile(system.open_input_file(f"{folder}{path}")) as opened:
+                there = [field.name for field in schema if field.name in opened.schema_arrow.names]
+                for item in opened.iter_batches(batch_size=_CHUNK, columns=there, use_threads=False):
+                    table = _changes_in(pa.Table.from_batches([item]), schema, share)
+                    self.read += table.num_rows
+                    if not table.num_rows:
+                        continue
+                    if upsert:
+                        put = pc.is_in(table.column(rows.KIND), pa.array([rows.KIND_INSERT, rows.KIND_UPDATE_AFTER]))
+                        yield table.drop_columns([rows.KIND]).append_column(PUT, put)
+                    else:
+                        yield signed_rows(table, paired=scan.signed).select([*wanted.names, WEIGHT])
+
+    def hand_on(self, table: pa.Table) -> None:
+        """Takes rows after the steps."""
+        if self.task.stage.result is not None:
+            self.results.append(self.task.stage.result.changes(table, batch=self.task.batch))
+        for feed in self.feeds:
+            feed.take(table)
+
+    def finish(self) -> Answer:
+        """Writes what is not written yet."""
+        added = [item for state in self.states for item in state.added]
+        removed = [path for state in self.states for path in state.removed]
+        if self.results and self.task.stage.result is not None:
+            added += _write_result(self.results, self.task.stage.result, self.task)
+        parts = [part for feed in self.feeds if (part := feed.close()) is not None]
+        return Answer(tuple(added), tuple(removed), tuple(parts), self.read)
+
+
+class _Feeding:
+    """The rows of one feed, reduced as they come."""
+
+    def __init__(self, task: Task, feed: Feed, system: Any, folder: str) -> None:
+        self.feed = feed
+        self.waiting: list[pa.Table] = []
+        self.count = 0
+        self.writer = ExchangeWriter(
+            feed.exchange,
+            system=system,
+            folder=folder,
+            attempt=task.attempt,
+            buckets=task.buckets,
+            group=feed.group,
+            rest=feed.rest,
+            spread=feed.spread,
+        )
+
+    def take(self, table: pa.Table) -> None:
+        if self.feed.operator is not None and not self.feed.prepared:
+            table = self.feed.operator.prepare(table)
+        if table.num_rows:
+            self.waiting.append(table)
+            self.count += table.num_rows
+        if self.count > _CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self.waiting:
+            return
+        together = pa.concat_tables(self.waiting, promote_options="permissive")
+        if self.feed.operator is not None and len(self.waiting) > 1:
+            together = self.feed.operator.combine(together)
+        self.writer.write(together)
+        self.waiting, self.count = [], 0
+
+    def close(self) -> Part | None:
+        self._flush()
+        return self.writer.close()
+
+
+def _changes_in(table: pa.Table, schema: pa.Schema, share: ChangelogShare) -> pa.Table:
+    """The changes of the new batches, with the columns that an older file lacks as nulls."""
+    batches = table.column(rows.BATCH)
+    new = pc.and_(pc.greater(batches, share.after), pc.less_equal(batches, share.upto))
+    change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
+    table = table.filter(pc.and_(new, change))
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _no_rows(fields: Iterable[Any]) -> pa.Table:
+    columns = [pa.field(item.name, arrow_type(item.type)) for item in fields]
+    return pa.schema([*columns, pa.field(WEIGHT, pa.int64())]).empty_table()
+
+
+def _write_result(tables: list[pa.Table], result: Result, task: Task) -> list[DataFile]:
+    batches = [item for table in tables for item in table.combine_chunks().to_batches()]
+    manifests = write_files(batches, uri=task.uri, schema=result.schema, batch=task.batch)
+    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+
+
+def first_bucket(buckets: int) -> int:
+    """The bucket of the only group of a GROUP BY without columns."""
+    from upsert_platform.queries.keys import bucket_rows, place_rows
+
+    one = pa.table({"_": pa.array([0])})
+    return int(bucket_rows(place_rows(one, []), buckets, spread=False)[0])

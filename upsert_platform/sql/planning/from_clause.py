@@ -1,0 +1,211 @@
+"""FROM: tables, views, subqueries and windows, joined from left to right."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from upsert_platform.model import ColumnKind, Table
+from upsert_platform.plan import Expression, Field, Project, Scan, column
+from upsert_platform.sql.flink import line_of
+from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.planning import ranks
+from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, padded, split_pairs
+from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
+from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
+from upsert_platform.sql.reader import Fault
+
+_ON_TABLES: Final = {
+    "laterals": "LATERAL", "pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME AS OF",
+    "when": "FOR SYSTEM_TIME AS OF", "match": "MATCH_RECOGNIZE",
+}  # fmt: skip
+_CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
+_KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+
+
+@dataclass(frozen=True)
+class View:
+    """A view, or a query, as declared: its text, and names of its columns if it gives any."""
+
+    query: tuple[Token, ...]
+    columns: tuple[str, ...] = ()
+
+
+Find = Callable[[str], Table | View | None]
+
+
+class FromClause(ABC):
+    """Reads FROM. One per query; a subquery has one of its own.
+
+    Args:
+        reading: views that are being read, the outermost first.
+    """
+
+    def __init__(self, find: Find, names: Names, first_line: int, reading: tuple[str, ...]) -> None:
+        self.find = find
+        self.names = names
+        self.first_line = first_line
+        self.reading = reading
+        self.common: dict[str, exp.Expr] = {}
+        self.renamed: dict[str, list[str]] = {}
+
+    def fault(self, message: str, node: exp.Expr) -> Fault:
+        return Fault(message, line_of(node, self.first_line))
+
+    @abstractmethod
+    def query(self, node: exp.Expr) -> Relation:
+        """Plans a query."""
+
+    @abstractmethod
+    def inner(self) -> FromClause:
+        """A planner of a subquery, which knows the same tables."""
+
+    @abstractmethod
+    def view(self, view: View, name: str) -> Relation:
+        """Plans a view."""
+
+    def _table(self, node: exp.Expr) -> tuple[Relation, tuple[str, ...]]:
+        for name, clause in _ON_TABLES.items():
+            if node.args.get(name):
+                raise self.fault(f"{clause} is not supported", node)
+        alias = node.args.get("alias")
+        renamed = [part.name for part in alias.columns] if isinstance(alias, exp.TableAlias) else []
+        if isinstance(node, exp.Subquery):
+            relation = self.inner().query(node.this)
+            return self._named(relation, renamed, node), (node.alias,) if node.alias else ()
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
+            return self._named(self._window(node.this), renamed, node), (node.alias,) if node.alias else ()
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            raise self.fault("a table, a view, a subquery or a window function is expected in FROM", node)
+        name = ".".join(part.name for part in node.parts)
+        relation = self._find(name, node)
+        return self._named(relation, renamed, node), (node.alias,) if node.alias else (name, node.parts[-1].name)
+
+    def _window(self, node: exp.Anonymous) -> Relation:
+        kind = str(node.this).upper()
+        if kind not in FUNCTIONS:
+            raise self.fault(f"the table function {kind} is not supported; windows are {', '.join(FUNCTIONS)}", node)
+        table = node.expressions[0] if node.expressions else None
+        if not isinstance(table, exp.Column):
+            raise self.fault(f"{kind} takes TABLE name as its first argument", node)
+        name = ".".join(part.name for part in table.parts)
+        source = self._find(name, node)
+        return window_rows(node, source, Columns(source.named(()), self.first_line), self.names)
+
+    def _named(self, relation: Relation, names: list[str], node: exp.Expr) -> Relation:
+        if not names:
+            return relation
+        if len(names) != len(relation.columns):
+            raise self.fault(f"{len(names)} column names for {len(relation.columns)} columns", node)
+        columns = tuple((name, field) for name, (_, field) in zip(names, relation.columns, strict=True))
+        rank = relation.rank
+        if rank is not None:
+            rank = replace(rank, shown=names[rank.at])
+        return Relation(relation.node, columns, rank)
+
+    def _find(self, name: str, node: exp.Expr) -> Relation:
+        if name in self.common:
+            inner = self.inner()
+            query = inner.common.pop(name)
+            return self._named(inner.query(query), self.renamed[name], node)
+        found = self.find(name)
+        if found is None:
+            raise self.fault(f"unknown table '{name}' in FROM: no CREATE TABLE or CREATE VIEW declares it", node)
+        if isinstance(found, Table):
+            return self._scan(found)
+        if name in self.reading:
+            raise self.fault(f"view '{name}' reads itself", node)
+        try:
+            relation = self.view(found, name)
+        except Fault as fault:
+            raise self.fault(f"view '{name}': {fault.message}", node) if fault.message else fault from None
+        self.check_no_rank(relation, node)
+        return self._named(relation, list(found.columns), node)
+
+    def _scan(self, table: Table) -> Relation:
+        stored = [item for item in table.columns if item.kind is not ColumnKind.COMPUTED]
+        fields = tuple(Field(item.name, item.type) for item in stored if item.type is not None)
+        options = (table.options.get(name, "") for name in ("format", "value.format"))
+        changes = any(value.strip().lower().startswith(_CHANGES) for value in options)
+        scan = Scan(table.name, fields, table.primary_key, not table.primary_key and not changes)
+        shown: list[tuple[str, Expression]] = []
+        for item in table.columns:
+            name = self.names.fresh(item.name)
+            if item.kind is not ColumnKind.COMPUTED:
+                assert item.type is not None
+                shown.append((name, column(Field(item.name, item.type))))
+            elif item.type is not None and item.expression is not None:
+                reads = tuple(sorted(field.name for field in fields))
+                shown.append((name, Expression(item.expression, item.type, reads=reads)))
+        node = Project(scan, tuple(shown))
+        ordered = [item.name for item in table.columns if item.kind is not ColumnKind.COMPUTED or item.type is not None]
+        return Relation(node, tuple(zip(ordered, node.fields, strict=True)))
+
+    def _join(
+        self, left: Relation, named: list[Named], join: exp.Join, parts: list[exp.Expr]
+    ) -> tuple[Relation, list[Named], list[exp.Expr]]:
+        right, qualifiers = self._table(join.this)
+        self.check_no_rank(right, join)
+        side, way = (join.side or "").upper(), (join.kind or "").upper()
+        if (join.method or "").upper() or way in ("SEMI", "ANTI"):
+            raise self.fault("joins are written INNER, LEFT, RIGHT or FULL JOIN ... ON ..., or IN and EXISTS", join)
+        kind = _KINDS[side]
+        others = list(right.named(qualifiers))
+        left_columns, right_columns = Columns(named, self.first_line), Columns(others, self.first_line)
+        if join.args.get("using"):
+            return *self._using(left, named, right, others, join, kind), parts
+        on = conjuncts(join.args.get("on"))
+        pairs, rest = split_pairs(on, left_columns, right_columns)
+        if kind == "inner" and not any(item.rank for item in (left, right)):
+            more, parts = split_pairs(parts, left_columns, right_columns)
+            pairs += more
+        if not pairs:
+            raise self.fault("a join needs a condition that sets columns of both sides equal", join)
+        left_node, right_node = left.node, right.node
+        after: list[exp.Expr] = []
+        for part in rest:
+            if right_columns.fits(part) and kind in ("inner", "left"):
+                right_node = filtered(right_node, right_columns, [part])
+            elif left_columns.fits(part) and kind in ("inner", "right"):
+                left_node = filtered(left_node, left_columns, [part])
+            elif kind == "inner":
+                after.append(part)
+            else:
+                raise self.fault(
+                    f"ON of a {side} JOIN sets columns equal, and may filter the side that is padded; write the other"
+                    " condition in WHERE or in a subquery",
+                    part,
+                )
+        keys = [(left_columns.expression(one), right_columns.expression(other)) for one, other in pairs]
+        joined = join_rows(left_node, right_node, kind, keys, self.names, fault=self.fault("", join))
+        scope = [*padded(named, joined), *padded(others, joined)]
+        node = filtered(joined, Columns(scope, self.first_line), after)
+        return Relation(node, tuple((item.shown, item.field) for item in scope)), scope, parts
+
+    def _using(
+        self, left: Relation, named: list[Named], right: Relation, others: list[Named], join: exp.Join, kind: str
+    ) -> tuple[Relation, list[Named]]:
+        if kind == "full":
+            raise self.fault("FULL JOIN ... USING is not supported: write ON a.x = b.x and COALESCE(a.x, b.x)", join)
+        shared = [part.name for part in join.args["using"]]
+        left_columns, right_columns = Columns(named, self.first_line), Columns(others, self.first_line)
+        nodes = [exp.Column(this=exp.Identifier(this=name, quoted=True)) for name in shared]
+        for item in nodes:
+            item.meta.update(join.meta)
+        keys = [(left_columns.expression(item), right_columns.expression(item)) for item in nodes]
+        joined = join_rows(left.node, right.node, kind, keys, self.names, fault=self.fault("", join))
+        one, other = padded(named, joined), padded(others, joined)
+        kept = other if kind == "right" else one
+        common = [next(item for item in kept if item.shown == name) for name in shared]
+        rest = [item for item in (*one, *other) if item.shown not in shared]
+        scope = [*common, *rest]
+        return Relation(joined, tuple((item.shown, item.field) for item in scope)), scope
+
+    def check_no_rank(self, relation: Relation, node: exp.Expr) -> None:
+        """Refuses a ROW_NUMBER that nothing limits."""
+        if relation.rank is not None:
+            raise self.fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", node)

@@ -1,0 +1,117 @@
+"""Joins, IN and EXISTS: which columns have to be equal, and what is left for a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from upsert_platform.plan import Expression, Field, Filter, Join, Node, Project, column
+from upsert_platform.sql.planning.scope import Columns, Named, Names, as_type, common_type
+from upsert_platform.sql.reader import Fault
+from upsert_platform.types import LogicalType, TypeName
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """The parts of a condition that all have to hold."""
+    if node is None:
+        return []
+    if isinstance(node, exp.Paren):
+        return conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return [*conjuncts(node.this), *conjuncts(node.expression)]
+    return [node]
+
+
+Pair = tuple[exp.Expr, exp.Expr]
+
+
+def split_pairs(parts: Sequence[exp.Expr], left: Columns, right: Columns) -> tuple[list[Pair], list[exp.Expr]]:
+    """Equalities between the sides, as (left, right), and the other parts."""
+    pairs: list[Pair] = []
+    rest: list[exp.Expr] = []
+    for part in parts:
+        pair = _pair(part, left, right) if isinstance(part, exp.EQ) else None
+        if pair is None:
+            rest.append(part)
+        else:
+            pairs.append(pair)
+    return pairs, rest
+
+
+def _pair(part: exp.EQ, left: Columns, right: Columns) -> Pair | None:
+    for one, other in ((part.this, part.expression), (part.expression, part.this)):
+        if not list(one.find_all(exp.Column)) or not list(other.find_all(exp.Column)):
+            return None
+        if left.fits(one) and right.fits(other) and not right.fits(one):
+            return one, other
+        # A name that both sides know is refused where it is read; here the first table that knows it counts.
+    return None
+
+
+def filtered(node: Node, columns: Columns, parts: Sequence[exp.Expr]) -> Node:
+    """The rows for which all parts hold."""
+    for part in parts:
+        condition = columns.expression(part)
+        if condition.type.name is not TypeName.BOOLEAN:
+            raise columns.fault(f"a condition expected, not {condition.type}", part)
+        node = Filter(node, condition)
+    return node
+
+
+def with_columns(node: Node, given: Sequence[tuple[str, Expression]]) -> Node:
+    """The rows with further columns."""
+    added = [(name, item) for name, item in given if item.column != name]
+    if not added:
+        return node
+    return Project(node, (*((field.name, column(field)) for field in node.fields), *added))
+
+
+def join_rows(
+    left: Node,
+    right: Node,
+    kind: str,
+    pairs: Sequence[tuple[Expression, Expression]],
+    names: Names,
+    *,
+    fault: Fault,
+) -> Join:
+    """A join by equality.
+
+    Args:
+        fault: raised where the types of a pair cannot be compared; its message says what.
+    """
+    on: tuple[list[tuple[str, Expression]], list[tuple[str, Expression]]] = ([], [])
+    for one, other in pairs:
+        kind_of_both = common_type(one.type, other.type)
+        if kind_of_both is None:
+            raise Fault(
+                f"a join compares {_plain(one.type)} with {_plain(other.type)}; CAST one to the type of the other",
+                fault.line,
+            )
+        for side, expression in zip(on, (one, other), strict=True):
+            shaped = as_type(expression, _nullable(kind_of_both, expression.type.nullable))
+            side.append((shaped.column or names.fresh("on"), shaped))
+    return Join(
+        with_columns(left, on[0]),
+        with_columns(right, on[1]),
+        kind,
+        tuple(name for name, _ in on[0]),
+        tuple(name for name, _ in on[1]),
+    )
+
+
+def _nullable(kind: LogicalType, nullable: bool) -> LogicalType:
+    from dataclasses import replace
+
+    return replace(kind, nullable=nullable)
+
+
+def _plain(kind: LogicalType) -> str:
+    return str(kind).removesuffix(" NOT NULL")
+
+
+def padded(named: Sequence[Named], node: Node) -> tuple[Named, ...]:
+    """Columns in scope with the nullability that they have after a join."""
+    fields: dict[str, Field] = {field.name: field for field in node.fields}
+    return tuple(Named(item.qualifiers, item.shown, fields[item.field.name]) for item in named)

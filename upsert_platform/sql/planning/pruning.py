@@ -1,0 +1,58 @@
+"""Leaves out the columns that a query does not use, down to what is read of its tables and kept as state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from upsert_platform.plan import Aggregate, Filter, Join, Node, Project, Scan, TopN, Union, Window
+
+
+def prune(node: Node, needed: Collection[str]) -> Node:
+    """A plan that gives at least the needed columns, and computes no others than it must."""
+    match node:
+        case Scan():
+            kept = tuple(field for field in node.columns if field.name in needed or field.name in node.key)
+            # A row without columns still counts.
+            return Scan(node.table, kept or node.columns[:1], node.key, node.appended, node.signed)
+        case Project():
+            columns = tuple(item for item in node.columns if item[0] in needed) or node.columns[:1]
+            return Project(prune(node.input, _reads(columns)), columns)
+        case Filter():
+            return Filter(prune(node.input, {*needed, *node.condition.reads}), node.condition)
+        case Window():
+            inner = prune(node.input, {*needed, node.time} - set(node.names))
+            return Window(inner, node.kind, node.time, node.size, node.step, node.offset, node.names)
+        case Aggregate():
+            calls = tuple(call for call in node.calls if call.name in needed)
+            if not calls and not node.group:
+                calls = node.calls[:1]
+            used = {name for call in calls for name in (call.argument, call.filter) if name is not None}
+            return Aggregate(prune(node.input, {*node.group, *used}), node.group, calls)
+        case TopN():
+            rank = node.rank if node.rank is not None and node.rank.name in needed else None
+            used = {*node.partition, *(item.column for item in node.order)}
+            return TopN(prune(node.input, {*needed, *used}), node.partition, node.order, node.limit, rank)
+        case Join():
+            left = prune(node.left, {*needed, *node.left_on})
+            right = prune(node.right, {*needed, *node.right_on})
+            if node.kind in ("semi", "anti"):
+                right = prune(node.right, node.right_on)
+            return Join(left, right, node.kind, node.left_on, node.right_on)
+        case Union():
+            kept_at = [at for at, field in enumerate(node.fields) if field.name in needed] or [0]
+            return Union(tuple(_only(branch, [branch.fields[at].name for at in kept_at]) for branch in node.branches))
+
+
+def _reads(columns: Collection[tuple[str, object]]) -> set[str]:
+    return {name for _, expression in columns for name in expression.reads}  # type: ignore[attr-defined]
+
+
+def _only(node: Node, names: list[str]) -> Node:
+    """Exactly these columns, in this order: branches of a union are matched by position."""
+    from upsert_platform.plan import column
+
+    pruned = prune(node, names)
+    if [field.name for field in pruned.fields] == names:
+        return pruned
+    fields = {field.name: field for field in pruned.fields}
+    return Project(pruned, tuple((name, column(fields[name])) for name in names))

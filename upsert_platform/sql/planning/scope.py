@@ -1,0 +1,279 @@
+"""Names that an expression may use, and expressions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from upsert_platform.options import nearest
+from upsert_platform.plan import Expression, Field, Native, Node
+from upsert_platform.sql.expressions import Scope, render
+from upsert_platform.sql.flink import line_of
+from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered, cast, quote_name
+from upsert_platform.types import LogicalType, TypeName
+
+_COMPARISONS: dict[type, str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_TIMES = (TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A column in scope: the name a statement knows it by, and its name in the plan."""
+
+    qualifiers: tuple[str, ...]
+    shown: str
+    field: Field
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A ROW_NUMBER that waits for its limit: ``WHERE rn <= n`` around it.
+
+    Attributes:
+        shown: its name.
+        order: column, descending, nulls first.
+        at: its place in the select list.
+    """
+
+    shown: str
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool, bool], ...]
+    at: int
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The rows of a table, view or query: a plan, and its columns in the order of the select list."""
+
+    node: Node
+    columns: tuple[tuple[str, Field], ...]
+    rank: Rank | None = None
+
+    def named(self, qualifiers: tuple[str, ...]) -> tuple[Named, ...]:
+        """Its columns in scope under these qualifiers."""
+        return tuple(Named(qualifiers, shown, field) for shown, field in self.columns)
+
+
+class Names:
+    """Gives names to columns of a plan, each once in a query."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def fresh(self, wish: str) -> str:
+        """The wish, or the wish with a number behind it."""
+        base = wish if wish and not wish.startswith("_") else f"c{wish}"
+        name, number = base, 1
+        while name.casefold() in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name.casefold())
+        return name
+
+
+class Columns:
+    """What an expression may name.
+
+    Args:
+        outer: columns of the query around it, for messages.
+    """
+
+    def __init__(self, named: Sequence[Named], first_line: int, outer: Sequence[Named] = ()) -> None:
+        self.named = tuple(named)
+        self.first_line = first_line
+        self.outer = tuple(outer)
+
+    def fault(self, message: str, node: exp.Expr) -> Fault:
+        """A fault on the line of a node."""
+        return Fault(message, line_of(node, self.first_line))
+
+    def find(self, node: exp.Column) -> tuple[Named, list[str]] | None:
+        """The column that a name means, and the fields of a ROW behind it; None when there is none.
+
+        Raises:
+            Fault: several columns have the name.
+        """
+        parts = [part.name for part in node.parts]
+        for length in range(len(parts) - 1, 0, -1):
+            qualifier = ".".join(parts[:length])
+            of = [item for item in self.named if qualifier in item.qualifiers]
+            if of:
+                found = [item for item in of if item.shown == parts[length]]
+                return self._one(found, parts[length + 1 :], node)
+        return self._one([item for item in self.named if item.shown == parts[0]], parts[1:], node)
+
+    def _one(self, found: list[Named], rest: list[str], node: exp.Column) -> tuple[Named, list[str]] | None:
+        if len(found) > 1:
+            choices = ", ".join(f"{item.qualifiers[0]}.{item.shown}" for item in found if item.qualifiers)
+            name = found[0].shown
+            raise self.fault(
+                f"column '{name}' is in several tables; write one of {choices or 'them by an alias'}", node
+            )
+        return (found[0], rest) if found else None
+
+    def reads(self, node: exp.Expr) -> list[Named]:
+        """The columns in an expression."""
+        return [found[0] for item in node.find_all(exp.Column) if (found := self.find(item)) is not None]
+
+    def fits(self, node: exp.Expr) -> bool:
+        """Whether every column in an expression is known here."""
+        return all(self.find(item) is not None for item in node.find_all(exp.Column) if not _niladic(item))
+
+    def expression(self, node: exp.Expr) -> Expression:
+        """An expression of the plan.
+
+        Raises:
+            Fault: an unknown column, something that is not supported, or a type that is not known.
+        """
+        rendered = self.rendered(node)
+        if rendered.type is None:
+            raise self.fault(
+                "the type of an expression is not known before it runs, and a kept query needs it: write CAST(... AS"
+                " type) around it",
+                node,
+            )
+        reads = tuple(sorted({item.field.name for item in self.reads(node)}))
+        native = _with_type(self.native(node), rendered.type)
+        return Expression(rendered.sql, rendered.type, native, rendered.varies, reads)
+
+    def rendered(self, node: exp.Expr) -> Rendered:
+        """An expression in Spark SQL, over the names of the plan."""
+        for item in node.find_all(exp.Column):
+            if not isinstance(item.this, exp.Star) and self.find(item) is None and not _niladic(item):
+                name = item.parts[0].name
+                if isinstance(item.parent, exp.Bracket) and name.upper() == "MAP":
+                    continue
+                hint = nearest(name, [known.shown for known in self.named])
+                raise self.fault(f"unknown column '{'.'.join(part.name for part in item.parts)}'{hint}", item)
+        rewritten = node.transform(self._rewritten)
+        columns = {
+            item.field.name: Rendered(quote_name(item.field.name), item.field.type, simple=True, column=item.field.name)
+            for item in self.named
+        }
+        return render(rewritten, Scope(columns), self.first_line)
+
+    def _rewritten(self, node: exp.Expr) -> exp.Expr:
+        found = self.find(node) if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star) else None
+        if found is None:
+            return node
+        named, rest = found
+        result: exp.Expr = exp.Column(this=exp.Identifier(this=named.field.name, quoted=True))
+        for name in rest:
+            result = exp.Dot(this=result, expression=exp.Identifier(this=name, quoted=True))
+        result.meta.update(node.meta)
+        return result
+
+    def native(self, node: exp.Expr) -> Native | None:
+        """The expression without Spark, where Arrow gives the same."""
+        if isinstance(node, exp.Paren):
+            return self.native(node.this)
+        if isinstance(node, exp.Column):
+            found = self.find(node)
+            return ("column", found[0].field.name) if found is not None and not found[1] else None
+        if isinstance(node, (exp.Literal, exp.Boolean)):
+            return _literal(node)
+        if type(node) in _COMPARISONS:
+            return self._comparison(node)
+        if isinstance(node, (exp.And, exp.Or)):
+            left, right = self.native(node.this), self.native(node.expression)
+            return (node.key, left, right) if left is not None and right is not None else None
+        if isinstance(node, exp.Not):
+            inner = self.native(node.this)
+            return ("not", inner) if inner is not None else None
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            inner = self.native(node.this)
+            return ("is null", inner) if inner is not None else None
+        return None
+
+    def _comparison(self, node: exp.Expr) -> Native | None:
+        left, right = self.native(node.this), self.native(node.expression)
+        if left is None or right is None:
+            return None
+        kinds = [self._type(side) for side in (left, right)]
+        if kinds[0] is None or kinds[1] is None:
+            return None
+        for family in (INTEGERS, STRINGS):
+            if all(kind is not None and kind.name in family for kind in kinds):
+                return (_COMPARISONS[type(node)], left, right)
+        same = kinds[0].name is kinds[1].name and kinds[0].scale == kinds[1].scale
+        if same and kinds[0].name in (*_TIMES, TypeName.BOOLEAN, TypeName.DECIMAL):
+            return (_COMPARISONS[type(node)], left, right)
+        return None
+
+    def _type(self, native: Native) -> LogicalType | None:
+        if native[0] == "column":
+            return next(item.field.type for item in self.named if item.field.name == native[1])
+        return native[2] if native[0] == "literal" else None
+
+
+def _niladic(node: exp.Column) -> bool:
+    return len(node.parts) == 1 and node.name.upper() in ("LOCALTIME", "LOCALTIMESTAMP", "MAP")
+
+
+def _literal(node: exp.Expr) -> Native | None:
+    if isinstance(node, exp.Boolean):
+        return ("literal", bool(node.this), LogicalType(TypeName.BOOLEAN))
+    if node.is_string:
+        return ("literal", node.name, LogicalType(TypeName.STRING))
+    if not node.name.isdigit() or int(node.name) >= 1 << 63:
+        return None
+    small = int(node.name) < 1 << 31
+    return ("literal", int(node.name), LogicalType(TypeName.INT if small else TypeName.BIGINT))
+
+
+def _with_type(native: Native | None, wanted: LogicalType) -> Native | None:
+    """Literals in the type that the expression has."""
+    if native is not None and native[0] == "literal":
+        return ("literal", native[1], replace(native[2], nullable=wanted.nullable))
+    return native
+
+
+def as_type(expression: Expression, wanted: LogicalType) -> Expression:
+    """An expression cast, as Flink does by itself, to a type of the same family."""
+    if replace(expression.type, nullable=True) == replace(wanted, nullable=True):
+        return replace(expression, type=wanted)
+    native: Native | None = None
+    both = (expression.type.name, wanted.name)
+    if expression.native is not None and (
+        all(name in STRINGS for name in both) or all(name in INTEGERS for name in both)
+    ):
+        native = ("widen", expression.native, wanted)
+    sql = cast(Rendered(expression.sql, expression.type), wanted, implicit=True).sql
+    return replace(expression, sql=sql, type=wanted, native=native)
+
+
+def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:
+    """The type that holds the values of both; None where Flink asks for a CAST, too."""
+    nullable = left.nullable or right.nullable
+    if replace(left, nullable=True) == replace(right, nullable=True):
+        return replace(left, nullable=nullable)
+    for family in (INTEGERS, STRINGS):
+        if left.name in family and right.name in family:
+            name = max(left.name, right.name, key=family.index) if family is INTEGERS else TypeName.STRING
+            return LogicalType(name, nullable=nullable)
+    numbers = (*INTEGERS, TypeName.DECIMAL)
+    if left.name in numbers and right.name in numbers:
+        one, other = _as_decimal(left), _as_decimal(right)
+        scale = max(one.scale or 0, other.scale or 0)
+        digits = max((item.precision or 0) - (item.scale or 0) for item in (one, other))
+        return LogicalType(TypeName.DECIMAL, precision=min(38, digits + scale), scale=scale, nullable=nullable)
+    floats = (*numbers, TypeName.FLOAT, TypeName.DOUBLE)
+    if left.name in floats and right.name in floats:
+        return LogicalType(TypeName.DOUBLE, nullable=nullable)
+    times = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+    if left.name is right.name and left.name in times:
+        precision = max(left.precision or 0, right.precision or 0)
+        return LogicalType(left.name, precision=precision, nullable=nullable)
+    return None
+
+
+def _as_decimal(logical: LogicalType) -> LogicalType:
+    digits = {TypeName.TINYINT: 3, TypeName.SMALLINT: 5, TypeName.INT: 10, TypeName.BIGINT: 19}
+    if logical.name is TypeName.DECIMAL:
+        return logical
+    return LogicalType(TypeName.DECIMAL, precision=digits[logical.name], scale=0)

@@ -1,0 +1,247 @@
+"""SELECT to a plan: GROUP BY, select list, DISTINCT, ORDER BY with LIMIT, and set operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from upsert_platform.options import nearest
+from upsert_platform.plan import Expression, Field, Project, Union, column
+from upsert_platform.sql.flink import parse_query
+from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.planning import ranks
+from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate
+from upsert_platform.sql.planning.from_clause import Find, View
+from upsert_platform.sql.planning.joins import conjuncts, filtered
+from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
+from upsert_platform.sql.planning.where_clause import WhereClause
+from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unwrap_tables
+from upsert_platform.types import LogicalType, TypeName
+
+_CLAUSES: Final = {
+    "laterals": "LATERAL", "qualify": "QUALIFY", "windows": "WINDOW", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
+    "sample": "TABLESAMPLE", "locks": "FOR UPDATE", "into": "INTO", "sort": "SORT BY", "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY", "connect": "CONNECT BY", "offset": "OFFSET",
+}  # fmt: skip
+_RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
+
+
+def plan_select(tokens: tuple[Token, ...], find: Find) -> Relation:
+    """Plans a query.
+
+    Args:
+        find: table or view by name, None if there is none.
+
+    Raises:
+        Fault: it is no query, names something unknown, or needs what is not supported; with its line.
+    """
+    return _plan(tokens, find, Names(), ())
+
+
+def _plan(tokens: tuple[Token, ...], find: Find, names: Names, reading: tuple[str, ...]) -> Relation:
+    refuse_tables_of_functions(tokens)
+    parsed = parse_query(unwrap_tables(tokens), "query")
+    return _Planner(find, names, tokens[0].line, reading).query(parsed)
+
+
+class _Planner(WhereClause):
+    def inner(self) -> _Planner:
+        inner = _Planner(self.find, self.names, self.first_line, self.reading)
+        inner.common, inner.renamed = dict(self.common), dict(self.renamed)
+        return inner
+
+    def view(self, view: View, name: str) -> Relation:
+        return _plan(view.query, self.find, self.names, (*self.reading, name))
+
+    def query(self, node: exp.Expr) -> Relation:
+        while isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("alias"):
+            node = node.this
+        self._common(node)
+        if isinstance(node, exp.SetOperation):
+            return self._limited(node, self._union(node))
+        if isinstance(node, exp.Values):
+            raise self.fault("VALUES is not supported: rows come from declared tables", node)
+        if not isinstance(node, exp.Select):
+            raise self.fault("SELECT expected", node)
+        return self._select(node)
+
+    def _common(self, node: exp.Expr) -> None:
+        clause = node.args.get("with_") or node.args.get("with")
+        if clause is None:
+            return
+        if clause.args.get("recursive"):
+            raise self.fault("WITH RECURSIVE is not supported", node)
+        for item in clause.expressions:
+            self.common[item.alias] = item.this
+            self.renamed[item.alias] = [part.name for part in item.args["alias"].columns]
+
+    def _union(self, node: exp.SetOperation) -> Relation:
+        if not isinstance(node, exp.Union):
+            kind = "IN or EXISTS" if isinstance(node, exp.Intersect) else "NOT EXISTS"
+            raise self.fault(f"{node.key.upper()} is not supported: write it with {kind}", node)
+        branches = [self.query(side) for side in (node.this, node.expression)]
+        for branch in branches:
+            self.check_no_rank(branch, node)
+        left, right = branches
+        if len(left.columns) != len(right.columns):
+            raise self.fault(f"UNION of {len(left.columns)} and {len(right.columns)} columns", node)
+        kinds: list[LogicalType] = []
+        for (shown, one), (_, other) in zip(left.columns, right.columns, strict=True):
+            shared = common_type(one.type, other.type)
+            if shared is None:
+                raise self.fault(
+                    f"UNION: column '{shown}' is {one.type} and {other.type}; CAST one to the type of the other", node
+                )
+            kinds.append(shared)
+        shaped = []
+        fresh = [self.names.fresh(shown) for shown, _ in left.columns]
+        for branch in branches:
+            columns = [
+                (name, as_type(column(field), wanted))
+                for name, (_, field), wanted in zip(fresh, branch.columns, kinds, strict=True)
+            ]
+            shaped.append(Project(branch.node, tuple(columns)))
+        union = Union(tuple(shaped))
+        shown_columns = tuple((shown, field) for (shown, _), field in zip(left.columns, union.fields, strict=True))
+        if node.args.get("distinct"):
+            return Relation(distinct_rows(union), shown_columns)
+        return Relation(union, shown_columns)
+
+    def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
+        """ORDER BY with LIMIT, over a finished select list."""
+        order, limit = node.args.get("order"), node.args.get("limit")
+        if order is None and limit is None:
+            return relation
+        if order is None or limit is None:
+            what = "ORDER BY needs a LIMIT" if limit is None else "LIMIT needs an ORDER BY"
+            raise self.fault(f"{what}: a table has no order, and which rows are first must not change by itself", node)
+        number = limit.expression
+        if not isinstance(number, exp.Literal) or not number.name.isdigit():
+            raise self.fault("LIMIT takes a number", node)
+        columns = Columns(relation.named(()), self.first_line)
+        rank = Rank("", (), self._order(order, columns), 0)
+        return replace(relation, node=ranks.limit_rows(relation.node, rank, int(number.name), shown_as=None))
+
+    def _order(self, order: exp.Order, columns: Columns) -> tuple[tuple[str, bool, bool], ...]:
+        found: list[tuple[str, bool, bool]] = []
+        for item in order.expressions:
+            expression = columns.expression(item.this)
+            if expression.column is None:
+                raise self.fault("ORDER BY takes columns; give the expression an alias in a subquery", item)
+            found.append((expression.column, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+        return tuple(found)
+
+    def _select(self, node: exp.Select) -> Relation:
+        for name, clause in _CLAUSES.items():
+            if node.args.get(name):
+                raise self.fault(f"{clause} is not supported", node)
+        where = node.args.get("where")
+        relation, named, parts, _ = self._from(node, conjuncts(where.this if where else None))
+        relation = self._where(relation, named, parts)
+        columns = Columns(named, self.first_line)
+        items = self._items(node, columns)
+        having, group = node.args.get("having"), node.args.get("group")
+        asked = [value for _, value in items] + ([having.this] if having is not None else [])
+        rows = relation.node
+        if group is not None or having is not None or any(has_aggregate(item) for item in asked):
+            by = self._group(group, items)
+            grouped = group_rows(rows, columns, self.names, by=by, asked=asked)
+            rows, columns = grouped.node, grouped.columns
+            items = [(name, grouped.replaced(value)) for name, value in items]
+            if having is not None:
+                rows = filtered(rows, columns, [grouped.replaced(part) for part in conjuncts(having.this)])
+        result = self._listed(replace(relation, node=rows), items, columns)
+        if node.args.get("distinct"):
+            if node.args["distinct"].args.get("on"):
+                raise self.fault("DISTINCT ON is not Flink SQL: use ROW_NUMBER", node)
+            self.check_no_rank(result, node)
+            result = replace(result, node=distinct_rows(result.node))
+        return self._limited(node, result)
+
+    def _group(self, group: exp.Group | None, items: list[tuple[str, exp.Expr]]) -> list[exp.Expr]:
+        if group is None:
+            return []
+        for name in ("grouping_sets", "cube", "rollup", "totals", "all"):
+            if group.args.get(name):
+                raise self.fault(
+                    "GROUPING SETS, CUBE and ROLLUP are not supported: write a UNION ALL of groupings", group
+                )
+        for item in group.expressions:
+            if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
+                raise self.fault(
+                    "GROUPING SETS, CUBE and ROLLUP are not supported: write a UNION ALL of groupings", item
+                )
+            if isinstance(item, exp.Literal):
+                raise self.fault("GROUP BY takes expressions, not positions", item)
+        del items
+        return list(group.expressions)
+
+    def _items(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:
+        found: list[tuple[str, exp.Expr]] = []
+        for item in node.expressions:
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                if any(item.args.get(word) for word in ("except_", "except", "replace", "rename")):
+                    raise self.fault("* EXCEPT, REPLACE and RENAME are not Flink SQL: name the columns", item)
+                chosen = list(columns.named)
+                if isinstance(item, exp.Column):
+                    qualifier = ".".join(part.name for part in item.parts[:-1])
+                    chosen = [known for known in chosen if qualifier in known.qualifiers]
+                    if not chosen:
+                        choices = {name for known in columns.named for name in known.qualifiers}
+                        raise self.fault(f"unknown table '{qualifier}'{nearest(qualifier, sorted(choices))}", item)
+                for known in chosen:
+                    table = exp.Identifier(this=known.qualifiers[0], quoted=True) if known.qualifiers else None
+                    own = exp.Column(this=exp.Identifier(this=known.shown, quoted=True), table=table)
+                    own.meta.update(item.meta)
+                    found.append((known.shown, own))
+                continue
+            value = item.this if isinstance(item, exp.Alias) else item
+            name = item.alias if isinstance(item, exp.Alias) else _name_of(value, len(found))
+            found.append((name, value))
+        if not found:
+            raise self.fault("the select list is empty", node)
+        return found
+
+    def _listed(self, relation: Relation, items: list[tuple[str, exp.Expr]], columns: Columns) -> Relation:
+        """The select list over finished rows; a ROW_NUMBER in it waits for its limit."""
+        given: list[tuple[str, Expression]] = []
+        shown: list[tuple[str, Field]] = []
+        rank: tuple[str, int, exp.Window] | None = None
+        for at, (name, value) in enumerate(items):
+            if isinstance(value, exp.Window):
+                ranks.check_rank(value, columns)
+                if rank is not None:
+                    raise self.fault("one ROW_NUMBER per query: nest them", value)
+                rank = (name, at, value)
+                shown.append((name, Field(self.names.fresh(name), _RANK_TYPE)))
+                continue
+            expression = columns.expression(value)
+            own = self.names.fresh(name)
+            given.append((own, expression))
+            shown.append((name, Field(own, expression.type)))
+        if rank is None:
+            return Relation(Project(relation.node, tuple(given)), tuple(shown))
+        name, at, window = rank
+
+        def keep(node: exp.Expr) -> str:
+            expression = columns.expression(node)
+            same = next((own for own, other in given if other == expression), None)
+            if same is None:
+                same = self.names.fresh("by")
+                given.append((same, expression))
+            return same
+
+        partition = tuple(dict.fromkeys(keep(item) for item in window.args.get("partition_by") or []))
+        order = tuple(
+            (keep(item.this), bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+            for item in window.args["order"].expressions
+        )
+        return Relation(Project(relation.node, tuple(given)), tuple(shown), Rank(name, partition, order, at))
+
+
+def _name_of(node: exp.Expr, position: int) -> str:
+    if isinstance(node, (exp.Column, exp.Dot)):
+        return node.parts[-1].name
+    return f"EXPR${position}"

@@ -1,0 +1,103 @@
+"""Window table functions: ``FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTES))``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from upsert_platform.plan import Window
+from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.planning.scope import Columns, Names, Relation
+from upsert_platform.sql.reader import Fault
+from upsert_platform.types import TypeName
+
+FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE")
+_UNITS: Final = {
+    "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000,
+    "WEEK": 7 * 86_400_000_000,
+}  # fmt: skip
+_ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}
+
+
+def unwrap_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """``TABLE(f(TABLE t, ...))`` as ``f(t, ...)``, which the parser knows."""
+    found: list[Token] = []
+    closing: list[int] = []
+    depth = 0
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1] if at + 1 < len(tokens) else None
+        before = tokens[at - 1] if at else None
+        if token.is_word("TABLE") and following is not None and before is not None:
+            if following.is_word("(") and (before.is_word("FROM") or before.is_word("JOIN") or before.is_word(",")):
+                closing.append(depth)
+                continue
+            if before.is_word("(") or before.is_word(">"):
+                continue
+        if token.is_word("("):
+            depth += 1
+            if before is not None and before.is_word("TABLE") and closing and closing[-1] == depth - 1:
+                continue
+        elif token.is_word(")"):
+            depth -= 1
+            if closing and closing[-1] == depth:
+                closing.pop()
+                continue
+        found.append(token)
+    return tuple(found)
+
+
+def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: Names) -> Relation:
+    """The rows of a table, each in the windows that it falls into."""
+    kind = str(node.this).upper()
+    arguments = list(node.expressions)[1:]
+    asked = _ARGUMENTS[kind]
+    if not len(asked) < len(arguments) + 1 <= len(asked) + 2:
+        raise columns.fault(f"{kind} takes a table, DESCRIPTOR(time) and {', '.join(asked).lower()}", node)
+    descriptor = arguments[0]
+    if not isinstance(descriptor, exp.Anonymous) or str(descriptor.this).upper() != "DESCRIPTOR":
+        raise columns.fault(f"{kind}: the second argument is DESCRIPTOR(time column)", node)
+    inner = descriptor.expressions[0] if len(descriptor.expressions) == 1 else None
+    found = columns.find(inner) if isinstance(inner, exp.Column) else None
+    if found is None or found[1]:
+        raise columns.fault(f"{kind}: DESCRIPTOR names a column of the table", node)
+    field = found[0].field
+    if field.type.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ):
+        raise columns.fault(f"{kind}: '{found[0].shown}' is {field.type}, not a TIMESTAMP", node)
+    lengths = [_microseconds(item, columns) for item in arguments[1:]]
+    step, size = (lengths[0], lengths[0]) if kind == "TUMBLE" else (lengths[0], lengths[1])
+    offset = lengths[len(asked)] if len(lengths) > len(asked) else 0
+    if step <= 0 or size <= 0 or size % step:
+        raise columns.fault(f"{kind}: the size is a whole multiple of the {asked[0].lower()}, both above zero", node)
+    known = [shown for shown, _ in source.columns]
+    for name in ("window_start", "window_end", "window_time"):
+        if name in known:
+            raise columns.fault(f"{kind} adds a column '{name}', which the table has already; rename it", node)
+    own = (names.fresh("window_start"), names.fresh("window_end"), names.fresh("window_time"))
+    window = Window(source.node, kind.lower(), field.name, size, step, offset, own)
+    added = zip(("window_start", "window_end", "window_time"), window.fields[-3:], strict=True)
+    return Relation(window, (*source.columns, *added))
+
+
+def _microseconds(node: exp.Expr, columns: Columns) -> int:
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
+        unit = node.args["unit"]
+        size = _UNITS.get(unit.name.upper().removesuffix("S")) if isinstance(unit, exp.Var) else None
+        if size is not None and node.this.name.strip().isdigit():
+            return int(node.this.name) * size
+    raise columns.fault("a length of a window is written INTERVAL '10' MINUTES, in seconds to weeks", node)
+
+
+def refuse_tables_of_functions(tokens: tuple[Token, ...]) -> None:
+    """Table functions that are none of the windows.
+
+    Raises:
+        Fault: there is one.
+    """
+    for index, token in enumerate(tokens[:-2]):
+        if token.is_word("TABLE") and tokens[index + 1].is_word("("):
+            name = tokens[index + 2].value.upper()
+            if name not in FUNCTIONS:
+                raise Fault(
+                    f"the table function {name} is not supported; windows are {', '.join(FUNCTIONS)}", token.line
+                )

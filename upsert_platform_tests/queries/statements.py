@@ -1,0 +1,68 @@
+"""Statements of every class of query, each in words that Flink and DuckDB read alike."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STATEMENTS: Final = {
+    "groups": "SELECT region, COUNT(*) AS n, COUNT(age) AS a, SUM(age) AS s FROM users GROUP BY region",
+    "groups of what is added": "SELECT uid, COUNT(*) AS pv, COUNT(DISTINCT page) AS up FROM views GROUP BY uid",
+    "decimals": "SELECT region, SUM(spent) AS s, MIN(spent) AS lo, MAX(spent) AS hi FROM users GROUP BY region",
+    "doubles": "SELECT region, COUNT(score) AS n, MIN(score) AS lo, MAX(score) AS hi FROM users GROUP BY region",
+    "everything": "SELECT COUNT(*) AS n, SUM(amount) AS s, MIN(amount) AS lo, MAX(kind) AS hi,"
+    " COUNT(DISTINCT uid) AS u FROM orders",
+    "distinct sums": "SELECT kind, SUM(DISTINCT amount) AS s, COUNT(DISTINCT amount) AS n, MIN(amount) AS lo,"
+    " COUNT(DISTINCT uid) AS u FROM orders GROUP BY kind",
+    "filters of aggregates": "SELECT kind, COUNT(*) FILTER (WHERE amount > 4) AS n, SUM(amount) FILTER (WHERE uid = 1)"
+    " AS s, COUNT(DISTINCT uid) FILTER (WHERE amount >= 0) AS u, MAX(amount) FILTER (WHERE uid < 4) AS m FROM orders"
+    " GROUP BY kind",
+    "having": "SELECT uid, SUM(amount) AS s FROM orders WHERE kind = 'a' GROUP BY uid HAVING COUNT(*) > 1",
+    "filter": "SELECT id, region FROM users WHERE age > 1 AND region IS NOT NULL",
+    "distinct": "SELECT DISTINCT region, age FROM users WHERE age > 1 OR age IS NULL",
+    "distinct of what is added": "SELECT DISTINCT uid, page FROM views",
+    "first rows": "SELECT oid, uid, amount, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY amount DESC"
+    " NULLS LAST, oid) AS rn FROM orders) AS t WHERE rn <= 2",
+    "first rows without number": "SELECT oid, uid, amount FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY"
+    " ts NULLS FIRST, oid DESC) AS rn FROM orders) AS t WHERE rn < 4",
+    "latest row": "SELECT uid, oid, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY ts DESC NULLS LAST,"
+    " oid DESC) AS rn FROM orders) AS t WHERE rn = 1",
+    "second row": "SELECT uid, oid FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY amount NULLS FIRST,"
+    " oid) AS rn FROM orders) AS t WHERE rn = 2",
+    "first of all": "SELECT oid, amount FROM orders ORDER BY amount DESC NULLS LAST, oid LIMIT 3",
+    "inner join": "SELECT o.oid, o.amount, u.region, u.id FROM orders AS o JOIN users AS u ON o.uid = u.id",
+    "left join": "SELECT o.oid, o.amount, u.region FROM orders o LEFT JOIN users u ON o.uid = u.id AND u.age > 1",
+    "right join": "SELECT o.oid, u.id, u.region FROM orders o RIGHT JOIN users u ON o.uid = u.id",
+    "full join": "SELECT o.oid, u.id, u.region FROM orders o FULL JOIN users u ON o.uid = u.id",
+    "join of many to many": "SELECT v.page, v.secs, o.oid FROM views v JOIN orders o ON v.uid = o.uid AND o.kind = 'a'",
+    "join with a condition": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.uid = u.id AND o.amount > u.age",
+    "joined by commas": "SELECT o.oid, u.region FROM orders o, users u WHERE o.uid = u.id AND u.region = 'eu'",
+    "three tables": "SELECT o.oid, u.region, v.page FROM orders o JOIN users u ON o.uid = u.id LEFT JOIN views v ON"
+    " v.uid = u.id",
+    "in": "SELECT oid, kind FROM orders WHERE uid IN (SELECT id FROM users WHERE age > 1)",
+    "exists": "SELECT id, region FROM users AS u WHERE EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id AND o.kind ="
+    " 'b')",
+    "not exists": "SELECT id, age FROM users AS u WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id)",
+    "union all": "SELECT id, region FROM users UNION ALL SELECT uid, page FROM views",
+    "union": "SELECT region AS r FROM users UNION SELECT page FROM views",
+    "groups of a join": "SELECT u.region, COUNT(*) AS n, SUM(o.amount) AS s FROM orders o JOIN users u ON o.uid = u.id"
+    " GROUP BY u.region",
+    "groups of a left join": "SELECT u.region, COUNT(o.oid) AS n, COUNT(*) AS m, MAX(o.amount) AS hi FROM users u LEFT"
+    " JOIN orders o ON o.uid = u.id GROUP BY u.region",
+    "join of groups": "SELECT a.uid, a.n, b.s FROM (SELECT uid, COUNT(*) AS n FROM orders GROUP BY uid) a FULL JOIN"
+    " (SELECT uid, SUM(secs) AS s FROM views GROUP BY uid) b ON a.uid = b.uid",
+    "first rows of groups": "SELECT region, n, rn FROM (SELECT region, n, ROW_NUMBER() OVER (ORDER BY n DESC, region"
+    " NULLS FIRST) AS rn FROM (SELECT region, COUNT(*) AS n FROM users GROUP BY region) g) t WHERE rn <= 2",
+    "groups of first rows": "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION"
+    " BY uid ORDER BY oid) AS rn FROM orders) t WHERE rn = 1 GROUP BY kind",
+    "groups of groups": "SELECT n, COUNT(*) AS m, MIN(uid) AS lo FROM (SELECT uid, COUNT(*) AS n FROM orders GROUP BY"
+    " uid) t GROUP BY n",
+    "groups of a union": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM (SELECT uid AS k, amount AS v FROM orders UNION ALL"
+    " SELECT uid, secs FROM views) t GROUP BY k",
+    "groups of distinct": "SELECT uid, COUNT(*) AS n FROM (SELECT DISTINCT uid, kind FROM orders) t GROUP BY uid",
+    "everything of a join": "SELECT COUNT(*) AS n, COUNT(DISTINCT u.region) AS r FROM orders o JOIN users u ON o.uid ="
+    " u.id",
+    "common table": "WITH c AS (SELECT uid, SUM(amount) AS s FROM orders GROUP BY uid) SELECT u.id, c.s FROM users u"
+    " LEFT JOIN c ON c.uid = u.id WHERE u.age IS NOT NULL",
+    "join of a table with itself": "SELECT a.oid, b.oid AS other FROM orders a JOIN orders b ON a.uid = b.uid AND"
+    " a.kind = b.kind",
+}
