@@ -27,9 +27,10 @@ ROOMS: Mapping[str, set[str]] = {
     "sql": VOCABULARY,
     "changelog": VOCABULARY,
     "queries": VOCABULARY | {"changelog"},
-    "kafka": VOCABULARY | {"formats", "changelog"},
-    "tablestore": VOCABULARY | {"formats"},
-    "maxcompute": VOCABULARY,
+    "writing": VOCABULARY,
+    "kafka": VOCABULARY | {"formats", "changelog", "writing"},
+    "tablestore": VOCABULARY | {"formats", "writing"},
+    "maxcompute": VOCABULARY | {"writing"},
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
     "hops": VOCABULARY | {"declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "maxcompute", "jvm"},
@@ -51,7 +52,7 @@ LIGHT = (
     "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
-    "referee.verdict", "referee.stores", "referee.topic",
+    "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""

@@ -199,18 +199,23 @@ class ClusterAdmin:
                     raise self._unreachable(error.args[0]) from None
 
     def has_topic(self, name: str) -> bool:
-        """Whether a topic exists.
+        """Whether a topic exists; see `partitions`."""
+        return self.partitions(name) > 0
+
+    def partitions(self, name: str) -> int:
+        """How many partitions a topic has; 0 when it does not exist.
 
         Raises:
             EndpointError: the cluster cannot be reached, refuses the login, or hides the topic from the user.
         """
         deadline = time.monotonic() + REQUEST_SECONDS
         while True:
-            error = self.topics(name).topics[name].error
+            found = self.topics(name).topics[name]
+            error = found.error
             if error is None:
-                return True
+                return len(found.partitions)
             if error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-                return False
+                return 0
             if not error.retriable() or time.monotonic() >= deadline:
                 text = f"Kafka {self.endpoint.servers}: topic '{name}' cannot be used: {self._text(error)}"
                 raise EndpointError(text + remedy(error.name()))

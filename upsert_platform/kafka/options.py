@@ -29,6 +29,8 @@ from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList
 
 MAX_TRANSACTIONAL_PREFIX = 64_000
 """Bytes; longer transactional ids do not fit the broker's coordinator records once a suffix is added."""
+CONTROL_TOPIC = "upsert-platform-control-"
+"""Begins the names of control topics that are not declared; a `topic-pattern` never matches them."""
 _OFFSET_PAIR = re.compile(r"\s*partition\s*:\s*(\d+)\s*,\s*offset\s*:\s*(\d+)\s*")
 
 
@@ -262,7 +264,8 @@ class UpsertKafkaSettings(ScanSettings):
         "sink.delivery-guarantee",
         DeliveryGuarantee.AT_LEAST_ONCE,
         origin="flink",
-        description="none does not wait for acknowledgements, exactly-once writes in transactions.",
+        description="exactly-once writes in transactions; none counts rows that the brokers do not take, warns and goes"
+        " on.",
     )
     transactional_id_prefix: str = option(
         "sink.transactional-id-prefix",
@@ -286,11 +289,12 @@ class UpsertKafkaSettings(ScanSettings):
     create_replication: int | None = option(
         "auto.create.replication-factor", None, origin="platform", description="Replicas of a created topic.", ge=1
     )
-    control_topic: str = option(
+    control_topic: str | None = option(
         "sink.control-topic",
-        "upsert-platform-control",
+        None,
         origin="platform",
-        description="Compacted topic that keeps the applied batch, the last verdict and the lease of written topics.",
+        description="Compacted topic of two partitions that keeps the applied batch, the last verdict and the lease of"
+        " the written topic; upsert-platform-control-<topic> where none is named.",
         min_length=1,
     )
     table_id_header: Boolean = option(

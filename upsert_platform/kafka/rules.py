@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
-from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, StartupMode
+from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, DeliveryGuarantee, StartupMode
 from upsert_platform.kafka.options import ScanSettings, UpsertKafkaSettings
 from upsert_platform.kafka.properties import ClientProperties
 from upsert_platform.model import Column, ColumnKind, Table
@@ -36,6 +36,7 @@ def table_findings(
         yield from _upsert_options(settings, writes=writes)
         if writes:
             yield from _raw_nulls(table, settings)
+            yield from _delivery(settings, properties)
         if writes and len(set(settings.topic)) != 1:
             yield SEVERAL_TOPICS, "topic" if settings.topic else "topic-pattern", "error"
     elif writes:
@@ -87,16 +88,37 @@ def _primary_key(table: Table, settings: UpsertKafkaSettings) -> Iterator[Findin
 
 
 def _raw_nulls(table: Table, settings: UpsertKafkaSettings) -> Iterator[Finding]:
-    """A null of format raw is a null value, which is how an upsert topic deletes (Flink, format raw)."""
+    """A null of format raw would be a null value, which is how an upsert topic deletes."""
     if settings.value_format != "raw":
         return
     for column in table.physical_columns:
         if column.name not in table.primary_key and column.type is not None and column.type.nullable:
             message = (
-                f"column '{column.name}' of format raw may be null, which is written as a null value and so deletes the"
-                f" key; declare it NOT NULL, or leave such rows out (WHERE {column.name} IS NOT NULL)"
+                f"column '{column.name}' of format raw may be null, and a record without a value deletes its key: such"
+                f" rows are refused; leave them out (WHERE {column.name} IS NOT NULL), or use another value format"
             )
             yield message, "value.format", "warning"
+
+
+def _delivery(settings: UpsertKafkaSettings, properties: ClientProperties) -> Iterator[Finding]:
+    """Client properties that a delivery guarantee does not go with; the others are the producer's as declared."""
+    acks = str(properties.producer.get("acks", "")).strip()
+    idempotent = str(properties.producer.get("enable.idempotence", "true")).strip().lower() == "true"
+    guarantee = settings.delivery_guarantee
+    if guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+        if acks not in ("", "all", "-1"):
+            message = f"'properties.acks' = '{acks}' does not go with exactly-once, which needs all; remove it"
+            yield message, "properties.acks", "error"
+        if not idempotent:
+            name = "properties.enable.idempotence"
+            yield f"'{name}' = 'false' does not go with exactly-once, which needs it; remove it", name, "error"
+    elif acks == "0":
+        message = (
+            "'properties.acks' = '0': brokers answer nothing, so rows that they do not take are lost and not counted"
+            f" ('sink.delivery-guarantee' = '{guarantee}'); remove it, or set it to 1 or all"
+        )
+        severity = "error" if guarantee is DeliveryGuarantee.AT_LEAST_ONCE else "warning"
+        yield message, "properties.acks", severity
 
 
 def _upsert_options(settings: UpsertKafkaSettings, *, writes: bool) -> Iterator[Finding]:

@@ -88,6 +88,31 @@ def create_topic(
             time.sleep(0.05)
 
 
+def add_partitions(endpoint: KafkaEndpoint, name: str, total: int) -> None:
+    """Gives a topic more partitions; no error when it has them by now.
+
+    Args:
+        total: how many it has then.
+
+    Raises:
+        EndpointError: the brokers cannot be reached, or refuse it.
+    """
+    from confluent_kafka.admin import NewPartitions
+
+    with endpoint.admin() as admin:
+        future = admin.client.create_partitions([NewPartitions(name, total)], request_timeout=REQUEST_SECONDS)[name]
+        try:
+            admin.result(future, f"giving topic '{name}' {total} partitions, which it needs")
+        except (EndpointError, TopicError):
+            if admin.partitions(name) < total:
+                raise
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while admin.partitions(name) < total:
+            if time.monotonic() > deadline:
+                raise EndpointError(f"Kafka {endpoint.servers}: topic '{name}' did not get its partitions in time")
+            time.sleep(0.05)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicEnds:
     """Where a topic ended.

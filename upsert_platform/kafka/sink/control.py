@@ -1,12 +1,14 @@
 """What the platform remembers of a topic that it writes: a few records in a compacted control topic beside it.
 
-One partition, keys that name the written topic and the kind of record. Group offsets would do for a position, but the
-broker forgets them after a week without readers. Records are written in transactions, so that a writer which lost its
-lease is fenced by the broker.
+Group offsets would do for a position, but the broker forgets them after a week without readers. Position, verdict and
+lease are in the first partition and written by the driver alone, in transactions of a moment, so that a writer which
+lost its lease is fenced by the broker. What tasks commit with their rows is in the second one: the open transaction of
+a task that died hides nothing of the first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,20 +20,32 @@ from upsert_platform.destination import Verdict
 from upsert_platform.errors import EndpointError
 from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
+from upsert_platform.kafka.options import CONTROL_TOPIC, UpsertKafkaSettings
 from upsert_platform.kafka.refusals import remedy
+from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.writing.lease import Tenure
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 STATE: Final = "state"
 VERDICT: Final = "verdict"
 LEASE: Final = "lease"
 _SHARE: Final = "share/"
+_RECORDS: Final = 0
+_SHARES: Final = 1
+_LONGEST_NAME: Final = 249
+_LONGEST_NAME_APSARA: Final = 64
+_LEGACY: Final = "upsert-platform-control"
+"""Held the records of all topics before each had a control topic of its own; read where that holds none."""
 MAX_MARKS: Final = 24
 """More than the batches from which a check draws its sample of earlier keys."""
 MIN_MARKS: Final = 2
 MAX_MARKED_OFFSETS: Final = 40_000
 """A control record stays below half of the megabyte that a broker takes by default."""
+STABLE_SECONDS: Final = 25.0
+"""How long reading waits for open transactions: brokers end those of a dead driver in this time."""
+DRIVER_TRANSACTION_MS: Final = 10_000
 _TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 
 
@@ -41,7 +55,8 @@ class Applied:
 
     Attributes:
         topic_id: of the topic that holds the batch; another one means that it was recreated.
-        shares: how many writing tasks the topic has had at most; each has a transactional id to fence.
+        shares: how many writing tasks may have left a transaction open; none after a write that came to its end.
+        prefix: of their transactional ids; empty for the declared one.
         partitions: of the topic when it was written.
         marks: batches that were applied, oldest first, each with the end of every partition then: what later batches
             wrote lies behind.
@@ -53,6 +68,7 @@ class Applied:
     shares: int = 0
     partitions: int = 0
     marks: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    prefix: str = ""
 
     def marked(self, batch: int, ends: Sequence[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """The marks with one more, and without the oldest ones beyond what a control record should hold."""
@@ -61,7 +77,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenure:
+class LeaseRecord:
     """Who holds the lease.
 
     Attributes:
@@ -73,6 +89,11 @@ class Tenure:
     token: str = ""
     epoch: int = 0
     expires: float = 0.0
+
+    @property
+    def tenure(self) -> Tenure:
+        """The same as guards read it."""
+        return Tenure(self.token, self.expires, self.holder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +114,34 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """All control records of a written topic."""
+    """The control records that the driver writes."""
 
     applied: Applied = field(default_factory=Applied)
-    tenure: Tenure = field(default_factory=Tenure)
+    lease: LeaseRecord = field(default_factory=LeaseRecord)
     verdict: Verdict | None = None
-    shares: Mapping[int, Share] = field(default_factory=dict)
 
-    def unfinished(self, *, changelog_id: str, topic_id: str) -> Share | None:
-        """A share of a write that was never recorded as applied: one that broke off between its tasks' commits."""
-        same = (self.applied.changelog_id, self.applied.topic_id) == (changelog_id, topic_id)
-        for share in self.shares.values():
-            of_this_write = (share.changelog_id, share.topic_id) == (changelog_id, topic_id)
-            if of_this_write and not (same and share.upto <= self.applied.batch):
-                return share
-        return None
+
+def unfinished_share(
+    shares: Mapping[int, Share], applied: Applied, *, changelog_id: str, topic_id: str
+) -> Share | None:
+    """A share of a write that was never recorded as applied: one that broke off between its tasks' commits."""
+    same = (applied.changelog_id, applied.topic_id) == (changelog_id, topic_id)
+    for share in shares.values():
+        of_this_write = (share.changelog_id, share.topic_id) == (changelog_id, topic_id)
+        if of_this_write and not (same and share.upto <= applied.batch):
+            return share
+    return None
+
+
+def control_topic_name(settings: UpsertKafkaSettings) -> str:
+    """The declared control topic of a written topic, or one of its own."""
+    if settings.control_topic is not None:
+        return settings.control_topic
+    name = f"{CONTROL_TOPIC}{settings.topic[0]}"
+    longest = _LONGEST_NAME if settings.apsara is None else _LONGEST_NAME_APSARA
+    if len(name) <= longest:
+        return name
+    return f"{name[: longest - 17]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 class ControlTopic:
@@ -116,100 +150,146 @@ class ControlTopic:
     Args:
         name: of the control topic.
         topic: the one that is written.
+        legacy: control topic whose records count where `name` has none.
         apsara: the instance that creates topics, where the Kafka protocol does not.
     """
 
-    def __init__(self, endpoint: KafkaEndpoint, name: str, *, topic: str, apsara: ApsaraInstance | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: KafkaEndpoint,
+        name: str,
+        *,
+        topic: str,
+        legacy: str | None = None,
+        apsara: ApsaraInstance | None = None,
+    ) -> None:
         self.endpoint = endpoint
-        self._apsara = apsara
         self.name = name
         self.topic = topic
+        self._legacy = legacy
+        self._apsara = apsara
 
-    def exists(self) -> bool:
-        """Whether the control topic is there.
-
-        Raises:
-            EndpointError: the brokers cannot be reached.
-        """
-        with self.endpoint.admin() as admin:
-            return admin.has_topic(self.name)
-
-    def create(self) -> None:
-        """Creates the control topic if it is missing."""
-        from upsert_platform.kafka.topics import create_topic
-
-        if not self.exists():
-            create_topic(
-                self.endpoint, self.name, partitions=1, replication=None, config=_TOPIC_CONFIG, apsara=self._apsara
-            )
-
-    def read(self) -> Control:
-        """The last record of each kind; initial values where there is none, or no control topic.
-
-        Raises:
-            EndpointError: the brokers cannot be reached.
-        """
-        if not self.exists():
-            return Control()
-        found: dict[str, Any] = {}
-        for key, value in self._records():
-            name = json.loads(key)
-            if name["topic"] == self.topic:
-                found[name["record"]] = None if value is None else json.loads(value)
-        return Control(
-            _applied(found.get(STATE) or {}),
-            Tenure(**(found.get(LEASE) or {})),
-            _verdict(found.get(VERDICT)),
-            {
-                int(name.removeprefix(_SHARE)): Share(**value)
-                for name, value in found.items()
-                if name.startswith(_SHARE) and value is not None
-            },
+    @classmethod
+    def of(cls, table: KafkaTable) -> ControlTopic:
+        """The one of a declared destination."""
+        settings = table.settings
+        assert isinstance(settings, UpsertKafkaSettings)
+        return cls(
+            table.endpoint,
+            control_topic_name(settings),
+            topic=settings.topic[0],
+            legacy=_LEGACY if settings.control_topic is None else None,
+            apsara=None if settings.apsara is None else settings.apsara.for_control(),
         )
 
-    def _records(self) -> list[tuple[bytes, bytes | None]]:
-        from confluent_kafka import TopicPartition
+    def create(self) -> None:
+        """Creates the control topic if it is missing; one without a partition for tasks is given it.
 
-        consumer = self.endpoint.open_consumer(**{"isolation.level": "read_committed"})
+        Raises:
+            EndpointError: the brokers cannot be reached, or do not let this user do so.
+        """
+        from upsert_platform.kafka.topics import add_partitions, create_topic
+
+        with self.endpoint.admin() as admin:
+            found = admin.partitions(self.name)
+        if not found:
+            wanted = _SHARES + 1
+            create_topic(
+                self.endpoint, self.name, partitions=wanted, replication=None, config=_TOPIC_CONFIG, apsara=self._apsara
+            )
+        elif found <= _SHARES:
+            add_partitions(self.endpoint, self.name, _SHARES + 1)
+
+    def read(self, *, waits: bool = True) -> Control:
+        """The last record of each kind; initial values where there is none, or no control topic.
+
+        Args:
+            waits: whether records behind an open transaction are waited for; without, what is visible is given.
+
+        Raises:
+            EndpointError: the brokers cannot be reached, or a transaction stays open.
+        """
+        found = self._last(self.name, (_RECORDS,), waits=waits)
+        if STATE not in found and self._legacy is not None:
+            found = {**self._last(self._legacy, (_RECORDS,), waits=waits), **found}
+        return Control(
+            _applied(found.get(STATE) or {}), LeaseRecord(**(found.get(LEASE) or {})), _verdict(found.get(VERDICT))
+        )
+
+    def shares(self) -> dict[int, Share]:
+        """What tasks have committed, by the number of their share.
+
+        Raises:
+            EndpointError: see `read`.
+        """
+        found = self._last(self.name, (_RECORDS, _SHARES))
+        if not found and self._legacy is not None:
+            found = self._last(self._legacy, (_RECORDS,))
+        return {
+            int(name.removeprefix(_SHARE)): Share(**value)
+            for name, value in found.items()
+            if name.startswith(_SHARE) and value is not None
+        }
+
+    def _last(self, name: str, partitions: Sequence[int], *, waits: bool = True) -> dict[str, Any]:
+        """Values of the last records about the written topic; a later partition counts before an earlier one."""
+        with self.endpoint.admin() as admin:
+            there = admin.partitions(name)
+        found: dict[str, Any] = {}
+        for partition in partitions:
+            for key, value in self._records(name, partition, waits=waits) if partition < there else ():
+                about = json.loads(key)
+                if about["topic"] == self.topic:
+                    found[about["record"]] = None if value is None else json.loads(value)
+        return found
+
+    def _records(self, name: str, partition: int, *, waits: bool) -> list[tuple[bytes, bytes | None]]:
+        """Committed records of a partition to its end: that of all records, where `waits`, of committed ones else."""
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+        settings: dict[str, str | int] = {"isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+        consumer = self.endpoint.open_consumer(**settings)
+        place = TopicPartition(name, partition, OFFSET_BEGINNING)
         try:
-            low, end = self._bounds(consumer)
+            consumer.assign([place])
             records: list[tuple[bytes, bytes | None]] = []
-            if low >= end:
-                return records
-            consumer.assign([TopicPartition(self.name, 0, low)])
-            position, deadline = low, time.monotonic() + REQUEST_SECONDS
-            while position < end:
-                messages = consumer.consume(2_000, timeout=0.02)
-                if not messages and time.monotonic() > deadline:
-                    raise EndpointError(f"Kafka {self.endpoint.servers}: control topic '{self.name}' cannot be read")
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        position = message.offset() + 1
-                        key = message.key()
-                        if key is not None:
-                            records.append((key, message.value()))
-                    elif error.name() == "_PARTITION_EOF":
-                        position = max(position, message.offset())
-                    elif error.name() == "TOPIC_AUTHORIZATION_FAILED":
-                        raise EndpointError(
-                            f"Kafka {self.endpoint.servers}: control topic '{self.name}' cannot be read:"
-                            f" {error.str()}{remedy(error.name())}"
-                        )
-            return records
+            started, position = time.monotonic(), -1
+            while True:
+                for message in consumer.consume(2_000, timeout=0.02):
+                    position = self._position(name, message, before=position)
+                    if message.error() is None and (key := message.key()) is not None:
+                        records.append((key, message.value()))
+                if position >= 0 and (not waits or position >= self._end(consumer, place)):
+                    return records
+                waited = time.monotonic() - started
+                if position < 0 and waited > REQUEST_SECONDS:
+                    raise EndpointError(f"Kafka {self.endpoint.servers}: control topic '{name}' cannot be read")
+                if waited > STABLE_SECONDS:
+                    raise EndpointError(
+                        f"Kafka {self.endpoint.servers}: an open transaction hides the last records of control topic"
+                        f" '{name}'; brokers end it at its timeout, run it again then"
+                    )
         finally:
             consumer.close()
 
-    def _bounds(self, consumer: Consumer) -> tuple[int, int]:
-        from confluent_kafka import KafkaException, TopicPartition
-
-        try:
-            low, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=REQUEST_SECONDS)
-        except KafkaException as error:
+    def _position(self, name: str, message: Message, *, before: int) -> int:
+        """Where the committed records end, once that is reached."""
+        error = message.error()
+        if error is None:
+            return before
+        if error.name() == "_PARTITION_EOF":
+            return int(message.offset() or 0)
+        if error.name() == "TOPIC_AUTHORIZATION_FAILED":
             raise EndpointError(
-                f"Kafka {self.endpoint.servers}: control topic '{self.name}' cannot be read: {error.args[0].str()}"
-            ) from None
-        return int(low), int(end)
+                f"Kafka {self.endpoint.servers}: control topic '{name}' cannot be read:"
+                f" {error.str()}{remedy(error.name())}"
+            )
+        return before
+
+    @staticmethod
+    def _end(consumer: Consumer, place: Any) -> int:
+        """The end of all records, of committed and open transactions, as the last fetch told it."""
+        return int(consumer.get_watermark_offsets(place, cached=True)[1])
 
     def produce(
         self,
@@ -217,15 +297,18 @@ class ControlTopic:
         record: str,
         value: Mapping[str, Any],
         *,
+        partition: int = _RECORDS,
         on_delivery: Callable[[KafkaError | None, Any], None] | None = None,
     ) -> None:
         """Hands a record to a producer, into its open transaction if it has one."""
         key = json.dumps({"topic": self.topic, "record": record}, sort_keys=True)
-        producer.produce(self.name, key=key, value=json.dumps(dict(value)), partition=0, on_delivery=on_delivery)
+        producer.produce(
+            self.name, key=key, value=json.dumps(dict(value)), partition=partition, on_delivery=on_delivery
+        )
 
     def produce_share(self, producer: Producer, index: int, share: Share) -> None:
         """Hands the record of a writing task to its transaction."""
-        self.produce(producer, f"{_SHARE}{index}", asdict(share))
+        self.produce(producer, f"{_SHARE}{index}", asdict(share), partition=_SHARES)
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check; needs no lease, since a verdict names its batch."""

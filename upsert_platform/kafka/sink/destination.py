@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,6 @@ from upsert_platform.destination import (
     DestinationState,
     KeepRefused,
     Lease,
-    RefusedRow,
     Verdict,
     WriteReport,
     drop_nothing,
@@ -27,17 +28,19 @@ from upsert_platform.destination import (
 from upsert_platform.errors import DestinationError
 from upsert_platform.kafka.modes import DeliveryGuarantee
 from upsert_platform.kafka.options import UpsertKafkaSettings
-from upsert_platform.kafka.sink.control import Applied, ControlTopic
+from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.lease import KafkaLease, hold_lease
 from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
+from upsert_platform.writing.outcomes import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
+_FENCED_AT_ONCE = 16
 
 
 class KafkaDestination:
@@ -58,12 +61,7 @@ class KafkaDestination:
         self.primary_key = table.primary_key
         self.topic = table.settings.topic[0]
         self.uri = f"kafka://{table.settings.bootstrap_servers}/{self.topic}"
-        self._control = ControlTopic(
-            table.endpoint,
-            table.settings.control_topic,
-            topic=self.topic,
-            apsara=None if table.settings.apsara is None else table.settings.apsara.for_control(),
-        )
+        self._control = ControlTopic.of(table)
 
     def close(self) -> None:
         """Nothing stays open between calls. Idempotent."""
@@ -110,14 +108,14 @@ class KafkaDestination:
         control = self._control.read()
         found = describe_topic(self.table.endpoint, self.topic)
         applied = control.applied
-        held = control.tenure.expires > time.time()
+        held = control.lease.expires > time.time()
         there = found is not None and found.topic_id == applied.topic_id
         return DestinationState(
             applied_batch=applied.batch if there else 0,
             changelog_id=applied.changelog_id if there else "",
             verdict=control.verdict if there else None,
-            holder=control.tenure.holder if held else None,
-            lease_expires=datetime.fromtimestamp(control.tenure.expires, UTC) if held else None,
+            holder=control.lease.holder if held else None,
+            lease_expires=datetime.fromtimestamp(control.lease.expires, UTC) if held else None,
         )
 
     def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
@@ -143,45 +141,45 @@ class KafkaDestination:
             LeaseHeldError: the lease was lost.
             RecordError: a row cannot be encoded, and ``on-error`` is ``fail``.
         """
-        from pyspark.errors import PySparkException
-
-        from upsert_platform.kafka.sink.sink import OUTCOME_DDL, TaskStats, WritingTask, refused_row
-        from upsert_platform.kafka.source.source import failure_of
+        from upsert_platform.kafka.sink.sink import TaskStats, WritingTask
 
         assert isinstance(lease, KafkaLease)
         lease.check()
         started = time.monotonic()
         found = self._described()
-        shares = self._shares(changes, span, found)
-        self._mark_first_write(found, lease, span)
-        self._fence(found, lease, shares)
-        task = WritingTask(self.table, span, found.topic_id, shares, lease.token, lease.deadline.timestamp())
-        total = TaskStats()
-        refused: list[RefusedRow] = []
-        try:
-            for outcome in self._dealt(changes, shares).mapInArrow(task, OUTCOME_DDL).collect():
-                if outcome.stats is not None:
-                    total.add(TaskStats.from_json(outcome.stats))
-                else:
-                    refused.append(refused_row(outcome))
-        except PySparkException as error:
-            raise failure_of(error) or DestinationError(
-                f"table '{self.name}': a writing task failed: {str(error)[:2000]}"
-            ) from error
+        before = self._known(found, lease, span)
+        self._warn_of_new_partitions(before, found)
+        committed = self._fence(before)
+        shares = self._shares(changes, before, committed, span)
+        if self._exactly_once:
+            # Known before the first transaction begins, or a task of a run that died here could not be fenced.
+            before = replace(before, shares=shares, prefix=self.settings.transactional_id_prefix)
+            lease.record_applied(before)
+        task = WritingTask(self.table, span, found.topic_id, shares, lease.terms)
+        total, refused = run_tasks(self._dealt(changes, shares), task, TaskStats, what=f"table '{self.name}'")
         keep_refused(refused)
         ends = wait_until_stable(self.table.endpoint, self.topic)
-        before = self._control.read().applied
         applied = replace(
             before,
             batch=span.upto,
             changelog_id=span.changelog_id,
-            topic_id=found.topic_id,
+            shares=0,
+            prefix="",
             partitions=found.partitions,
             marks=before.marked(span.upto, ends.offsets),
         )
         lease.record_applied(applied)
-        metrics = asdict(total)
-        metrics["task_seconds"] = round(metrics.pop("seconds"), 3)
+        if total.undelivered:
+            _log.warning(
+                "table '%s': %d of the rows were not delivered to topic '%s' and are lost, as 'sink.delivery-guarantee'"
+                " = 'none' lets them be; the first one: %s",
+                self.name,
+                total.undelivered,
+                self.topic,
+                total.undelivered_reason,
+            )
+        metrics: dict[str, int | float | str] = {name: value for name, value in asdict(total).items() if value != ""}
+        metrics["task_seconds"] = round(total.seconds, 3)
         metrics |= {"seconds": round(time.monotonic() - started, 3), "tasks": shares, "compacted": int(found.compacted)}
         if not ends.stable:
             metrics["note"] = "an open transaction of another producer hides what was written from committed readers"
@@ -193,35 +191,33 @@ class KafkaDestination:
             metrics=metrics,
         )
 
+    @property
+    def _exactly_once(self) -> bool:
+        return self.settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
     def _described(self) -> TopicInfo:
         found = describe_topic(self.table.endpoint, self.topic)
         if found is None:
             raise DestinationError(f"table '{self.name}': topic '{self.topic}' is gone; run the write again")
         return found
 
-    def _mark_first_write(self, found: TopicInfo, lease: KafkaLease, span: BatchSpan) -> None:
-        """Notes where a topic ends before its first write: checks of that write need not read what others wrote."""
+    def _known(self, found: TopicInfo, lease: KafkaLease, span: BatchSpan) -> Applied:
+        """The position, with a mark of where a topic ended before its first write.
+
+        Checks of that write need not read what others wrote.
+        """
         before = self._control.read().applied
         if before.topic_id == found.topic_id and before.marks:
-            return
-        kept = before if before.topic_id == found.topic_id else Applied(shares=before.shares)
+            return before
+        kept = before if before.topic_id == found.topic_id else Applied(shares=before.shares, prefix=before.prefix)
         ends = wait_until_stable(self.table.endpoint, self.topic)
         marks = kept.marked(span.after, ends.offsets)
-        lease.record_applied(replace(kept, topic_id=found.topic_id, partitions=found.partitions, marks=marks))
+        known = replace(kept, topic_id=found.topic_id, partitions=found.partitions, marks=marks)
+        lease.record_applied(known)
+        return known
 
-    def _shares(self, changes: DataFrame, span: BatchSpan, found: TopicInfo) -> int:
-        """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
-        if self.settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            control = self._control.read()
-            unfinished = control.unfinished(changelog_id=span.changelog_id, topic_id=found.topic_id)
-            if unfinished is not None:
-                return unfinished.shares
-        return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
-
-    def _fence(self, found: TopicInfo, lease: KafkaLease, shares: int) -> None:
-        """Makes sure that no writer of an earlier lease can still commit, and warns when keys change partitions."""
-        before = self._control.read().applied
-        if before.partitions and before.topic_id == found.topic_id and before.partitions != found.partitions:
+    def _warn_of_new_partitions(self, before: Applied, found: TopicInfo) -> None:
+        if before.partitions and before.partitions != found.partitions:
             _log.warning(
                 "table '%s': topic '%s' had %d partitions and has %d now: keys move to other partitions, and compaction"
                 " keeps their old values where they were; readers must take the later record",
@@ -230,13 +226,29 @@ class KafkaDestination:
                 before.partitions,
                 found.partitions,
             )
-        if self.settings.delivery_guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            return
-        for index in range(shares, before.shares):
-            open_transactional(self.table.endpoint, f"{self.settings.transactional_id_prefix}-{index}")
-        if shares > before.shares:
-            # Known before the first transaction begins, or a task of a run that died here could not be fenced.
-            lease.record_applied(replace(before, shares=shares))
+
+    def _fence(self, before: Applied) -> dict[int, Share]:
+        """Ends the transactions of a write that broke off, so that none of its tasks can commit any more.
+
+        Returns:
+            What its tasks had committed; nothing after a write that came to its end.
+        """
+        if not before.shares:
+            return {}
+        prefix = before.prefix or self.settings.transactional_id_prefix
+        endpoint = self.table.endpoint
+        with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
+            for fenced in [pool.submit(open_transactional, endpoint, f"{prefix}-{n}") for n in range(before.shares)]:
+                fenced.result()
+        return self._control.shares()
+
+    def _shares(self, changes: DataFrame, before: Applied, committed: Mapping[int, Share], span: BatchSpan) -> int:
+        """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
+        if self._exactly_once:
+            unfinished = unfinished_share(committed, before, changelog_id=span.changelog_id, topic_id=before.topic_id)
+            if unfinished is not None:
+                return unfinished.shares
+        return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
 
     def _dealt(self, changes: DataFrame, shares: int) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812

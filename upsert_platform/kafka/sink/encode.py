@@ -1,13 +1,15 @@
 """Rows of a change frame to Kafka records, in bulk. Runs in Spark workers.
 
 The key holds the primary key columns in declared order, the value what `value.fields-include` says; a delete has a null
-value. Bytes are those of Flink's formats, since the key's bytes decide partition and compaction.
+value, and nothing else has: a null that would be written as one (format raw) is refused, and so is a null where the
+declaration says NOT NULL. Bytes are those of Flink's formats, since the key's bytes decide partition and compaction.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,11 @@ from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.formats import Encoder, build_encoder
 from upsert_platform.formats.factory import default_subject
+from upsert_platform.kafka.sink.not_null import nulls_where_none_may_be, refuses_nulls
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.types import arrow_type
+
+NULL_VALUE: Final = "value: it is null, and a record without a value deletes its key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,12 @@ class RecordEncoder:
         assert table.key is not None
         self._table = table
         self._key, self._value = table.key, table.value
+        written = (*table.table.physical_columns, *table.written_metadata)
+        self._not_null = tuple(
+            (column.name, column.type)
+            for column in written
+            if column.type is not None and column.name not in table.primary_key and refuses_nulls(column.type)
+        )
         topic = table.settings.topic[0]
         self._key_encoder = build_encoder(
             self._key.format, self._key.columns, self._key.options, subject=default_subject(topic, "key")
@@ -65,6 +76,7 @@ class RecordEncoder:
             if column.null_count:
                 for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                     refused.setdefault(row, f"primary key column '{name}' is null")
+        self._refuse_nulls(changes, deletes, refused)
         keys, errors = self._key_encoder.encode(_side_rows(changes, self._key))
         for row, reason in errors.items():
             refused.setdefault(row, f"key: {reason}")
@@ -76,11 +88,21 @@ class RecordEncoder:
             texts, errors = self._value_encoder.encode(_side_rows(rows, self._value))
             for row, reason in errors.items():
                 refused.setdefault(int(puts[row]), f"value: {reason}")
+            if texts.null_count:
+                for row in np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    refused.setdefault(int(puts[row]), NULL_VALUE)
         if len(puts) == count:
             return EncodedBlock(keys, texts, deletes, refused)
         place = np.full(count, -1)
         place[puts] = np.arange(len(puts))
         return EncodedBlock(keys, texts.take(pa.array(place, mask=place < 0)), deletes, refused)
+
+    def _refuse_nulls(self, changes: pa.RecordBatch, deletes: np.ndarray, refused: dict[int, str]) -> None:
+        """Flink's rule for sinks: a column declared NOT NULL takes no null, and neither does a field within."""
+        for name, declared in self._not_null:
+            broken = nulls_where_none_may_be(changes.column(name), declared) & ~deletes
+            for row in np.flatnonzero(broken).tolist():
+                refused.setdefault(row, f"column '{name}' is null, or a field within it, though declared NOT NULL")
 
     def refused_rows(self, changes: pa.RecordBatch, refused: dict[int, str]) -> list[RefusedRow]:
         """Refused rows in the form that is kept."""

@@ -7,40 +7,40 @@ its own span writes nothing twice.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import SEQUENCE, BatchSpan, RefusedRow
+from upsert_platform.destination import SEQUENCE, BatchSpan
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import ControlTopic, Share
 from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder
-from upsert_platform.kafka.sink.lease import LeaseGuard
 from upsert_platform.kafka.sink.send import send
 from upsert_platform.kafka.sink.transactions import Fenced, commit, failure_of_transaction, open_transactional
 from upsert_platform.kafka.sink.written_metadata import Header, RecordMetadata, table_id_headers
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.writing.lease import LeaseGuard, Terms
+from upsert_platform.writing.outcomes import TaskStats as Counts
+from upsert_platform.writing.outcomes import outcome
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 SHARE: Final = "_share"
 """INT column of the frame that is written: which share a row belongs to."""
-OUTCOME_DDL: Final = "stats STRING, key STRING, row STRING, reason STRING"
-DELIVERY_SECONDS: Final = 30
-"""How long a record may wait in a producer; shorter than the margin before a lease ends."""
-_OUTCOME: Final = pa.schema(
-    [("stats", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
-)
+DELIVERY_MS: Final = 30_000
+"""How long a record may wait in a producer where `delivery.timeout.ms` is not declared."""
+TRANSACTION_MS: Final = 900_000
+"""How long a share may take where `transaction.timeout.ms` is not declared: the most that brokers allow by default."""
+_PURGE_SECONDS: Final = 10
 _BLOCK_ROWS: Final = 10_000
 _REMEDIES: Final = {
     "INVALID_TIMESTAMP": "; the topic takes times within its message.timestamp.before.max.ms and .after.max.ms",
@@ -50,35 +50,25 @@ _REMEDIES: Final = {
 
 
 @dataclass(slots=True)
-class TaskStats:
-    """Counts of one task; a row is in exactly one of the first three, or refused.
+class TaskStats(Counts):
+    """Counts of one task; a row is in exactly one of the first five.
 
     Attributes:
         replayed: rows that an earlier attempt had committed already.
+        undelivered: rows that the brokers did not take (`sink.delivery-guarantee` = none).
         flushes: how often the producer was emptied before the end (`sink.buffer-flush`).
+        undelivered_reason: of one of those rows.
     """
 
     upserts: int = 0
     deletes: int = 0
     replayed: int = 0
     refused: int = 0
+    undelivered: int = 0
     bytes: int = 0
     flushes: int = 0
     seconds: float = 0.0
-
-    def to_json(self) -> str:
-        """The form that a task yields."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> TaskStats:
-        """The inverse of to_json."""
-        return TaskStats(**json.loads(text))
-
-    def add(self, other: TaskStats) -> None:
-        """Sums up tasks."""
-        for name, value in asdict(other).items():
-            setattr(self, name, getattr(self, name) + value)
+    undelivered_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +78,14 @@ class WritingTask:
     Attributes:
         topic_id: of the topic that is written.
         shares: into how many the frame is divided, by `SHARE`.
-        token: of the lease; expires: its end as known now, seconds since 1970.
+        terms: of the lease.
     """
 
     table: KafkaTable
     span: BatchSpan
     topic_id: str
     shares: int
-    token: str
-    expires: float
+    terms: Terms
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _Task(self).run(batches)
@@ -110,8 +99,8 @@ class _Task:
         self._settings = settings
         self._topic = settings.topic[0]
         self._endpoint = plan.table.endpoint
-        self._control = ControlTopic(self._endpoint, settings.control_topic, topic=self._topic)
-        self._guard = LeaseGuard(self._control, token=plan.token, expires=plan.expires, margin=DELIVERY_SECONDS)
+        self._control = ControlTopic.of(plan.table)
+        self._guard = LeaseGuard(plan.terms, lambda: self._control.read().lease.tenure)
         self._encoder = RecordEncoder(plan.table)
         fixed = table_id_headers(plan.table.name) if settings.table_id_header else ()
         self._metadata = RecordMetadata(plan.table, headers=fixed)
@@ -146,14 +135,14 @@ class _Task:
         except KafkaException as error:
             if not self._exactly_once or self._producer is None:
                 raise DestinationError(f"topic '{self._topic}': a write failed: {error.args[0].str()}") from None
-            outcome = failure_of_transaction(self._producer, error)
-            kind = LeaseHeldError if isinstance(outcome, Fenced) else DestinationError
-            raise kind(f"topic '{self._topic}': {outcome}; run the write again") from None
+            reason = failure_of_transaction(self._producer, error)
+            kind = LeaseHeldError if isinstance(reason, Fenced) else DestinationError
+            raise kind(f"topic '{self._topic}': {reason}; run the write again") from None
         except BaseException:
             self._give_up()
             raise
         self._stats.seconds = round(time.monotonic() - started, 3)
-        yield _outcome([(self._stats.to_json(), None, None, None)])
+        yield outcome(self._stats)
 
     def _write_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         share: int | None = None
@@ -168,30 +157,36 @@ class _Task:
             self._finish(share)
 
     def _give_up(self) -> None:
-        """Ends an open transaction, which would hold up every reader of the topic until it times out."""
+        """Sends nothing more: what is queued is dropped, an open transaction ended.
+
+        The transaction would hold up every reader of the topic until it times out.
+        """
         from confluent_kafka import KafkaException
 
-        if self._producer is not None and self._exactly_once:
+        if self._producer is None:
+            return
+        if self._exactly_once:
             with suppress(KafkaException):  # what led here is the better message
-                self._producer.abort_transaction(DELIVERY_SECONDS)
+                self._producer.abort_transaction(_PURGE_SECONDS)
+        else:
+            self._producer.purge()
 
     def _open(self, share: int) -> None:
-        overrides: dict[str, Any] = {
-            "delivery.report.only.error": True,
-            "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
-        }
+        declared = self._plan.table.properties.producer
+        overrides: dict[str, Any] = {"delivery.report.only.error": True}
+        if "delivery.timeout.ms" not in declared:
+            overrides["delivery.timeout.ms"] = DELIVERY_MS
         if self._exactly_once:
+            if "transaction.timeout.ms" not in declared:
+                overrides["transaction.timeout.ms"] = TRANSACTION_MS
             prefix = self._settings.transactional_id_prefix
-            overrides.update({"acks": "all", "enable.idempotence": "true"})
-            if "transaction.timeout.ms" not in self._plan.table.properties.producer:
-                overrides["transaction.timeout.ms"] = 900_000  # the longest that a broker allows by default
             self._producer = open_transactional(self._endpoint, f"{prefix}-{share}", **overrides)
             # Read behind init_transactions, which ends what an earlier attempt left open: nothing can be added now.
-            self._committed = self._control.read().shares.get(share)
+            self._committed = self._control.shares().get(share)
             self._producer.begin_transaction()
-        elif self._settings.delivery_guarantee is DeliveryGuarantee.NONE:
-            self._producer = self._endpoint.open_producer(**{**overrides, "acks": 0, "enable.idempotence": "false"})
         else:
+            if self._settings.delivery_guarantee is DeliveryGuarantee.NONE and "acks" not in declared:
+                overrides |= {"acks": 1, "enable.idempotence": "false"}
             self._producer = self._endpoint.open_producer(**overrides)
 
     def _write(self, changes: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -207,7 +202,7 @@ class _Task:
                     " set 'on-error' = 'quarantine' to keep it aside"
                 )
             self._stats.refused += len(refused)
-            yield _outcome([(None, row.key, row.row, row.reason) for row in refused])
+            yield outcome(refused=refused)
         self._produce(block, self._wanted(changes, block), timestamps, self._metadata.headers(changes))
 
     def _refuse_too_large(self, block: EncodedBlock) -> None:
@@ -274,7 +269,7 @@ class _Task:
 
     def _flush(self) -> None:
         assert self._producer is not None
-        while self._producer.flush(5):
+        while self._producer.flush(1):
             self._guard.check()
         self._raise_failures()
 
@@ -287,24 +282,28 @@ class _Task:
             commit(self._producer)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and len(self._failures) < 10:
-            self._failures.append((error, (message.key() or b"").decode(errors="replace")))
+        if error is None:
+            return
+        key = (message.key() or b"").decode(errors="replace")
+        if self._settings.delivery_guarantee is not DeliveryGuarantee.NONE:
+            if len(self._failures) < 10:
+                self._failures.append((error, key))
+            return
+        stats = self._stats
+        stats.undelivered += 1
+        stats.upserts -= message.value() is not None
+        stats.deletes -= message.value() is None
+        stats.undelivered_reason = stats.undelivered_reason or f"key {key}: {error.str()}{_remedy(error)}"
 
     def _raise_failures(self) -> None:
-        if not self._failures or self._settings.delivery_guarantee is DeliveryGuarantee.NONE:
+        if not self._failures:
             return
         error, key = self._failures[0]
         if error.name() in ("_PURGE_QUEUE", "_FENCED"):
             raise Fenced(error.str())
         kind = EndpointError if error.name() in ("_MSG_TIMED_OUT", "_TRANSPORT") else DestinationError
-        remedy = _REMEDIES.get(error.name(), "")
-        raise kind(f"topic '{self._topic}': the record with key {key} was not written: {error.str()}{remedy}")
+        raise kind(f"topic '{self._topic}': the record with key {key} was not written: {error.str()}{_remedy(error)}")
 
 
-def _outcome(rows: list[tuple[str | None, str | None, str | None, str | None]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([dict(zip(_OUTCOME.names, row, strict=True)) for row in rows], schema=_OUTCOME)
-
-
-def refused_row(outcome: Any) -> RefusedRow:
-    """A refused row as Spark hands it to the driver."""
-    return RefusedRow(outcome.key, outcome.row, outcome.reason)
+def _remedy(error: KafkaError) -> str:
+    return _REMEDIES.get(error.name(), "")

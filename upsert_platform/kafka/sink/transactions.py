@@ -29,7 +29,8 @@ def open_transactional(endpoint: KafkaEndpoint, transactional_id: str, **overrid
     """
     from confluent_kafka import KafkaException
 
-    producer = endpoint.open_producer(**{"transactional.id": transactional_id, **overrides})
+    needed: dict[str, str | int] = {"acks": "all", "enable.idempotence": "true"}
+    producer = endpoint.open_producer(**needed, **{"transactional.id": transactional_id}, **overrides)
     try:
         producer.init_transactions(TRANSACTION_SECONDS)
     except KafkaException as error:

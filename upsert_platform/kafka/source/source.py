@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import base64
 import pickle
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from upsert_platform import errors
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
@@ -29,9 +27,6 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "upsert-platform-kafka"
 _PLAN: Final = "plan"
-_RAISED: Final = re.compile(
-    r"upsert_platform\.errors\.(\w+): (.*?)(?=\n\s*(?:\n|at |\tat |JVM stacktrace)|\Z)", re.DOTALL
-)
 
 
 @dataclass(frozen=True)
@@ -124,8 +119,8 @@ def read_changes(
             when the keys do not fit `scan.buffer-bytes`); ``append`` keeps every record.
 
     Returns:
-        A frame whose reading raises, in a task, RecordError, TopicError or EndpointError; `failure_of` finds them in
-        what Spark makes of them.
+        A frame whose reading raises, in a task, RecordError, TopicError or EndpointError;
+        `upsert_platform.writing.outcomes.failure_of` finds them in what Spark makes of them.
     """
     from pyspark.sql import functions as f
 
@@ -183,14 +178,3 @@ def share_ranges(ranges: Sequence[OffsetRange], tasks: int | None) -> list[tuple
     for piece in sorted(pieces, key=lambda item: -item.offsets):
         min(hands, key=lambda hand: sum(item.offsets for item in hand)).append(piece)
     return [tuple(hand) for hand in hands]
-
-
-def failure_of(error: BaseException) -> errors.UpsertPlatformError | None:
-    """The platform's own error inside what Spark raised for a failed task, or None."""
-    found = _RAISED.search(str(error))
-    if found is None:
-        return None
-    kind: Any = getattr(errors, found[1], None)
-    if not (isinstance(kind, type) and issubclass(kind, errors.UpsertPlatformError)) or kind is errors.DeclarationError:
-        return None
-    return kind(found[2].strip())

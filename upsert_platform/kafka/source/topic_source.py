@@ -44,7 +44,8 @@ class TopicSource(DecodesAgain):
 
     def write(self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, uri: str) -> list[DataFile]:
         """Reads ranges in Spark tasks, which write their rows into data files."""
-        from upsert_platform.kafka.source.source import failure_of, write_changes
+        from upsert_platform.kafka.source.source import write_changes
+        from upsert_platform.writing.outcomes import failure_of
 
         try:
             return write_changes(spark, self.kafka, ranges, batch=batch, mode=self.mode, uri=uri)

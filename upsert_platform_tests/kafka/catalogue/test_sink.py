@@ -69,14 +69,6 @@ def encode(
             {**EXCEPT_KEY, "key.format": "csv", "value.format": "csv"},
             [(b"1", b'"payload 1"')],
         ),
-        case(
-            57,
-            "raw-null-is-a-delete",
-            [(1, None, "U"), (1, "x", "U")],
-            None,
-            {**EXCEPT_KEY, "value.format": "raw"},
-            [(b'{"id":1}', None), (b'{"id":1}', b"x")],
-        ),
         case(58, "key-columns-alone", [(1, "U")], {"id": "INT"}, EXCEPT_KEY, [(b'{"id":1}', b"{}")]),
     ],
 )
@@ -100,6 +92,15 @@ def test_avro() -> None:
         ("044555", "04455502140206"),
         ("044555", "0445550000"),
     ]
+
+
+@behaviour(57, "raw-null-is-refused-where-flink-deletes")
+def test_a_null_of_format_raw_is_no_delete() -> None:
+    table = read(declare(**EXCEPT_KEY, **{"value.format": "raw"}), writes=True)
+    rows = pa.RecordBatch.from_pydict({"id": pa.array([1, 2], pa.int32()), "name": [None, "x"], "_op": ["U", "U"]})
+    block = RecordEncoder(table).encode(rows)
+    assert list(block.refused) == [0]
+    assert block.values.to_pylist()[1] == b"x"
 
 
 @behaviour(57, "raw-null-is-warned-of")

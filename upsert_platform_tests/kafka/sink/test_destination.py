@@ -12,14 +12,14 @@ import pytest
 from upsert_platform.destination import RefusedRow, Verdict
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.sink.control import ControlTopic, Share
+from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.destination import KafkaDestination
-from upsert_platform.kafka.sink.lease import LeaseGuard, lease_id
+from upsert_platform.kafka.sink.lease import lease_id
 from upsert_platform.kafka.sink.sink import SHARE, WritingTask
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.sink.written_metadata import table_id_headers
 from upsert_platform.kafka.topics import describe_topic
-from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
 
 EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
@@ -101,6 +101,98 @@ def test_refused_rows_are_kept_or_fail(spark, destination_of, name, kafka_bootst
     assert destination_of(name).state().applied_batch == 1
 
 
+def test_nulls_of_not_null_columns_are_refused_in_every_format(spark, destination_of, name, kafka_bootstrap):
+    columns = {"id": "INT NOT NULL", "name": "STRING NOT NULL", "tags": "ARRAY<STRING NOT NULL>"}
+    ddl = "id INT, name STRING, tags ARRAY<STRING>, _op STRING, _seq BIGINT"
+    rows = [(1, None, ["a"], "U", 1), (2, "b", None, "U", 1), (3, "c", ["x", None], "U", 1), (4, None, None, "D", 1)]
+    for value_format in ("json", "csv", "avro"):
+        kept: list[RefusedRow] = []
+        topic = f"{name}-{value_format}"
+        destination = destination_of(topic, columns, **{"value.format": value_format})
+        report = write(destination, frame(spark, rows, ddl), 1, keep_refused=kept.extend)
+        assert (report.upserts, report.deletes, report.refused_count) == (1, 1, 2)
+        assert {row.key: row.reason.split(",")[0] for row in kept} == {
+            '{"id": 1}': "column 'name' is null",
+            '{"id": 3}': "column 'tags' is null",
+        }
+        assert sorted(key for key, _ in written(kafka_bootstrap, topic)) == ['{"id":2}', '{"id":4}']
+
+
+@pytest.mark.parametrize("declared", ["STRING", "STRING NOT NULL"])
+def test_a_null_of_format_raw_is_refused_and_deletes_no_key(spark, destination_of, name, kafka_bootstrap, declared):
+    columns = {"id": "STRING NOT NULL", "name": declared}
+    options = {"key.format": "raw", "value.format": "raw", "value.fields-include": "EXCEPT_KEY"}
+    destination = destination_of(name, columns, **options)
+    ddl = "id STRING, name STRING, _op STRING, _seq BIGINT"
+    write(destination, frame(spark, [("k", "a", "U", 1), ("l", "b", "U", 1)], ddl), 1)
+    kept: list[RefusedRow] = []
+    changes = frame(spark, [("k", None, "U", 2), ("l", None, "D", 2)], ddl)
+    report = write(destination, changes, 2, 1, keep_refused=kept.extend)
+    assert (report.upserts, report.deletes, report.refused_count) == (0, 1, 1)
+    assert kept[0].key == '{"id": "k"}'
+    assert [tuple(row) for row in destination.read(spark).collect()] == [("k", "a")]
+    assert ("k", None) not in written(kafka_bootstrap, name)
+
+
+def test_a_time_column_that_is_not_null_takes_no_null(spark, destination_of, name):
+    metadata = {"at": ("TIMESTAMP_LTZ(3) NOT NULL", "timestamp")}
+    changes = frame(spark, [(1, "a", None, "U", 1)], "id INT, name STRING, at TIMESTAMP, _op STRING, _seq BIGINT")
+    kept: list[RefusedRow] = []
+    report = write(destination_of(name, metadata=metadata), changes, 1, keep_refused=kept.extend)
+    assert report.refused_count == 1
+    assert "'at' is null" in kept[0].reason
+
+
+def test_delivery_guarantee_none_counts_what_the_brokers_refuse(spark, destination_of, make_topic, caplog):
+    topic = make_topic(config={"max.message.bytes": "200", "cleanup.policy": "compact"})
+    destination = destination_of(topic, **{"sink.delivery-guarantee": "none", "sink.parallelism": "1"})
+    long = "".join(chr(33 + (index * index * 7) % 90) for index in range(2_000))  # does not compress below the limit
+    report = write(destination, frame(spark, [(1, "a", "U", 1), (2, None, "D", 1)]), 1)
+    assert (report.upserts, report.deletes, report.metrics["undelivered"]) == (1, 1, 0)
+    report = write(destination, frame(spark, [(3, long, "U", 2)]), 2, 1)
+    assert (report.upserts, report.deletes, report.metrics["undelivered"]) == (0, 0, 1)
+    assert "1 of the rows were not delivered" in caplog.text
+    assert '{"id":3}' in caplog.text
+    assert destination.state().applied_batch == 2
+
+
+def test_declared_delivery_settings_are_those_of_the_producer(destination_of, name, monkeypatch):
+    """Nothing that is declared is overwritten in silence; what a guarantee forbids is refused when declared."""
+    opened: list[dict] = []
+    build = KafkaEndpoint.producer_config
+
+    def seen(self, **overrides):
+        opened.append(build(self, **overrides))
+        return opened[-1]
+
+    monkeypatch.setattr(KafkaEndpoint, "producer_config", seen)
+    options = {"properties.delivery.timeout.ms": "45000", "properties.acks": "1", "sink.parallelism": "1"}
+    for guarantee in ("none", "at-least-once"):
+        destination = destination_of(f"{name}-{guarantee}", **options, **{"sink.delivery-guarantee": guarantee})
+        destination.prepare()
+        with destination.lease(owner="run", duration=MINUTE) as lease:
+            task = WritingTask(destination.table, span(1), "", 1, lease.terms)
+            opened.clear()
+            list(task(iter(_blocks())))
+        assert (opened[0]["acks"], opened[0]["delivery.timeout.ms"]) == ("1", "45000")
+    for name_of, value in (("properties.acks", "1"), ("properties.enable.idempotence", "false")):
+        assert any(
+            name_of in message and "exactly-once" in message
+            for message in problems_of(declare(**EXACTLY_ONCE, **{name_of: value}), writes=True)
+        )
+    assert problems_of(declare(**EXACTLY_ONCE, **{"properties.acks": "-1"}), writes=True) == []
+
+
+def _blocks():
+    import pyarrow as pa
+
+    columns = {"id": [1], "name": ["a"], "_op": ["U"], "_seq": [1], SHARE: [0]}
+    schema = pa.schema(
+        [("id", pa.int32()), ("name", pa.string()), ("_op", pa.string()), ("_seq", pa.int64()), (SHARE, pa.int32())]
+    )
+    yield pa.RecordBatch.from_pydict(columns, schema)
+
+
 def test_a_write_that_fails_leaves_no_trace_in_a_transaction(spark, destination_of, name, kafka_bootstrap):
     destination = destination_of(name, **EXACTLY_ONCE, **{"on-error": "fail", "sink.parallelism": "1"})
     with pytest.raises(RecordError):
@@ -121,8 +213,8 @@ def test_a_replay_after_a_partial_commit_writes_nothing_twice(spark, destination
     assert 0 < len(mine) < 20
     found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
     with destination.lease(owner="run-1", duration=MINUTE) as lease:
-        destination._fence(found, lease, 2)
-        task = WritingTask(destination.table, span(1), found.topic_id, 2, lease.token, lease.deadline.timestamp())
+        lease.record_applied(Applied(shares=2, topic_id=found.topic_id))
+        task = WritingTask(destination.table, span(1), found.topic_id, 2, lease.terms)
         first.mapInArrow(task, "stats STRING, key STRING, row STRING, reason STRING").collect()
     assert destination.state().applied_batch == 0
     assert len(written(kafka_bootstrap, name)) == len(mine)
@@ -217,7 +309,7 @@ class TestLease:
             with destination.lease(owner="next", duration=MINUTE) as other:
                 assert other.epoch == 2
                 lease._thread.join()
-                with pytest.raises(LeaseHeldError):
+                with pytest.raises(LeaseHeldError, match="'next' holds it"):
                     lease._put("state", {})
                 other.check()
 
@@ -236,19 +328,8 @@ class TestLease:
         destination.prepare()
         with destination.lease(owner="first", duration=MINUTE) as lease:
             open_transactional(destination.table.endpoint, lease_id(destination._control))
-            lease._put("lease", {"holder": "first", "token": lease.token, "epoch": 1, "expires": time.time() + 60})
+            lease._renew()
             lease.check()
-
-    def test_guard_of_a_task(self, destination_of, name):
-        destination = destination_of(name)
-        destination.prepare()
-        with destination.lease(owner="first", duration=MINUTE) as lease:
-            near = LeaseGuard(destination._control, token=lease.token, expires=time.time() + 5, margin=30)
-            near.check()
-            assert near._expires == pytest.approx(lease.deadline.timestamp())
-            stranger = LeaseGuard(destination._control, token="other", expires=time.time() + 5, margin=30)
-            with pytest.raises(LeaseHeldError, match="first"):
-                stranger.check()
 
 
 def test_verdict_is_kept(destination_of, name, spark):
@@ -267,15 +348,16 @@ def test_unreachable_brokers(monkeypatch):
 
 def test_a_share_counts_only_for_its_own_changelog_and_topic(kafka_bootstrap, name):
     control = ControlTopic(KafkaEndpoint(kafka_bootstrap), f"control-{name}", topic=name)
-    assert control.read().unfinished(changelog_id="c", topic_id="t") is None
+    assert control.shares() == {}
     control.create()
     producer = KafkaEndpoint(kafka_bootstrap).open_producer()
     control.produce_share(producer, 0, Share("c", "t", 5, 2))
     producer.flush(10)
-    found = control.read()
-    assert found.unfinished(changelog_id="c", topic_id="t") == Share("c", "t", 5, 2)
-    assert found.unfinished(changelog_id="c", topic_id="other") is None
-    assert found.unfinished(changelog_id="other", topic_id="t") is None
+    found = control.shares()
+    assert unfinished_share(found, Applied(), changelog_id="c", topic_id="t") == Share("c", "t", 5, 2)
+    assert unfinished_share(found, Applied(5, "c", "t"), changelog_id="c", topic_id="t") is None
+    assert unfinished_share(found, Applied(), changelog_id="c", topic_id="other") is None
+    assert unfinished_share(found, Applied(), changelog_id="other", topic_id="t") is None
 
 
 def test_65_partitions_are_those_of_java_producers(make_topic, kafka_bootstrap):
