@@ -16,7 +16,14 @@ from upsert_platform.connector import Readable, Writable
 from upsert_platform.declarations.project import load_project
 from upsert_platform.destination import Destination
 from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.hops.connectors import CONNECTORS, connector_of, readable, sharing_problems, unknown_connector
+from upsert_platform.hops.connectors import (
+    CONNECTORS,
+    connector_of,
+    readable,
+    sharing_problems,
+    topic_problems,
+    unknown_connector,
+)
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.source import Source
 
@@ -105,6 +112,7 @@ def bind(
             targets[insert.target] = Target(
                 written_table, insert, sources[insert.source], connector, checked[insert.target]
             )
+    problems.extend(topic_problems((target.source, target.table, target.checked) for target in targets.values()))
     _drop_echoes(problems)
     problems.sort(key=_place)
     if any(problem.severity == "error" for problem in problems):

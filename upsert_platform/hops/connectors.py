@@ -7,11 +7,15 @@ from typing import Any, Final
 
 from upsert_platform.connector import Connector, ControlPlace, Readable, Writable
 from upsert_platform.errors import Problem
-from upsert_platform.hops.connect_connector import ConnectConnector
+from upsert_platform.hops.connect_connector import ConnectConnector, ConnectTarget
 from upsert_platform.kafka.connector import KafkaConnector, UpsertKafkaConnector
+from upsert_platform.kafka.shared import dead_letter_problems, meeting_problems
+from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.model import Table
 from upsert_platform.options import nearest
+from upsert_platform.source import Source
 from upsert_platform.tablestore.connector import TablestoreConnector
 
 CONNECTORS: Final[dict[str, Connector]] = {
@@ -85,3 +89,20 @@ def sharing_problems(checked: Iterable[tuple[Table, Any]]) -> Iterator[Problem]:
                 f"table '{table.name}' and table '{other.name}' both write {place.told}. {place.remedy}",
                 table.location,
             )
+
+
+def topic_problems(flows: Iterable[tuple[Source, Table, Any]]) -> Iterator[Problem]:
+    """Tells of topics that serve two purposes which exclude each other.
+
+    Args:
+        flows: what is read, the declared table that it is written to, and that table's checked form.
+    """
+    found = [(source.kafka, table, checked) for source, table, checked in flows if isinstance(source, TopicSource)]
+    written = [(kafka, checked) for kafka, _, checked in found if isinstance(checked, KafkaTable)]
+    yield from meeting_problems([checked for _, checked in written], written)
+    sources = [kafka for kafka, _, _ in found]
+    for _, table, checked in found:
+        if isinstance(checked, ConnectTarget) and checked.mail is not None:
+            topics = checked.sink.failures.topics(default_servers=checked.mail.servers)
+            for message in dead_letter_problems(table.name, topics, sources):
+                yield Problem(message, table.location)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.connector import Readable, Writable
+from upsert_platform.connector import ControlPlace, Readable, Writable
 from upsert_platform.errors import Problem
+from upsert_platform.kafka.shared import cluster
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 from upsert_platform.model import Table
@@ -57,6 +58,15 @@ class UpsertKafkaConnector(KafkaConnector, Writable[KafkaTable]):
         from upsert_platform.kafka.sink.destination import KafkaDestination
 
         return KafkaDestination(checked)
+
+    def control_place(self, checked: KafkaTable) -> ControlPlace:
+        """The topic: it is kept equal to one table, so a second one's rows would be taken for the first one's."""
+        topic = checked.settings.topic[0]
+        return ControlPlace(
+            ("kafka", cluster(checked.settings.bootstrap_servers), topic),
+            f"topic '{topic}', and would take each other's position for their own",
+            "Write it by one INSERT, or give each table a topic of its own",
+        )
 
     def fraction_digits(self, table: Table) -> int:
         """As in Flink, texts hold every digit whatever is declared, and Avro holds milliseconds."""

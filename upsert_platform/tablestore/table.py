@@ -83,6 +83,12 @@ def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterato
             f"{subject}: Tablestore takes a name of a letter or '_', then letters, digits and '_'; set 'table.name'",
             table.location,
         )
+    if settings is not None and settings.control_table == (settings.table_name or table.name):
+        yield Problem(
+            f"{subject}: 'control.table' = '{settings.control_table}' is the table itself, which would lose its rows to"
+            " positions and leases; name another table",
+            table.options.location("control.table") or table.location,
+        )
     for column in table.columns:
         if column.name not in names:
             yield Problem(

@@ -36,7 +36,7 @@ _RECORDS: Final = 0
 _SHARES: Final = 1
 _LONGEST_NAME: Final = 249
 _LONGEST_NAME_APSARA: Final = 64
-_LEGACY: Final = "upsert-platform-control"
+LEGACY_CONTROL_TOPIC: Final = "upsert-platform-control"
 """Held the records of all topics before each had a control topic of its own; read where that holds none."""
 MAX_MARKS: Final = 24
 """More than the batches from which a check draws its sample of earlier keys."""
@@ -178,7 +178,7 @@ class ControlTopic:
             table.endpoint,
             control_topic_name(settings),
             topic=settings.topic[0],
-            legacy=_LEGACY if settings.control_topic is None else None,
+            legacy=LEGACY_CONTROL_TOPIC if settings.control_topic is None else None,
             apsara=None if settings.apsara is None else settings.apsara.for_control(),
         )
 

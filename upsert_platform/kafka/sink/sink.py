@@ -188,6 +188,7 @@ class _Task:
             if self._settings.delivery_guarantee is DeliveryGuarantee.NONE and "acks" not in declared:
                 overrides |= {"acks": 1, "enable.idempotence": "false"}
             self._producer = self._endpoint.open_producer(**overrides)
+        self._flushed_at = time.monotonic()
 
     def _write(self, changes: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._guard.check()

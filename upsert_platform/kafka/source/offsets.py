@@ -17,6 +17,7 @@ from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, TOO_OLD, ClusterAdmin
 from upsert_platform.kafka.modes import BoundedMode, OnDataLoss, StartupMode
+from upsert_platform.kafka.options import CONTROL_TOPIC
 from upsert_platform.kafka.table import KafkaTable
 
 if TYPE_CHECKING:
@@ -124,13 +125,18 @@ def _topic_names(admin: ClusterAdmin, table: KafkaTable) -> list[str]:
                 )
         return wanted
     pattern = re.compile(settings.topic_pattern)
-    found = [name for name in admin.topics().topics if pattern.fullmatch(name) and name not in _INTERNAL_TOPICS]
+    found = [name for name in admin.topics().topics if pattern.fullmatch(name) and not _is_internal(name)]
     if not found:
         raise TopicError(
             f"table '{table.name}': no topic on {table.settings.bootstrap_servers} matches 'topic-pattern' ="
             f" '{settings.topic_pattern}' as a whole"
         )
     return found
+
+
+def _is_internal(name: str) -> bool:
+    """Whether a topic is Kafka's or the platform's own, which a pattern does not mean."""
+    return name in _INTERNAL_TOPICS or f"{name}-".startswith(CONTROL_TOPIC)
 
 
 def _ask_offsets(

@@ -131,6 +131,13 @@ class FailureSettings(Settings):
         """Whether headers of records are needed."""
         return self.reports_to_topic or self.copies_undecodable
 
+    def topics(self, *, default_servers: str) -> Iterator[tuple[str, str, str]]:
+        """Option, servers and name of each topic that reports are sent to."""
+        if self.reports_to_topic and self.topic:
+            yield "runtime.error.topic.name", self.bootstrap_servers or default_servers, self.topic
+        if self.copies_undecodable and self.dead_letters:
+            yield "errors.deadletterqueue.topic.name", default_servers, self.dead_letters
+
     def without_effect(self) -> Iterator[tuple[str, str]]:
         """Options that do nothing as configured, with the reason."""
         if self.mode != "ignore" and self.dirty == "none":

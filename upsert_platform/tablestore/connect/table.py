@@ -135,6 +135,11 @@ class _Reader:
             tables, problems = read_connect_tables(own, subject=self._subject, location=self._table.location)
             self._problems += problems
         settings = self._settings(names[0] if names else "")
+        if names and failures is not None and failures.reports_to_table and failures.table in names:
+            option = "runtime.error.table.name"
+            self._tell(f"'{option}' is the sink's own table '{names[0]}'; name another one", option)
+        if names and settings is not None and settings.control_table in names:
+            self._tell(f"'control.table' is the sink's own table '{names[0]}'; name another one", "control.table")
         if settings is None or failures is None or any(found.severity == "error" for found in self._problems):
             return None, self._problems
         sink = ConnectSink(

@@ -14,6 +14,7 @@ from upsert_platform.hops.transform import change_query
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.rules import SEVERAL_TOPICS
+from upsert_platform.kafka.sink.control import Applied
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.sink.written_metadata import NO_TIMESTAMP, RecordMetadata
 from upsert_platform.model import Insert
@@ -223,7 +224,7 @@ def test_an_emoji_in_a_key(partitions: dict[tuple[bytes, int], int]) -> None:
 
 @behaviour(68, "sink-parallelism")
 def test_writing_tasks(destination_of) -> None:
-    assert destination_of("t", **{"sink.parallelism": "100"})._shares(None, span(1), None) == 100
+    assert destination_of("t", **{"sink.parallelism": "100"})._shares(None, Applied(), {}, span(1)) == 100
 
 
 @pytest.mark.parametrize(

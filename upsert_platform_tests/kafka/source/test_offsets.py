@@ -129,6 +129,14 @@ def test_unknown_topic(table_of, kafka_bootstrap):
         discover(read(pattern))
 
 
+def test_a_pattern_means_no_control_topic(make_topic, kafka_bootstrap):
+    name = f"users-{time.time_ns()}"
+    for topic in (name, f"upsert-platform-control-{name}"):
+        make_topic(name=topic)
+    pattern = {"topic-pattern": f".*{name}", "properties.bootstrap.servers": kafka_bootstrap}
+    assert [topic.name for topic in discover(read(declare(topic=None, **pattern)))] == [name]
+
+
 def test_pattern_matches_whole_names(make_topic, kafka_bootstrap):
     name = make_topic(name=f"pattern-{time.time_ns()}")
     make_topic(name=f"{name}-other")
