@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upsert_platform.errors import DestinationError
-from upsert_platform.maxcompute.choices import SchemaChange
+from upsert_platform.maxcompute.choices import SchemaChange, WriteApi
 from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
@@ -63,13 +63,20 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
             differences.append(f"column '{name}' {found.type} NOT NULL of the table is not declared")
     differences.extend(_compare_undeclared(table, actual))
     differences.extend(_compare_partitions(table, actual))
-    if table.upserts:
+    if table.upserts or (actual.primary_key and table.primary_key):
         differences.extend(_compare_key(table, actual))
     elif actual.primary_key:
         differences.append(
-            f"'sink.operation' = 'insert' appends, and the table has the primary key ({', '.join(actual.primary_key)}):"
-            " its rows would be replaced by key, in no sure order. Declare that PRIMARY KEY with 'sink.operation' ="
-            " 'upsert', or name a table without a primary key"
+            f"the table has the primary key ({', '.join(actual.primary_key)}), by which it replaces rows, and none is"
+            " declared: the order of a batch's rows would not be sure. Declare PRIMARY KEY"
+            f" ({', '.join(actual.primary_key)}) NOT ENFORCED, or name a table without a primary key"
+        )
+    elif table.settings.api is WriteApi.TUNNEL:
+        differences.append("the table has no primary key, so its rows cannot go through 'write.api' = 'tunnel'")
+    if actual.primary_key and table.partitions.computed:
+        differences.append(
+            f"the table has the primary key ({', '.join(actual.primary_key)}), and 'sink.partition.assigner.class' is"
+            " for tables without one"
         )
     if table.session_per_task and actual.transactional:
         differences.append(
@@ -82,7 +89,7 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
 def _compare_undeclared(table: MaxComputeTable, actual: TableState) -> list[str]:
     """Columns of the table that are not declared: appended rows have null there, rows that are put must not."""
     found = undeclared_columns(table, actual)
-    if not table.upserts or not found:
+    if not table.puts_by_key(actual.primary_key) or not found:
         return []
     shown = ", ".join(f"'{name}'" for name in found)
     if not actual.partial_updates:
@@ -91,7 +98,7 @@ def _compare_undeclared(table: MaxComputeTable, actual: TableState) -> list[str]
             f" them, or make the table with the property '{PARTIAL_UPDATES}' = 'true', with which only declared columns"
             " are written"
         ]
-    if not table.partitions_follow_key and table.settings.move_rows:
+    if table.upserts and not table.partitions_follow_key and table.settings.move_rows:
         return [
             f"the columns {shown} of the table are not declared, and a row that moves to another partition would leave"
             " their values behind: declare them, or set 'sink.partition.move-rows' = 'false'"

@@ -57,7 +57,7 @@ class MaxComputeDestination:
         self.name = table.name
         self.columns = table.columns
         self.primary_key = table.primary_key if table.upserts else ()
-        self.places = table.places
+        self.places = table.places  # these two, as far as they are known before the table was looked at
         target = table.target
         place = "/".join(part for part in (target.project, target.schema, target.table) if part)
         static = f"?{table.partitions.static_text}" if table.partitions.static else ""
@@ -80,7 +80,7 @@ class MaxComputeDestination:
             DestinationError: missing, or different; every difference is named.
             EndpointError: not reachable, or credentials refused.
         """
-        self._state = prepare_table(self._client, self.table)
+        self._know(prepare_table(self._client, self.table))
 
     def state(self) -> DestinationState:
         """What the control record says of the table as it is; a recorded commit of a dead run is finished first.
@@ -102,6 +102,7 @@ class MaxComputeDestination:
             _LOGGER.warning("%s is written for the first time: %s", self._what, self.table.moves_untold)
         if record.revision:
             actual = self._client.table(self.table.target)
+            self._note_key(actual)
             if actual is None or not record.describes(actual.table_id):
                 record = replace(record, applied_batch=0, changelog_id="", verdict="")
         held = record.held_at(time.time())
@@ -169,6 +170,8 @@ class MaxComputeDestination:
             raise TypeError("the lease must come from this destination")
         if span.replaces and self.table.upserts:
             raise DestinationError(f"{self._what} holds the last value per key, which INSERT OVERWRITE cannot replace")
+        if span.replaces and self.table.settings.api is WriteApi.TUNNEL:
+            raise DestinationError(f"{self._what}: INSERT OVERWRITE goes through 'write.api' = 'maxstorage' alone")
         if span.replaces and self.table.session_per_task:
             raise DestinationError(
                 f"{self._what}: INSERT OVERWRITE replaces rows in one commit; leave 'sink.coordinator.enable' out"
@@ -303,8 +306,19 @@ class MaxComputeDestination:
             differences = compare(self.table, actual)
             if differences:
                 raise DestinationError(f"{self._what} does not fit its declaration: {'; '.join(differences)}")
-            self._state = actual
+            self._know(actual)
+        assert self._state is not None
         return self._state
+
+    def _know(self, actual: TableState) -> None:
+        self._state = actual
+        self._note_key(actual)
+
+    def _note_key(self, actual: TableState | None) -> None:
+        """Rows that are inserted into a table with a key are told apart by it."""
+        if actual is not None and actual.primary_key and self.table.primary_key:
+            self.primary_key = self.table.primary_key
+            self.places = self.table.places_of(actual.primary_key)
 
     def _since_last_commit(self, record: ControlRecord) -> int:
         """Whole seconds since the last commit; 0 before the first. Waits for the interval that nobody declared.

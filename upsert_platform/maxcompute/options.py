@@ -75,8 +75,9 @@ class MaxComputeSettings(Settings):
     )  # fmt: skip
     operation: Annotated[SinkOperation, ANY_CASE] = option(
         "sink.operation", SinkOperation.INSERT, origin="alibaba",
-        description="`upsert` keeps a Delta table equal to the last value per primary key; `insert` appends"
-        " to a table without a primary key, and refuses one that has it.",
+        description="`upsert` keeps a Delta table equal to the last value per primary key. `insert` appends, and"
+        " refuses deletes; in a table that has a primary key, which is then declared, a row takes the place of the one"
+        " with its key.",
     )  # fmt: skip
     parallelism: Count | None = option(
         "sink.parallelism", None, origin="alibaba", ge=1,

@@ -147,7 +147,8 @@ class OdpsPipeline:
         partitions = tuple(column.name for column in actual.partition_columns)
         upserts = self._options.get("sink.operation", "insert").strip().lower() == "upsert"
         static = _static_names(self._partition)
-        key = (*actual.primary_key, *(name for name in partitions if name not in static)) if upserts else ()
+        keyed = upserts or actual.primary_key
+        key = (*actual.primary_key, *(name for name in partitions if name not in static)) if keyed else ()
         columns = tuple(
             Column(item.name, parse_type(declared_type(item.dataType)))
             for item in frame.schema.fields

@@ -60,7 +60,8 @@ class WirePlan:
     Attributes:
         columns: all data columns of the table, in its order.
         partitions: names of the dynamic partition columns, in order.
-        upsert: whether rows carry an operation; otherwise they are appended.
+        upsert: whether rows carry an operation and are put by their key; otherwise they are appended.
+        deletes: whether rows may delete.
         key: declared primary key, for messages.
         partial: whether a row that is put sets the declared columns alone, and the others keep their value.
     """
@@ -70,6 +71,7 @@ class WirePlan:
     upsert: bool
     key: tuple[str, ...]
     partial: bool = False
+    deletes: bool = True
 
     @property
     def set_columns(self) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _judge(
     """The columns of a batch in their wire types, which rows delete, and what is refused."""
     deletes = np.asarray(pc.equal(changes.column(OPERATION), OPERATION_DELETE))
     refusals = _Refusals(changes.num_rows)
-    if not plan.upsert:
+    if not plan.deletes:
         refusals.add(deletes, "a delete cannot be appended: 'sink.operation' is 'insert'")
     columns = [_column(changes, column, deletes, refusals) for column in plan.columns]
     looked_at = ~deletes | partitions_of_deletes

@@ -119,7 +119,7 @@ class MaxStorageSending:
             plan=self._plan,
             body_bytes=self._table.settings.body_bytes,
             compression=_codec(self._table),
-            repeat_unsure=self._table.upserts,
+            repeat_unsure=self._plan.upsert,
         )
         own = tuple(self._sessions) if self._table.session_per_task else ()
 
@@ -269,8 +269,15 @@ def wire_plan(table: MaxComputeTable, actual: TableState) -> WirePlan:
                 key=present.name in actual.primary_key,
             )
         )
-    partial = table.upserts and any(column.source is None for column in columns)
-    return WirePlan(tuple(columns), table.partitions.dynamic, table.upserts, table.primary_key, partial)
+    puts = table.puts_by_key(actual.primary_key)
+    return WirePlan(
+        columns=tuple(columns),
+        partitions=table.partitions.dynamic,
+        upsert=puts,
+        key=table.primary_key,
+        partial=puts and any(column.source is None for column in columns),
+        deletes=table.upserts,
+    )
 
 
 def _codec(table: MaxComputeTable) -> str | None:

@@ -65,6 +65,23 @@ class MaxComputeTable:
         """Whether the table is kept equal to the last value per key (else rows are appended)."""
         return self.settings.operation is SinkOperation.UPSERT
 
+    def puts_by_key(self, actual_key: Sequence[str]) -> bool:
+        """Whether a row takes the place of the row with its key: so it is in every table that has a primary key.
+
+        Args:
+            actual_key: of the table as it is.
+        """
+        return self.upserts or bool(actual_key)
+
+    def places_of(self, actual_key: Sequence[str]) -> tuple[str, ...]:
+        """Declared partition columns that, beside the primary key, tell rows apart: older rows of a key stay where they
+        are. Empty where a key has one row."""
+        if not self.puts_by_key(actual_key) or self.partitions_follow_key or (self.upserts and self.settings.move_rows):
+            return ()
+        key = {name.lower() for name in self.primary_key}
+        dynamic = [name for name in self.partitions.dynamic if name not in key]
+        return tuple(column.name for column in self.columns if column.name.lower() in dynamic)
+
     @property
     def session_per_task(self) -> bool:
         """Whether every task has a write session of its own, committed on its own."""
@@ -87,13 +104,8 @@ class MaxComputeTable:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Declared partition columns that, beside the primary key, tell rows apart: older rows of a key stay where they
-        are. Empty where a key has one row."""
-        if not self.upserts or self.partitions_follow_key or self.settings.move_rows:
-            return ()
-        key = {name.lower() for name in self.primary_key}
-        dynamic = [name for name in self.partitions.dynamic if name not in key]
-        return tuple(column.name for column in self.columns if column.name.lower() in dynamic)
+        """`places_of` where rows are put because that is declared."""
+        return self.places_of(()) if self.upserts else ()
 
 
 def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Problem]]:
@@ -216,8 +228,8 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
             "sink.dynamic-partition.limit",
             "warning",
         )
-    if settings.api is WriteApi.TUNNEL and settings.operation is SinkOperation.INSERT:
-        add("option 'write.api' = 'tunnel' needs 'sink.operation' = 'upsert'; rows to append go through MaxStorage",
+    if settings.api is WriteApi.TUNNEL and settings.operation is SinkOperation.INSERT and not table.primary_key:
+        add("option 'write.api' = 'tunnel' needs a PRIMARY KEY; rows of tables without one go through MaxStorage",
             "write.api")  # fmt: skip
     if settings.api is WriteApi.TUNNEL:
         for column in table.physical_columns:
@@ -231,8 +243,9 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
             add("option 'sink.partition.move-rows' = 'false' changes nothing here: rows that are appended never move",
                 "sink.partition.move-rows", "warning")  # fmt: skip
         if table.primary_key:
-            add("has a PRIMARY KEY and 'sink.operation' = 'insert': rows are appended, the key is not enforced;"
-                " use 'sink.operation' = 'upsert' to keep one row per key", "sink.operation", "warning")  # fmt: skip
+            add("has a PRIMARY KEY and 'sink.operation' = 'insert': deletes are refused; rows take the place of rows"
+                " with their key in a Delta table that has this key, and are appended to any other table. Use"
+                " 'sink.operation' = 'upsert' to keep the last value per key", "sink.operation", "warning")  # fmt: skip
 
 
 def _check_partition_values(table: Table, plan: PartitionPlan, add) -> None:  # type: ignore[no-untyped-def]

@@ -96,15 +96,25 @@ def test_1_6_6_a_partition_of_a_table_without_partitions_is_refused(
         prepare_table(client, table)
 
 
-def test_insert_into_a_table_with_a_key_is_refused(client: Client, make_table: Callable[..., MaxComputeTable]) -> None:
+def test_insert_into_a_table_with_a_key_needs_that_key(
+    client: Client, make_table: Callable[..., MaxComputeTable]
+) -> None:
     keyed = make_table()
     prepare_table(client, keyed)
-    for key in ((), ("id",)):
-        table = make_table(key=key, table_name=keyed.target.table, sink_operation="insert")
+    shared = {"table_name": keyed.target.table, "sink_operation": "insert"}
+    for key, message in (((), "Declare PRIMARY KEY (id) NOT ENFORCED, or name a table"), (("name",), "(name) as decl")):
         with pytest.raises(DestinationError) as raised:
-            prepare_table(client, table)
-        for part in ("'sink.operation' = 'insert'", "the primary key (id)", "or name a table without a primary key"):
-            assert part in str(raised.value)
+            prepare_table(client, make_table(key=key, **shared))
+        assert "the primary key" in str(raised.value)
+        assert message in str(raised.value)
+    assert prepare_table(client, make_table(key=("id",), **shared)).primary_key == ("id",)
+
+
+def test_the_tunnel_appends_to_tables_with_a_key_alone(
+    client: Client, make_table: Callable[..., MaxComputeTable]
+) -> None:
+    with pytest.raises(DestinationError, match="its rows cannot go through"):
+        prepare_table(client, make_table(key=("id",), sink_operation="insert", write_api="tunnel"))
 
 
 def test_nobody_answers(make_table: Callable[..., MaxComputeTable]) -> None:

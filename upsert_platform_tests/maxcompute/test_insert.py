@@ -185,3 +185,36 @@ def test_a_delete_cannot_be_appended(spark: SparkSession, maxcompute: ServerHand
     assert (report.upserts, report.refused_count) == (1, 1)
     assert "cannot be appended" in report.refused[0].reason
     assert stored(maxcompute, destination.table) == [(1,)]
+
+
+@pytest.mark.parametrize("api", ["maxstorage", "tunnel"])
+def test_rows_that_are_inserted_take_the_place_of_those_with_their_key(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened, make_table: Make, client: Client, api: str
+) -> None:
+    columns = {"id": "BIGINT", "name": "STRING", "ds": "STRING"}
+    name = f"keyed_{api}"
+    client.run_sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, name STRING, PRIMARY KEY (id)) PARTITIONED BY (ds STRING)"
+        ' TBLPROPERTIES ("transactional"="true", "write.bucket.num"="4")'
+    )
+    options = {"table_name": name, "sink_operation": "insert", "write_api": api}
+    destination = MaxComputeDestination(make_table(columns, key=["id"], partitioned_by=["ds"], **options))
+    assert destination.primary_key == ()
+    destination.prepare()
+    assert (destination.primary_key, destination.places) == (("id",), ("ds",))
+    write(spark, destination, 1, [("U", (1, "a", "x")), ("U", (2, "a", "x"))])
+    report = write(spark, destination, 2, [("U", (1, "b", "x")), ("U", (2, "b", "y")), ("D", (2, None, None))])
+    assert (report.upserts, report.refused_count) == (2, 1)
+    assert "cannot be appended" in report.refused[0].reason
+    assert stored(maxcompute, destination.table) == [(1, "b", "x"), (2, "a", "x"), (2, "b", "y")]
+    again = MaxComputeDestination(destination.table)
+    assert again.state().applied_batch == 2
+    assert again.primary_key == ("id",)
+    if api == "maxstorage":
+        write(spark, again, 3, [("U", (3, "c", "x"))], replaces=True)
+        assert stored(maxcompute, destination.table) == [(2, "b", "y"), (3, "c", "x")]
+    else:
+        with pytest.raises(DestinationError, match="INSERT OVERWRITE goes through"):
+            write(spark, again, 3, [("U", (3, "c", "x"))], replaces=True)
+    again.close()
+    destination.close()

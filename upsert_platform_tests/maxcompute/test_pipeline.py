@@ -187,6 +187,16 @@ def test_an_insert_adds_and_overwrites(spark: SparkSession, maxcompute: ServerHa
     assert rows(maxcompute, table) == [(1, "a", "x"), (2, "b", "y"), (2, "b", "y")]
 
 
+def test_an_insert_into_a_table_with_a_key_puts_rows_by_it(spark: SparkSession, maxcompute: ServerHandle) -> None:
+    table = create(maxcompute, KEYED)
+    sink = pipeline(maxcompute, table)
+    sink.sink(spark.createDataFrame([(1, "a"), (2, "a")], "id LONG, v STRING"))
+    sink.sink(spark.createDataFrame([(2, "b", 1), (2, "c", 2)], "id LONG, v STRING, _seq INT"))
+    with pytest.raises(RecordError, match="comes 2 times"):
+        sink.sink(spark.createDataFrame([(1, "x"), (1, "y")], "id LONG, v STRING"))
+    assert rows(maxcompute, table) == [(1, "a"), (2, "c")]
+
+
 @pytest.mark.parametrize(
     ("options", "message", "error"),
     [

@@ -126,10 +126,10 @@ def test_nested_decimals_without_scale_are_refused_for_the_tunnel(kind: str) -> 
     assert "misread by the tunnel" in problems[0].message
 
 
-def test_insert_does_not_go_through_the_tunnel() -> None:
+def test_insert_without_a_key_does_not_go_through_the_tunnel() -> None:
     table, problems = read_maxcompute_table(declare(options={"write.api": "tunnel"}))
     assert table is None
-    assert "'write.api' = 'tunnel' needs 'sink.operation' = 'upsert'" in problems[0].message
+    assert "'write.api' = 'tunnel' needs a PRIMARY KEY" in problems[0].message
 
 
 @pytest.mark.parametrize("status", [308, 429, 500, 0])
