@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.latest import VERSION_ORDER
+from upsert_platform.changelog.latest import last_rows, last_rows_per_partition
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
 from upsert_platform.errors import ChangelogError
@@ -88,7 +88,6 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
         ValueError: the changelog is not in mode upsert: its consumers need every record.
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
     if store.mode != "upsert":
@@ -102,17 +101,13 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     sizes = store.file_sizes()
     whole = spark.read.format("delta").load(store.uri).where(f"{rows.BATCH} <= {head.batch}")
     is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS)
-    keys = [F.col(f"`{name.replace('`', '``')}`") for name in store.table.primary_key]
-    newest_first = [F.col(name).desc_nulls_last() for name in VERSION_ORDER]
-    rank = F.row_number().over(Window.partitionBy(*keys).orderBy(*newest_first))
     changes = whole.where(is_change)
     rows_before = changes.count()
-    kept = (
-        changes.withColumn("_rank", rank)
-        .where("_rank = 1")
-        .drop("_rank")
-        .where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
-    )
+    key = store.table.primary_key
+    quarantines = bool(store.quarantined(limit=1).num_rows)
+    # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
+    latest = last_rows_per_partition(changes, key=key) if quarantines else last_rows(changes, key=key)
+    kept = latest.select(*whole.columns).where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
     files = max(1, round(sum(sizes) / LARGE_FILE_BYTES))
     compacted = kept.unionByName(whole.where(~is_change))
     spread = compacted.coalesce(1) if files == 1 else compacted.repartitionByRange(files, rows.BATCH)

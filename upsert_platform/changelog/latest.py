@@ -1,21 +1,75 @@
-"""The last row per key, in Spark: the reduction that destinations and snapshots start from."""
+"""Which row of a key counts: the one place that knows the order of rows, in Spark.
+
+Of the rows that one topic-partition gave to a key the offset alone decides, whatever their times: producers set those,
+and they may go back. Between partitions (the topic was widened, or producers partition differently) the last rows of
+each are compared: the later batch wins, within a batch the later record time, then the greater partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 SEQUENCE: Final = "_seq"
 PARTITIONS_MET: Final = "_partitions"
 """INT column: 2 when the key was met in more than one topic-partition among the rows reduced, else 1."""
 
-VERSION_ORDER: Final = (rows.BATCH, rows.TIMESTAMP, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)
-"""What decides between two rows of a key: the later batch, then record time, then place (design, invariant 2)."""
+PLACE: Final = (rows.TOPIC, rows.PARTITION)
+IN_PARTITION: Final = (rows.BATCH, rows.OFFSET, rows.ROW)
+"""What decides between rows of one partition. Offsets grow with batches, but for what a replay brought back, which
+nothing had overtaken."""
+_ORDERED_BY: Final = (rows.BATCH, rows.TIMESTAMP, *PLACE, rows.OFFSET, rows.ROW)
+_LAST: Final = "_last"
+
+
+def last_rows(changes: DataFrame, *, key: Sequence[str], keep: Sequence[str] | None = None) -> DataFrame:
+    """The row of each key that counts.
+
+    Args:
+        changes: rows of a changelog, with the system columns that order them.
+        key: names of the key columns, of which there is at least one.
+        keep: the other columns to give; all if None.
+
+    Returns:
+        The key, these columns, and `_partitions`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kept = [name for name in keep or changes.columns if name not in key]
+    order = F.struct(*[F.col(f"{_LAST}.{name}") for name in (rows.BATCH, rows.TIMESTAMP)], *PLACE)
+    places = [name for name in PLACE if name in kept]
+    last = F.max_by(F.struct(_LAST, *places) if places else F.struct(_LAST), order).alias("_row")
+    met = F.when(F.count(F.lit(1)) > 1, F.lit(2)).otherwise(F.lit(1)).alias(PARTITIONS_MET)
+    reduced = _last_of_partitions(changes, key=key, keep=kept).groupBy(*_named(key)).agg(last, met)
+    return reduced.select(
+        *_named(key),
+        *[F.col(f"_row.{name}" if name in PLACE else f"_row.{_LAST}.{quote(name)}").alias(name) for name in kept],
+        PARTITIONS_MET,
+    )
+
+
+def last_rows_per_partition(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
+    """The last row of each key in each topic-partition: all columns of `changes`. See `last_rows`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    others = [name for name in changes.columns if name not in key and name not in PLACE]
+    last = _last_of_partitions(changes, key=key, keep=others)
+    return last.select(*_named(key), *PLACE, *[F.col(f"{_LAST}.{quote(name)}").alias(name) for name in others])
+
+
+def _last_of_partitions(changes: DataFrame, *, key: Sequence[str], keep: Sequence[str]) -> DataFrame:
+    """Key, topic and partition, and as `_last` the batch, the time and the columns to keep of the last row."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    held = dict.fromkeys([rows.BATCH, rows.TIMESTAMP, *(name for name in keep if name not in PLACE)])
+    last = F.max_by(F.struct(*_named(held)), F.struct(*IN_PARTITION)).alias(_LAST)
+    # Rows of a key are brought together once, which serves the grouping by key that follows as well.
+    return changes.repartition(*_named(key)).groupBy(*_named(key), *PLACE).agg(last)
 
 
 def latest_per_key(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
@@ -29,23 +83,7 @@ def latest_per_key(changes: DataFrame, *, key: Sequence[str], columns: Sequence[
     Returns:
         The key and the columns, `_kind`, `_seq` (BIGINT, the batch of the row) and `_partitions`.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    quoted = [_quote(name) for name in columns if name not in key]
-    payload = F.struct(*[F.col(name) for name in quoted], F.col(rows.KIND), F.col(rows.BATCH))
-    order = F.struct(*[F.col(name) for name in VERSION_ORDER])
-    place = F.struct(F.col(rows.TOPIC), F.col(rows.PARTITION))
-    reduced = changes.groupBy(*[F.col(_quote(name)) for name in key]).agg(
-        F.max_by(payload, order).alias("_last"),
-        F.when(F.min(place) == F.max(place), F.lit(1)).otherwise(F.lit(2)).alias(PARTITIONS_MET),
-    )
-    return reduced.select(
-        *[F.col(_quote(name)) for name in key],
-        *[F.col(f"_last.{name}") for name in quoted],
-        F.col(f"_last.{rows.KIND}").alias(rows.KIND),
-        F.col(f"_last.{rows.BATCH}").alias(SEQUENCE),
-        F.col(PARTITIONS_MET),
-    )
+    return last_rows(changes, key=key, keep=[*columns, rows.KIND, rows.BATCH]).withColumnRenamed(rows.BATCH, SEQUENCE)
 
 
 def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
@@ -57,27 +95,34 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     return changes.select(
-        *[F.col(_quote(name)) for name in columns],
-        F.col(rows.KIND),
-        F.struct(*[F.col(name) for name in VERSION_ORDER]).alias(SEQUENCE),
-        F.lit(1).alias(PARTITIONS_MET),
+        *_named(columns), rows.KIND, F.struct(*_ORDERED_BY).alias(SEQUENCE), F.lit(1).alias(PARTITIONS_MET)
     )
 
 
 def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """A change frame made of `every_row`, with `_seq` as the batch: the last row per key, or all rows without one."""
+    """A change frame made of `every_row`: the last row per key, or all rows without one.
+
+    Returns:
+        The frame's columns with `_seq` as the batch, and `_partitions`.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     batch = F.col(f"{SEQUENCE}.{rows.BATCH}")
+    changes = changes.drop(PARTITIONS_MET)  # of rows without a key it tells nothing
     if not key:
-        return changes.withColumn(SEQUENCE, batch)
-    names = changes.columns
-    payload = F.struct(*[F.col(_quote(name)) for name in names])
-    last = changes.groupBy(*[F.col(_quote(name)) for name in key]).agg(
-        F.max_by(payload, F.col(SEQUENCE)).alias("_last")
-    )
-    return last.select("_last.*").withColumn(SEQUENCE, batch)
+        return changes.withColumn(SEQUENCE, batch).withColumn(PARTITIONS_MET, F.lit(1))
+    names = [name for name in changes.columns if name != SEQUENCE]
+    ordered = changes.select(*_named(names), *[F.col(f"{SEQUENCE}.{name}").alias(name) for name in _ORDERED_BY])
+    last = last_rows(ordered, key=key, keep=[*names, rows.BATCH]).withColumnRenamed(rows.BATCH, SEQUENCE)
+    return last.select(*_named(changes.columns), PARTITIONS_MET)
 
 
-def _quote(name: str) -> str:
+def quote(name: str) -> str:
+    """A column's name as Spark reads it in an expression."""
     return f"`{name.replace('`', '``')}`"
+
+
+def _named(names: Iterable[str]) -> list[Column]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return [F.col(quote(name)) for name in names]

@@ -88,8 +88,9 @@ class DestinationIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata(metadata.of_destination_run(run))
         if run.multi_partition_keys:
             context.log.warning(
-                f"{run.multi_partition_keys} keys were met in more than one partition; the later record time won within"
-                " a batch. Was the topic widened, or do producers partition differently?"
+                f"{run.multi_partition_keys} keys were met in more than one partition: of their last records in each"
+                " the later batch won, and within a batch the later record time. Was the topic widened, or do producers"
+                " partition differently?"
             )
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":

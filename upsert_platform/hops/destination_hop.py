@@ -142,24 +142,27 @@ class DestinationHop:
             from pyspark.sql import Observation
             from pyspark.sql import functions as F  # noqa: N812
 
+            met = F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("met")
             read = Observation(f"reduced {self.destination.name} {span.upto}")
             made = Observation(f"changes {self.destination.name} {span.upto}")
             reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
-                read,
-                F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("multi_partition_keys"),
-                F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted"),
+                read, met, F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted")
             )
-            changes = self._transformed(spark, reduced).observe(
-                made, F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
-            )
+            changes = self._transformed(spark, reduced)
+            deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
+            if PARTITIONS_MET in changes.columns:
+                changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
+            else:
+                changes = changes.observe(made, F.lit(0).alias("met"), deletes)
             report = self.destination.write(
                 changes,
                 span=span,
                 lease=lease,
                 keep_refused=self.refused.of(span),
             )
-            met, unmatched = int(read.get["multi_partition_keys"]), int(made.get["deletes"]) - int(read.get["deleted"])
-        return DestinationRun(span, report, met, max(0, unmatched), time.monotonic() - started)
+            unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
+            multi_partition_keys = int(read.get["met"]) + int(made.get["met"])
+        return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
 
     @contextmanager
     def leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:
@@ -186,7 +189,7 @@ class DestinationHop:
 
     def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key."""
-        return self._transformed(spark, self._reduced(spark, after=after, upto=upto))
+        return self._transformed(spark, self._reduced(spark, after=after, upto=upto)).drop(PARTITIONS_MET)
 
     def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         source = self.target.source.table
@@ -197,6 +200,7 @@ class DestinationHop:
         return latest_per_key(found, key=source.primary_key, columns=names)
 
     def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
+        """The change frame of reduced rows; where these had no key, with `_partitions` of the target's keys."""
         # A name of its own per frame: frames are lazy, and two of one destination may be alive at once.
         view = f"changes_{uuid.uuid4().hex}"
         reduced.createOrReplaceTempView(view)

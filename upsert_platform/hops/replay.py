@@ -6,6 +6,7 @@ replayed and changes nothing; one that still does not decode stays in quarantine
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
-from upsert_platform.source import DecodesAgain, Source
+from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
 ACCOUNT_TOPIC: Final = "(quarantine)"
+_IS_CANDIDATE: Final = "_candidate"
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def replay(
     if not places:
         return Replay(0, 0, refused, None)
     head = store.create()
-    current, overtaken = _judge(spark, source, store, decoded, upto=head.batch)
+    current, overtaken = _judge(spark, source, store, decoded, found=found, upto=head.batch)
     done = [place for place in places if place not in overtaken]
     account = RangeAccount(
         ACCOUNT_TOPIC,
@@ -145,13 +148,14 @@ def _decode(
     refused: dict[tuple[str, int, int], str] = {}
     empty: set[tuple[str, int, int]] = set()
     for block in _by_partition(found):
-        keyed = [row for row in block if row[rows.RAW_KEY] is not None]
-        refused |= {_place(row): REASON_NO_KEY for row in block if row[rows.RAW_KEY] is None}
-        if not keyed:
+        belongs = [row[rows.RAW_KEY] is not None or source.mode != MODE_UPSERT for row in block]
+        refused |= {_place(row): REASON_NO_KEY for row, is_meant in zip(block, belongs, strict=True) if not is_meant}
+        meant = [row for row, is_meant in zip(block, belongs, strict=True) if is_meant]
+        if not meant:
             continue
-        decoded = decoder.decode(RecordBlock.of([StoredRecord(row) for row in keyed], keep=True))
-        refused |= {_place(keyed[index]): reason for index, reason in decoded.verdicts.refused.items()}
-        empty |= {_place(keyed[index]) for index in decoded.verdicts.skipped}
+        decoded = decoder.decode(RecordBlock.of([StoredRecord(row) for row in meant], keep=True))
+        refused |= {_place(meant[index]): reason for index, reason in decoded.verdicts.refused.items()}
+        empty |= {_place(meant[index]) for index in decoded.verdicts.skipped}
         batches.append(decoded.batch)
     return pa.Table.from_batches(batches, schema=decoder.schema), refused, empty
 
@@ -164,47 +168,72 @@ def _by_partition(found: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[s
 
 
 def _judge(
-    spark: SparkSession, source: Source, store: ChangelogStore, decoded: pa.Table, *, upto: int
+    spark: SparkSession,
+    source: Source,
+    store: ChangelogStore,
+    decoded: pa.Table,
+    *,
+    found: Sequence[Mapping[str, Any]],
+    upto: int,
 ) -> tuple[DataFrame, set[tuple[str, int, int]]]:
-    """The rows that nothing has overtaken, and the places of the records whose rows were all overtaken.
+    """The rows to commit, and the places of the records whose rows were all overtaken.
 
-    Within a partition the offset decides, between partitions record time, then place, as in a batch.
+    A row counts by the batch that read its record, not by that of a replay: so the records of a key are in the order in
+    which they would be had each been decoded at once. Where a record that comes back is overtaken, but has itself
+    overtaken the row that counted so far, the one that counts now is committed again in its place.
+
+    Args:
+        found: the quarantined records that `decoded` was made of.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    schema = rows.spark_schema(source.table)
-    without_batch = schema.removeprefix(f"`{rows.BATCH}` {rows.SYSTEM_COLUMNS[rows.BATCH]}, ")
-    candidates = spark.createDataFrame(decoded, schema=without_batch)
-    key = [f"`{name.replace('`', '``')}`" for name in source.table.primary_key]
+    candidates = spark.createDataFrame(decoded, schema=_schema_without_batch(source))
+    if not source.table.primary_key:  # every record stands for itself
+        return candidates, set()
     names = list(source.table.primary_key)
-    own = candidates.select(*key).distinct()
-    known = (
-        store.read(spark, after=0, upto=upto)
-        .join(F.broadcast(own), names, "left_semi")
-        .groupBy(*key)
-        .agg(
-            F.collect_list(F.struct(rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.TIMESTAMP)).alias("_known"),
-        )
-    )
-    same = f"k.{rows.TOPIC} = {rows.TOPIC} AND k.{rows.PARTITION} = {rows.PARTITION}"
-    order = f"struct({rows.TIMESTAMP}, {rows.TOPIC}, {rows.PARTITION}, {rows.OFFSET})"
-    other = f"struct(k.{rows.TIMESTAMP}, k.{rows.TOPIC}, k.{rows.PARTITION}, k.{rows.OFFSET})"
-    overtaken = (
-        f"exists(coalesce(_known, array()), k -> IF({same}, k.{rows.OFFSET} > {rows.OFFSET}, {other} > {order}))"
-    )
-    newest = Window.partitionBy(*key).orderBy(
-        *[F.col(name).desc_nulls_last() for name in (rows.TIMESTAMP, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)]
-    )
-    judged = (
-        candidates.join(known, names, "left")
-        .withColumn("_late", F.expr(overtaken))
-        .withColumn("_late", F.col("_late") | (F.row_number().over(newest) > 1))
-        .persist()
-    )
+    key = [F.col(f"`{name.replace('`', '``')}`") for name in names]
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
-    late = judged.groupBy(*place).agg(F.min("_late").alias("all_late")).where("all_late").collect()
-    return judged.where(~F.col("_late")).drop("_late", "_known"), {tuple(row[name] for name in place) for row in late}
+    known = store.read(spark, after=0, upto=upto)
+    known = known.join(F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
+    read_in = {_place(row): row[rows.BATCH] for row in found} | _read_in(store, known, upto=upto)
+    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, _read_in BIGINT"
+    dated = spark.createDataFrame([(*at, batch) for at, batch in read_in.items()], ddl)
+    every = known.withColumn(_IS_CANDIDATE, F.lit(False)).unionByName(
+        candidates.withColumn(rows.BATCH, F.lit(None).cast("bigint")).withColumn(_IS_CANDIDATE, F.lit(True))
+    )
+    every = every.join(F.broadcast(dated), place, "left").withColumn(rows.BATCH, F.coalesce("_read_in", rows.BATCH))
+    counted = last_rows(known, key=names).select(
+        *key, *[F.col(name).alias(f"_was{name}") for name in (*place, rows.ROW)]
+    )
+    unchanged = F.lit(True)
+    for name in (*place, rows.ROW):
+        unchanged = unchanged & F.col(name).eqNullSafe(F.col(f"_was{name}"))
+    current = last_rows(every, key=names).join(counted, names, "left").where(~unchanged).persist()
+    kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
+    every_place = {tuple(row) for row in candidates.select(*place).collect()}
+    return current.select(*candidates.columns), every_place - kept
+
+
+def _read_in(store: ChangelogStore, known: DataFrame, *, upto: int) -> dict[tuple[str, int, int], int]:
+    """Of known rows that a replay committed: their places, and the batches that had read those."""
+    ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    replays: list[int] = []
+    for batch, accounts in store.accounts(after=0, upto=upto).items():
+        for account in accounts:
+            ranges.setdefault((account.topic, account.partition), []).append((account.start, batch))
+            if account.topic == ACCOUNT_TOPIC:
+                replays.append(batch)
+    if not replays:
+        return {}
+    found: dict[tuple[str, int, int], int] = {}
+    for row in known.where(known[rows.BATCH].isin(replays)).select(rows.TOPIC, rows.PARTITION, rows.OFFSET).collect():
+        starts = sorted(ranges[row[0], row[1]])
+        found[tuple(row)] = starts[bisect_right(starts, (row[2], upto)) - 1][1]
+    return found
+
+
+def _schema_without_batch(source: Source) -> str:
+    return rows.spark_schema(source.table).removeprefix(f"`{rows.BATCH}` {rows.SYSTEM_COLUMNS[rows.BATCH]}, ")
 
 
 def _marks(
@@ -223,5 +252,4 @@ def _marks(
     found.append({rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()})
     schema = rows.arrow_schema(source.table)
     table = pa.Table.from_pylist(found, schema=schema.remove(schema.get_field_index(rows.BATCH)))
-    ddl = rows.spark_schema(source.table).removeprefix(f"`{rows.BATCH}` {rows.SYSTEM_COLUMNS[rows.BATCH]}, ")
-    return spark.createDataFrame(table, schema=ddl)
+    return spark.createDataFrame(table, schema=_schema_without_batch(source))

@@ -8,7 +8,7 @@ how the platform reads.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.source.read_range import RangeReader
+from upsert_platform.kafka.source.source import share_ranges
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.formats.proto import shop, write_set
 from upsert_platform_tests.kafka.answering import Asked, answering
@@ -41,11 +42,17 @@ KEYS: Final = 4
 
 @dataclass(frozen=True)
 class Put:
-    """A record; `number` None is a tombstone, BAD cannot be decoded. `late` is how far its time lies back."""
+    """A record; `number` None is a tombstone, BAD cannot be decoded.
+
+    Attributes:
+        late: how far its time lies back.
+        spelling: which of the forms that a format has for a key; all of them are one key.
+    """
 
     key: int
     number: int | None
     late: int = 0
+    spelling: int = 0
 
 
 BAD: Final = -1
@@ -53,8 +60,17 @@ Step = Put | str | int
 """A record, ``partition`` (one more), ``compact``, ``batch``, or a number of offsets without records."""
 
 _PUT: Final = st.builds(
-    Put, st.integers(1, KEYS), st.one_of(st.none(), st.just(BAD), st.integers(0, 99)), st.sampled_from([0, 0, 0, 3])
+    Put,
+    st.integers(1, KEYS),
+    st.one_of(st.none(), st.just(BAD), st.integers(0, 99)),
+    st.sampled_from([0, 0, 0, 3, 30]),
+    st.integers(0, 1),
 )
+_RESPELLED: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "json": lambda key: key.replace(b":", b": "),
+    "csv": lambda key: b'"' + key + b'"',
+}
+"""Another form of the same key, where a format has one."""
 STEPS: Final = st.lists(
     st.one_of(_PUT, _PUT, _PUT, st.sampled_from(["partition", "compact", "batch"]), st.integers(1, 3)), max_size=40
 )
@@ -84,12 +100,14 @@ class Codec:
         self._values: list[bytes] = made.values.to_pylist()[:100]
         assert made.values.to_pylist()[100:] == [None] * 100
         self._bad = bad
+        self._respelled = _RESPELLED.get(table.key.format if table.key else "", lambda key: key)
 
     def pair(self, put: Put) -> tuple[bytes, bytes | None]:
         """What a producer sends."""
+        key = self._respelled(self._keys[put.key]) if put.spelling else self._keys[put.key]
         if put.number is None:
-            return self._keys[put.key], None
-        return self._keys[put.key], self._bad if put.number == BAD else self._values[put.number]
+            return key, None
+        return key, self._bad if put.number == BAD else self._values[put.number]
 
 
 def table_of(format_id: str, formats: Mapping[str, str], **options: str) -> KafkaTable:
@@ -135,6 +153,8 @@ class Log:
     """A topic that a history is played into, batch after batch.
 
     Attributes:
+        piece: records that a fetch gives at once.
+        tasks: that share a range, each reducing its part by itself.
         rows: of the changelog so far.
         model: the table that must come of it.
     """
@@ -142,6 +162,7 @@ class Log:
     table: KafkaTable
     codec: Codec
     piece: int = 7
+    tasks: int = 1
     partitions: list[list[PlacedRecord]] = field(default_factory=lambda: [[]])
     ends: list[int] = field(default_factory=lambda: [0])
     positions: list[int] = field(default_factory=lambda: [0])
@@ -178,21 +199,16 @@ class Log:
 
     def _read(self) -> None:
         self.batch += 1
-        best: dict[int, tuple[tuple[int, int, int], Put]] = {}
+        best: dict[int, tuple[tuple[int, int], Put]] = {}
         for place, records in enumerate(self.partitions):
             start, end = self.positions[place], self.ends[place]
             if start == end:
                 continue
-            part = [record for record in records if start <= record.offset() < end]
-            rows, account = self._read_range(place, start, end, part)
-            assert account.imbalance() is None
-            assert account.records == len(part)
-            assert account.gaps == end - start - len(part)
-            _check_places(rows, part)
-            self.rows += [{**row, "_batch": self.batch} for row in rows]
-            last = {record.meant.key: record for record in part if record.meant.number != BAD}
-            for key, record in last.items():
-                found = ((record.timestamp()[1], place, record.offset()), record.meant)
+            whole = [record for record in records if start <= record.offset() < end]
+            for part in share_ranges([OffsetRange("users", place, start, end)], self.tasks):
+                self._read_part(*part)
+            for key, record in _last_good(whole).items():
+                found = (record.timestamp()[1], place), record.meant
                 best[key] = max(best.get(key, found), found, key=lambda item: item[0])
             self.positions[place] = end
         for key, (_, put) in best.items():
@@ -200,6 +216,16 @@ class Log:
                 self.model.pop(key, None)
             else:
                 self.model[key] = put.number
+
+    def _read_part(self, wanted: OffsetRange) -> None:
+        records = self.partitions[wanted.partition]
+        part = [record for record in records if wanted.start <= record.offset() < wanted.end]
+        rows, account = self._read_range(wanted.partition, wanted.start, wanted.end, part)
+        assert account.imbalance() is None
+        assert account.records == len(part)
+        assert account.gaps == wanted.offsets - len(part)
+        _check_places(rows, part)
+        self.rows += [{**row, "_batch": self.batch} for row in rows]
 
     def _read_range(
         self, place: int, start: int, end: int, part: list[PlacedRecord]
@@ -212,6 +238,16 @@ class Log:
         reader = RangeReader(self.table, reduces=True, fetch=fetch)
         rows = pa.Table.from_batches(list(reader.read(OffsetRange("users", place, start, end)))).to_pylist()
         return rows, RangeAccount.from_json(rows.pop()["_accounting"])
+
+
+def _last_good(records: Iterable[PlacedRecord]) -> dict[int, PlacedRecord]:
+    """The record at the highest offset of each key that can be decoded, whatever its time and its spelling."""
+    last: dict[int, PlacedRecord] = {}
+    for record in records:
+        met = last.get(record.meant.key)
+        if record.meant.number != BAD and (met is None or record.offset() > met.offset()):
+            last[record.meant.key] = record
+    return last
 
 
 def _compacted(records: list[PlacedRecord]) -> list[PlacedRecord]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.errors import TopicError
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.types import spark_type
@@ -44,8 +45,7 @@ def last_values(
 ) -> DataFrame:
     """The last value per key of ranges: the physical columns in declared types, without the deleted keys.
 
-    In a partition the highest offset decides, between partitions record time. Records that cannot be decoded (somebody
-    else wrote them) count as absent, unless ``on-error`` is ``fail``.
+    Records that cannot be decoded (somebody else wrote them) count as absent, unless ``on-error`` is ``fail``.
 
     Args:
         keys: only rows with these primary keys.
@@ -63,14 +63,7 @@ def last_values(
     found = read_changes(spark, table, ranges, batch=1, mode="upsert").where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
     if keys is not None:
         found = found.join(keys.select(*key).distinct(), list(table.primary_key), "left_semi")
-    payload = F.struct(rows.KIND, *[F.col(name) for name in names])
-    in_partition = (
-        found.repartition(*key)  # serves both groupings
-        .groupBy(*key, rows.PARTITION)
-        .agg(F.max_by(F.struct(payload.alias("row"), rows.TIMESTAMP), F.struct(rows.OFFSET, rows.ROW)).alias("last"))
-    )
-    order = F.struct(F.col(f"last.{rows.TIMESTAMP}"), F.col(rows.PARTITION))
-    last = in_partition.groupBy(*key).agg(F.max_by("last.row", order).alias("last")).select("last.*")
+    last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
 
 

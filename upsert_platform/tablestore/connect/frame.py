@@ -99,8 +99,9 @@ def _judge(record: ConnectRecord, key_of: KeyOf) -> tuple[bytes | None, str | No
 def in_order(judged: DataFrame, *, tasks: int | None) -> DataFrame:
     """Brings the records of a row into one partition, next to each other, in the order in which they count.
 
-    That is by batch, then by record time, topic, partition and offset. Within a partition the offset alone decides, so
-    a record counts as no older than those before it in its partition.
+    That is by batch; within a batch those of one topic-partition follow each other by offset, whatever their times, and
+    the partitions come by the time of the last record that each has of the row, then by topic and number. So the record
+    that counts is the one of `upsert_platform.changelog.latest`.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
@@ -109,10 +110,8 @@ def in_order(judged: DataFrame, *, tasks: int | None) -> DataFrame:
     row = F.coalesce(F.col(KEY), F.concat_ws("/", "topic", "partition", "offset").cast("binary"))
     keyed = judged.withColumn(KEY, row)
     together = keyed.repartition(KEY) if tasks is None else keyed.repartition(tasks, KEY)
-    before = Window.partitionBy(KEY, BATCH, "topic", "partition").orderBy("offset").rowsBetween(
-        Window.unboundedPreceding, Window.currentRow
-    )  # fmt: skip
-    timed = together.withColumn("_at", F.max("timestamp").over(before))
+    of_partition = Window.partitionBy(KEY, BATCH, "topic", "partition")
+    timed = together.withColumn("_at", F.max_by("timestamp", "offset").over(of_partition))
     return timed.sortWithinPartitions(KEY, BATCH, "_at", "topic", "partition", "offset").drop("_at")
 
 

@@ -7,7 +7,7 @@ stream gives, record by record and reduced, wherever batches end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -308,9 +308,9 @@ def test_a_users_changelog(spark: SparkSession) -> None:
     assert account.superseded == 5  # as many pairs of -U and +U as the catalogue tells, behind six +I
 
 
-@behaviour(33, "record-time-decides")
+@behaviour(33, "time-decides-between-partitions")
 def test_a_key_in_two_partitions(spark: SparkSession) -> None:
-    """Undefined elsewhere; here by record time, partition and offset within a batch, counted and warned of."""
+    """Undefined elsewhere; here by the times of the last records of each partition, counted and warned of."""
     ddl = (
         "_batch BIGINT, _kind STRING, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _row INT,"
         " id INT, name STRING"
@@ -320,6 +320,9 @@ def test_a_key_in_two_partitions(spark: SparkSession) -> None:
         (1, "+U", "t", 0, 5, late, 0, 1, "a"),
         (1, "+U", "t", 1, 9, early, 0, 1, "b"),
         (1, "+U", "t", 0, 6, early, 0, 2, "only"),
+        (1, "+U", "t", 0, 7, late, 0, 3, "overtaken by the next offset"),
+        (1, "+U", "t", 0, 8, early - timedelta(1), 0, 3, "a day behind"),
+        (1, "+U", "t", 1, 10, early, 0, 3, "c"),
     ]
     found = latest_per_key(spark.createDataFrame(rows, ddl), key=["id"], columns=["id", "name"]).collect()
-    assert {row.id: (row.name, row[PARTITIONS_MET]) for row in found} == {1: ("a", 2), 2: ("only", 1)}
+    assert {row.id: (row.name, row[PARTITIONS_MET]) for row in found} == {1: ("a", 2), 2: ("only", 1), 3: ("c", 2)}

@@ -1,0 +1,102 @@
+"""Within a partition the offset alone decides, whatever the times of records say: in snapshots, targets, compaction."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from upsert_platform.changelog import compaction, rows
+from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
+from upsert_platform_tests.changelog.test_store import TOPIC, declared, snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = random_records(random.Random(20), keys=120, batches=3, partitions=3, each=400)
+
+
+def row_of(record: Placed) -> dict[str, object]:
+    return {
+        rows.BATCH: record.batch,
+        rows.KIND: rows.KIND_DELETE if record.value is None else rows.KIND_UPDATE_AFTER,
+        rows.TOPIC: TOPIC,
+        rows.PARTITION: record.partition,
+        rows.OFFSET: record.offset,
+        rows.TIMESTAMP: record.at,
+        rows.ROW: 0,
+        "id": record.key,
+        "value": record.value,
+    }
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ChangelogStore:
+    """A changelog of RECORDS, in the mode that keeps every one of them."""
+    store = ChangelogStore(str(tmp_path_factory.mktemp("latest") / "orders"), declared())
+    head = store.create()
+    for batch, records in batches_of(RECORDS):
+        table = pa.Table.from_pylist([row_of(item) for item in records], schema=rows.arrow_schema(store.table))
+        frame = spark.createDataFrame(table, schema=rows.spark_schema(store.table))
+        after = store.append(store.write(frame, batch=batch), head=head, positions=head.positions, run="run")
+        assert after is not None
+        head = after
+    return store
+
+
+def test_a_snapshot_is_that_of_the_offsets(spark: SparkSession, filled: ChangelogStore) -> None:
+    expected = last_values(RECORDS)
+    met: dict[int, set[int]] = defaultdict(set)
+    for record in RECORDS:
+        met[record.key].add(record.partition)
+    assert Counter(len(places) > 1 for places in met.values())[True] > 100
+    assert snapshot(spark, filled) == expected
+    assert snapshot(spark, filled, after=1) == last_values(item for item in RECORDS if item.batch > 1)
+    latest = latest_per_key(filled.read(spark, after=0, upto=3), key=["id"], columns=["value"]).collect()
+    assert {row["id"]: row[PARTITIONS_MET] for row in latest} == {key: min(len(met[key]), 2) for key in met}
+    assert all(row["_seq"] == max(item.batch for item in RECORDS if item.key == row["id"]) for row in latest)
+
+
+def test_rows_of_a_table_without_a_key_reach_a_keyed_target_in_that_order(
+    spark: SparkSession, filled: ChangelogStore
+) -> None:
+    every = every_row(filled.read(spark, after=0, upto=3), columns=["id", "value"])
+    assert every.count() == len(RECORDS)
+    last = last_written(every, key=["id"]).collect()
+    assert {row["id"]: row["value"] for row in last} == last_values(RECORDS)
+    assert {row[PARTITIONS_MET] for row in last} == {1, 2}
+    assert last_written(every, key=[]).where("_seq = 2").count() == sum(item.batch == 2 for item in RECORDS)
+
+
+@pytest.mark.parametrize("quarantines", [False, True])
+def test_compaction_keeps_what_counts(
+    spark: SparkSession, filled: ChangelogStore, tmp_path: Path, quarantines: bool
+) -> None:
+    store = ChangelogStore(str(tmp_path / "orders"), filled.table)
+    shutil.copytree(filled.uri, store.uri)
+    expected = last_values(RECORDS)
+    if quarantines:
+        head = store.create()
+        unread = {rows.KIND: rows.KIND_QUARANTINED, rows.TOPIC: TOPIC, rows.PARTITION: 0, rows.OFFSET: 9_000}
+        table = pa.Table.from_pylist([unread], schema=rows.arrow_schema(store.table))
+        frame = spark.createDataFrame(table, schema=rows.spark_schema(store.table))
+        assert store.append(store.write(frame, batch=4), head=head, positions=head.positions, run="run") is not None
+    report = compaction.reduce_history(spark, store, applied_everywhere=2)
+    found = snapshot(spark, store)
+    if quarantines:
+        places = {(item.key, item.partition) for item in RECORDS}
+        assert report.rows_after == len(places)  # whatever is replayed later finds what overtook it
+        assert found == expected
+    else:
+        newest = {key: max(item.batch for item in RECORDS if item.key == key) for key in expected}
+        dropped = {key for key, value in expected.items() if value is None and newest[key] <= 2}
+        assert dropped
+        assert found == {key: value for key, value in expected.items() if key not in dropped}
+        assert report.rows_after == len(found)
