@@ -14,6 +14,7 @@ from typing import Final
 
 from upsert_platform.declarations.connect_options import (
     BOOTSTRAP_VARIABLE,
+    CONCURRENCY,
     CONNECTOR_CLASS,
     CONSUMER,
     PASSED_ON,
@@ -40,6 +41,7 @@ from upsert_platform.types import parse_type
 
 _LOGIN: Final = ("security.", "sasl.", "ssl.")
 """Begin client properties that serve for the topics of failed records too."""
+_REGEX: Final = "topics.regex"
 _TIMESERIES: Final = "tablestore.timeseries."
 _OFFSETS: Final = {"earliest": "earliest-offset", "latest": "latest-offset"}
 _PHYSICAL: Final = ("key", "value")
@@ -74,7 +76,7 @@ def read_connect(entries: dict[str, Located], location: SourceLocation, variable
     options.judge()
     if not name:
         options.tell("option 'name' is missing")
-    if not any(options.names("topics")):
+    if not any(options.names("topics")) and not options.text(_REGEX):
         options.tell("option 'topics' is missing", "topics")
     bootstrap = options.text(f"{CONSUMER}bootstrap.servers") or variables.put_into(
         f"${{{BOOTSTRAP_VARIABLE}}}", location, found.problems
@@ -89,7 +91,9 @@ def read_connect(entries: dict[str, Located], location: SourceLocation, variable
 
 
 def _tables(options: ConnectOptions) -> dict[str, list[str]]:
-    """Table to its topics."""
+    """Table to its topics; of a pattern of topics its only table, without any."""
+    if options.text(_REGEX):
+        return {_table_of_pattern(options): []}
     topics = [topic for topic in dict.fromkeys(options.names("topics")) if topic]
     assigned: dict[str, str] = {}
     for pair in options.names("topics.assign.tables"):
@@ -105,6 +109,20 @@ def _tables(options: ConnectOptions) -> dict[str, list[str]]:
         by_format = options.text("table.name.format", "<topic>").replace("<topic>", topic)
         tables.setdefault(assigned.get(topic, by_format), []).append(topic)
     return tables
+
+
+def _table_of_pattern(options: ConnectOptions) -> str:
+    for other in ("topics", "topics.assign.tables"):
+        if options.text(other):
+            options.tell(f"option '{_REGEX}' takes the place of '{other}': give one of them", _REGEX)
+    table = options.text("table.name.format", "<topic>")
+    if "<topic>" in table:
+        options.tell(
+            f"option '{_REGEX}': name the one table of all these topics in 'table.name.format'; tables are declared"
+            " before topics are looked for",
+            _REGEX,
+        )
+    return table
 
 
 def _judge_names(options: ConnectOptions, tables: list[str]) -> None:
@@ -161,8 +179,9 @@ class _Sink:
             )
         values = {
             "connector": "kafka",
-            "topic": ";".join(self.topics),
+            **({"topic": ";".join(self.topics)} if self.topics else {"topic-pattern": options.text(_REGEX)}),
             "properties.bootstrap.servers": self.bootstrap,
+            "properties.group.id": f"connect-{options.name}",
             "scan.startup.mode": _OFFSETS.get(reset, "earliest-offset"),
             "key.format": "raw",
             "key.fields": "key",
@@ -194,12 +213,15 @@ class _Sink:
 
     def _target(self, name: str, columns: Mapping[str, str], failures: FailureSettings | None) -> TableDeclaration:
         options, place = self.options, self.options.location
-        values = {"connector": CONNECTOR, "name": options.name, "topics": ",".join(self.topics)}
-        places = {"connector": place, "name": options.place("name"), "topics": options.place("topics")}
-        if "tasks.max" in options.entries:
+        values = {"connector": CONNECTOR, "name": options.name}
+        places = {"connector": place, "name": options.place("name")}
+        if self.topics:
+            values["topics"], places["topics"] = ",".join(self.topics), options.place("topics")
+        parallelism = next((name for name in ("tasks.max", CONCURRENCY) if name in options.entries), None)
+        if parallelism is not None:
             values["sink.parallelism"], places["sink.parallelism"] = (
-                options.text("tasks.max"),
-                options.place("tasks.max"),
+                options.text(parallelism),
+                options.place(parallelism),
             )
         for option in options.entries:
             passed = option in PASSED_ON or option == "tablestore.mode" or _concerns(option, self.table)

@@ -7,6 +7,7 @@ tolerance, dead letters and overrides of clients.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +21,12 @@ CONNECTOR_CLASS: Final = "TableStoreSinkConnector"
 BOOTSTRAP_VARIABLE: Final = "UPSERT_KAFKA_BOOTSTRAP_SERVERS"
 CONSUMER: Final = "consumer.override."
 PRODUCER: Final = "producer.override."
+CONCURRENCY: Final = "consumer.thread.concurrency"
+"""What ApsaraMQ for Kafka asks for as the concurrency of its connector; `tasks.max` is Kafka Connect's."""
+_CONCURRENCIES: Final = ("1", "2", "3", "6", "12")
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 
-READ: Final = ("name", "connector.class", "tasks.max", "tablestore.mode")
+READ: Final = ("name", "connector.class", "tasks.max", CONCURRENCY, "tablestore.mode")
 """Options that are read here."""
 PASSED_ON: Final = (*RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS)
 """Options that the declared Tablestore tables get as they are."""
@@ -42,12 +47,11 @@ WITHOUT_EFFECT: Final = {
 """Options that are accepted with a warning, with what takes their place."""
 WITHOUT_EFFECT_PREFIXES: Final = {
     "errors.log.": "undecodable records are kept in the lake, with the reason",
-    "errors.retry.": "Dagster retries a failed run",
+    "errors.retry.": "requests are repeated until 'retry.deadline', and the next run goes on where one failed",
     "admin.override.": "topics of failed records are created with the properties of 'producer.override.'",
 }
 """As WITHOUT_EFFECT, for every option that begins so."""
 REFUSED: Final = {
-    "topics.regex": "name the topics in 'topics'",
     "transforms": "write the transformation as SQL: INSERT INTO ... SELECT",
     "predicates": "write the condition as SQL: INSERT INTO ... SELECT ... WHERE",
     "event.parse.class": "Java classes are not loaded, but for the connector's DefaultEventParser, which is built in",
@@ -118,6 +122,17 @@ class ConnectOptions:
 
     def judge(self) -> None:
         """Tells of options that are unknown, have no effect, or are refused; those of tables are judged with them."""
+        if self.name and _NAME.fullmatch(self.name) is None:
+            self.tell(
+                "ApsaraMQ for Kafka takes a connector name of 1 to 48 digits, lowercase letters and '-', not '-' first",
+                "name",
+                "warning",
+            )
+        concurrency = self.text(CONCURRENCY)
+        if concurrency and concurrency not in _CONCURRENCIES:
+            self.tell(f"option '{CONCURRENCY}' takes {', '.join(_CONCURRENCIES)}, not '{concurrency}'", CONCURRENCY)
+        elif concurrency and "tasks.max" in self.entries:
+            self.tell(f"option '{CONCURRENCY}' has no effect: 'tasks.max' is given", CONCURRENCY, "warning")
         known = (*READ, *PASSED_ON, *SOURCE_OPTIONS, *WITHOUT_EFFECT, *REFUSED)
         for name in self.entries:
             if name in (*READ, *PASSED_ON, *SOURCE_OPTIONS) or name.startswith((CONSUMER, PRODUCER)):

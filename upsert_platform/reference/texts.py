@@ -111,6 +111,11 @@ CONNECT: Final = {
     "name": ("(required)", "Name of the connector; the declared tables are named after it."),
     "connector.class": ("(required)", "A class name that ends with `TableStoreSinkConnector`."),
     "tasks.max": ("", "Writing tasks; becomes `sink.parallelism` of the table."),
+    "consumer.thread.concurrency": (
+        "",
+        "Concurrency of the managed connector: 1, 2, 3, 6 or 12 writing tasks, where `tasks.max` is not given. Without"
+        " either Spark decides, by its cores and the size of the batch; the managed service has 6.",
+    ),
     "tablestore.mode": ("normal", "`normal` writes wide-column tables, `timeseries` time-series tables."),
     "tablestore.auth.mode": ("", "`aksk`, or `sts` with `tablestore.sts.token`, with a role (`account.id`,"
     " `role.name`), or with the environment's credentials; `aksk` where access keys alone are given."),

@@ -183,7 +183,8 @@ class TablestoreSettings(Settings):
         None,
         origin="platform",
         description="Attribute column that keeps the version of a row; each change is then conditional on it, so a "
-        "late writer cannot replace a newer row. Costs a read capacity unit per row.",
+        "late writer cannot replace a newer row. It can bring back one that was deleted: that has no version. Costs a "
+        "read capacity unit per row.",
     )
     control_table: str = option(
         "control.table",

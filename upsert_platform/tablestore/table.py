@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from upsert_platform.errors import Problem
 from upsert_platform.model import Column, Table
@@ -46,6 +47,28 @@ class TablestoreTable:
     settings: TablestoreSettings
 
 
+_CONNECT_NAMES: Final = (
+    "buffer.size", "bucket.count", "max.thread.count", "flush.Interval", "insert.order.enable", "event.parse.class",
+    "table.name.format", "topics", "topics.regex", "topics.assign.tables", "primarykey.mode", "json.field.conversion",
+    "auto.increment.repeated-rows", "tablestore.mode", "tasks.max", "consumer.thread.concurrency", "transforms",
+    "predicates", "connector.class",
+)  # fmt: skip
+_CONNECT_PREFIXES: Final = (
+    "key.converter", "value.converter", "header.converter", "errors.", "runtime.error.", "transforms.", "predicates.",
+    "consumer.override.", "producer.override.", "tablestore.timeseries.",
+)  # fmt: skip
+_CONNECT_SUFFIXES: Final = (
+    ".primarykey.name", ".primarykey.type", ".columns.whitelist.name", ".columns.whitelist.type",
+    ".search.timestamp.type",
+)  # fmt: skip
+
+
+def _is_of_connect(name: str) -> bool:
+    """Whether an option is one of the sink connector that a declared table does not have."""
+    per_table = name.startswith("tablestore.") and name.endswith(_CONNECT_SUFFIXES)
+    return name in _CONNECT_NAMES or name.startswith(_CONNECT_PREFIXES) or per_table
+
+
 def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Problem]]:
     """Reads a declared table of this connector.
 
@@ -53,7 +76,18 @@ def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Pr
         The table, or None when a problem is an error, and every problem found.
     """
     subject = f"table '{table.name}'"
-    settings, problems = read_settings(TablestoreSettings, table.options, subject=subject, location=table.location)
+    elsewhere = [name for name in table.options if _is_of_connect(name)]
+    settings, problems = read_settings(
+        TablestoreSettings, table.options, subject=subject, location=table.location, ignore=_is_of_connect
+    )
+    problems.extend(
+        Problem(
+            f"{subject}: option '{name}' belongs to a configuration file of Kafka Connect (*.properties or *.json in"
+            " the folder of declarations), or to a table of connector 'tablestore-connect'",
+            table.options.location(name) or table.location,
+        )
+        for name in elsewhere
+    )
     problems.extend(_check_columns(table, settings))
     if settings is None or any(problem.severity == "error" for problem in problems):
         return None, problems

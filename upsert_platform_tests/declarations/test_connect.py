@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,7 @@ def test_a_table_of_records_a_table_of_rows_and_the_insert_between_them(tmp_path
         "connector": "kafka",
         "topic": "t",
         "properties.bootstrap.servers": "localhost:9092",
+        "properties.group.id": "connect-sink",
         "scan.startup.mode": "earliest-offset",
         "key.format": "raw",
         "key.fields": "key",
@@ -183,6 +185,45 @@ def test_tasks_overrides_and_options_of_the_platform(tmp_path: Path) -> None:
     assert sink.settings.retry_deadline.total_seconds() == 60
 
 
+def test_topics_by_a_regular_expression_go_to_one_table(tmp_path: Path) -> None:
+    config = {**KEYED, "topics.regex": "eu-[a-z]+", "table.name.format": "kafka_t"}
+    del config["topics"]
+    binding = bound(tmp_path, config)
+    options = binding.project.tables["sink.kafka_t.records"].options
+    assert (options["topic-pattern"], "topic" in options) == ("eu-[a-z]+", False)
+    sink = sink_of(binding, "sink.kafka_t")
+    assert sink.table_name == "kafka_t"
+    assert sink.tables["eu-one"] is sink.tables["eu-two"] is sink.wide
+    assert pickle.loads(pickle.dumps(sink.tables))["eu-one"].primary_key == sink.wide.primary_key
+
+
+@pytest.mark.parametrize(("given", "expected"), [("1", 1), ("12", 12), (None, None)])
+def test_1_1_concurrency(tmp_path: Path, given: str | None, expected: int | None) -> None:
+    more = {} if given is None else {"consumer.thread.concurrency": given}
+    assert sink_of(bound(tmp_path, {**KEYED, **more}), "sink.kafka_t").settings.parallelism == expected
+    both = {"consumer.thread.concurrency": "6", "tasks.max": "4"}
+    binding = bound(tmp_path, {**KEYED, **both})
+    assert sink_of(binding, "sink.kafka_t").settings.parallelism == 4
+    assert ["'tasks.max' is given" in problem.message for problem in binding.warnings] == [True]
+
+
+NAMES = [("kafka-ts-sink", True), ("0", True), ("a" * 48, True), ("a" * 49, False), ("-a", False), ("A", False),
+         ("a_b", False), ("a.b", False), ("é", False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "accepted"), NAMES)
+def test_1_1_names_that_the_managed_service_would_not_take_are_told(tmp_path: Path, name: str, accepted: bool) -> None:
+    project, problems = load(tmp_path, KEYED, name=name)
+    assert [problem.severity for problem in problems] == ([] if accepted else ["warning"])
+    assert all("1 to 48 digits, lowercase letters and '-'" in problem.message for problem in problems)
+    assert project.tables[f"{name}.kafka_t.records"].options["properties.group.id"] == f"connect-{name}"
+
+
+def test_the_group_may_be_named(tmp_path: Path) -> None:
+    project, _ = load(tmp_path, {**KEYED, "consumer.override.group.id": "mine"})
+    assert project.tables["sink.kafka_t.records"].options["properties.group.id"] == "mine"
+
+
 def test_reports_in_topics_bring_headers_and_a_client(tmp_path: Path) -> None:
     config = {
         **BASE,
@@ -262,7 +303,10 @@ FAULTS = [
     ("1.1", {"key.converter": "io.confluent.connect.avro.AvroConverter"}, "takes JsonConverter or StringConverter"),
     ("1.2", {"topics": ""}, "option 'topics' is missing"),
     ("1.2", {"topics.assign.tables": "t"}, "takes <topic>:<table>,..."),
-    ("", {"topics.regex": "a.*"}, "option 'topics.regex' is not supported: name the topics"),
+    ("", {"topics.regex": "a.*"}, "option 'topics.regex' takes the place of 'topics': give one of them"),
+    ("", {"topics.regex": "a.*", "topics": ""}, "'topics.regex': name the one table of all these topics in"),
+    ("", {"topics.regex": "a(", "topics": "", "table.name.format": "kafka_t"}, "is not a regular expression"),
+    ("1.1", {"consumer.thread.concurrency": "4"}, "takes 1, 2, 3, 6, 12, not '4'"),
     ("", {"transforms": "a", "transforms.a.type": "X"}, "write the transformation as SQL"),
     ("", {"event.parse.class": "my.Parser"}, "Java classes are not loaded"),
     ("", {"insert.mod": "put"}, "unknown option 'insert.mod'; did you mean 'insert.mode'?"),

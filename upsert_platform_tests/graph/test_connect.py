@@ -77,6 +77,23 @@ def test_nothing_else_is_in_the_tables_and_every_dirty_record_is_in_the_lake(
         assert len(connectors.refused(name)) == sum(case.dirty for case in cases), name
 
 
+def test_1_1_the_group_of_the_connector_shows_that_there_is_no_lag(
+    synced: tuple[Connectors, dg.ExecuteInProcessResult],
+) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    connectors, _ = synced
+    servers = connectors.stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+    for name in ("put_none", "series"):
+        connector = connectors.of[name]
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": f"connect-{name}"})
+        place = TopicPartition(connector.topic, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=10)
+        (committed,) = consumer.committed([place], timeout=10)
+        consumer.close()
+        assert committed.offset == end > 0
+
+
 def test_38_generated_keys_are_new_rows(synced: tuple[Connectors, dg.ExecuteInProcessResult]) -> None:
     rows = synced[0].rows("generated")
     assert sorted(cells["A"] for cells in rows.values()) == ["1", "2"]

@@ -72,6 +72,20 @@ RULES = [
     ("1.2 missing", {"tablestore.endpoint": ""}, "option 'tablestore.endpoint' takes an address"),
     ("1.2 scheme", {"tablestore.endpoint": "ftp://x"}, "option 'tablestore.endpoint' takes an address"),
     ("1.2 credentials in the address", {"tablestore.endpoint": "https://u:p@x"}, "takes no user name or password"),
+    *(
+        ("1.2 of Kafka Connect", {name: "1"}, f"option '{name}' belongs to a configuration file of Kafka Connect")
+        for name in (
+            "flush.Interval",
+            "buffer.size",
+            "primarykey.mode",
+            "tablestore.mode",
+            "key.converter.schemas.enable",
+            "runtime.error.mode",
+            "tablestore.users.primarykey.name",
+            "tablestore.timeseries.users.time",
+            "transforms",
+        )
+    ),
     ("1.2 unknown option", {"insert.modes": "put"}, "unknown option 'insert.modes'; did you mean 'insert.mode'?"),
     ("1.2 insert mode", {"insert.mode": "upsert"}, "option 'insert.mode'"),
     ("1.2 delete mode", {"delete.mode": "all"}, "option 'delete.mode'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -64,7 +65,14 @@ def _message_format(value: object) -> object:
 class ConnectSettings(Settings):
     """Options that decide what a record becomes (specification section 1.2, and 1.1 for the two wizard fields)."""
 
-    topics: CommaList = option("topics", origin="tablestore", description="Topics that are read.", min_length=1)
+    topics: CommaList = option("topics", (), origin="tablestore", description="Topics that are read.")
+    topics_regex: str | None = option(
+        "topics.regex",
+        None,
+        origin="kafka-connect",
+        description="Regular expression that whole names of topics match, instead of `topics`; `table.name.format`"
+        " then names their only table.",
+    )
     table_name_format: str = option(
         "table.name.format",
         "<topic>",
@@ -126,6 +134,21 @@ class ConnectSettings(Settings):
                 raise ValueError(f"takes <topic>:<table>,...; '{pair}' is no such pair")
         return value
 
+    @field_validator("topics_regex")
+    @classmethod
+    def _is_an_expression(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"is not a regular expression: {error}") from None
+        return value or None
+
+    @model_validator(mode="after")
+    def _topics_are_named_once(self) -> Self:
+        if bool(self.topics) == bool(self.topics_regex):
+            raise ValueError("option 'topics' or option 'topics.regex' is needed, and not both")
+        return self
+
     @model_validator(mode="after")
     def _deletes_need_the_record_key(self) -> Self:
         if self.delete_mode is not DeleteMode.NONE and self.key_mode is not KeyMode.RECORD_KEY:
@@ -142,6 +165,11 @@ class ConnectSettings(Settings):
         """How values are read."""
         return SideFormat(self.value_format, _envelope(self.value_schemas))
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics, or the expression for them."""
+        return self.topics or (self.topics_regex or "",)
+
     def table_of(self, topic: str) -> str:
         """Name of the table of a topic."""
         for pair in self.topics_assign_tables:
@@ -149,6 +177,27 @@ class ConnectSettings(Settings):
             if assigned.strip() == topic:
                 return table.strip()
         return self.table_name_format.replace("<topic>", topic)
+
+
+class EveryTopic(Mapping[str, "ConnectTable"]):
+    """Topic to table, where every topic goes to one: they are not known before they are read.
+
+    Args:
+        pattern: stands for the topics.
+    """
+
+    def __init__(self, pattern: str, table: ConnectTable) -> None:
+        self._pattern = pattern
+        self._table = table
+
+    def __getitem__(self, topic: str) -> ConnectTable:
+        return self._table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self._pattern,))
+
+    def __len__(self) -> int:
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +231,7 @@ class ConnectTable:
 
 def read_connect_tables(
     options: Options, *, subject: str, location: SourceLocation
-) -> tuple[dict[str, ConnectTable], list[Problem]]:
+) -> tuple[Mapping[str, ConnectTable], list[Problem]]:
     """Reads the options that decide what records become.
 
     Args:
@@ -197,9 +246,11 @@ def read_connect_tables(
     if settings is None:
         return {}, problems
     reader = _Reader(options, settings, subject, location, problems)
-    tables = {topic: reader.table(topic) for topic in settings.topics}
+    tables: Mapping[str, ConnectTable] = {topic: reader.table(topic) for topic in settings.named}
     reader.check_names({table.name for table in tables.values()})
-    return ({} if any(problem.severity == "error" for problem in problems) else tables), problems
+    if any(problem.severity == "error" for problem in problems):
+        return {}, problems
+    return (tables if settings.topics else EveryTopic(*next(iter(tables.items())))), problems
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class _Reader:
             self._tell(f"option '{name}' has no effect: {reason}", name, "warning")
         record = self._part(RECORD_OPTIONS)
         shared, problems = read_settings(ConnectSettings, record, subject=self._subject, location=self._table.location)
-        names = sorted({shared.table_of(topic) for topic in shared.topics}) if shared else []
+        names = sorted({shared.table_of(topic) for topic in shared.named}) if shared else []
         if len(names) > 1:
             self._tell(f"topics go to several tables ({', '.join(names)}); declare one per table", "topics")
         if names:
