@@ -19,6 +19,7 @@ from upsert_platform.maxcompute.connection import (
     to_service_error,
     with_retries,
 )
+from upsert_platform.maxcompute.instances import RunningStatement
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.types import MaxComputeType, parse_maxcompute_type
 
@@ -211,14 +212,22 @@ class Client:
             instance = with_retries(
                 lambda: self.odps.run_sql(statement, hints=settings), self.connection, only_sure=True
             )
-            wait, end = _FIRST_POLL_SECONDS, time.monotonic() + timeout
+            started = time.monotonic()
+            running = RunningStatement(instance, self.connection, shown=_shown(statement), started=started)
+            wait = _FIRST_POLL_SECONDS
             while not with_retries(lambda: instance.is_terminated(retry=False), self.connection):
-                if time.monotonic() > end:
-                    text = f"'{_shown(statement)}' is not done after {timeout:.0f} s (instance {instance.id})"
+                if time.monotonic() > started + timeout:
+                    text = f"'{_shown(statement)}' is not done after {timeout:.0f} s ({running.where})"
                     raise ServiceError(text, status=None, code="Timeout", sure=False)
+                running.look(time.monotonic())
                 time.sleep(wait)
                 wait = min(wait * 1.5, _LONGEST_POLL_SECONDS)
-            with_retries(lambda: instance.wait_for_success(interval=_FIRST_POLL_SECONDS), self.connection)
+            try:
+                with_retries(lambda: instance.wait_for_success(interval=_FIRST_POLL_SECONDS), self.connection)
+            except ServiceError as error:
+                raise ServiceError(
+                    f"{error} ({running.where})", status=error.status, code=error.code, sure=error.sure
+                ) from None
             return instance
 
         return self._about(run, statement)
