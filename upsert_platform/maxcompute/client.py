@@ -180,13 +180,19 @@ class Client:
         """Reads one split of a result.
 
         Raises:
-            ServiceError: the result is no longer kept.
+            ServiceError: the result is no longer kept, or not all of its rows came.
             EndpointError: no answer.
         """
         session = self._about(lambda: self._download(result.instance_id), "reading a result")
         start = split * _SPLIT_ROWS
-        with session.open_arrow_reader(start, min(_SPLIT_ROWS, result.rows - start)) as reader:
-            yield from reader
+        wanted, found = min(_SPLIT_ROWS, result.rows - start), 0
+        with session.open_arrow_reader(start, wanted) as reader:
+            for rows in reader:
+                found += rows.num_rows
+                yield rows
+        if found != wanted:
+            text = f"rows {start} to {start + wanted} of the result of {result.instance_id}: {found} came"
+            raise ServiceError(text, status=None, code="BodyCut", sure=False)
 
     def _download(self, instance_id: str) -> Any:
         from odps.tunnel import InstanceTunnel
@@ -261,19 +267,15 @@ class Client:
             EndpointError: no answer, or no right to see it.
             DestinationError: any other refusal.
         """
-        from odps.errors import NoSuchObject
-
         try:
             found = self.odps.get_table(name.table, project=name.project, schema=name.schema)
             with_retries(found.reload, self.connection)
             with_retries(found.reload_extend_info, self.connection)
-        except NoSuchObject:
-            return None
         except Exception as error:
             if not is_foreign(error):
                 raise
             failure = to_service_error(error, self.connection)
-            if failure.code in _MISSING_TABLE or (failure.status == 404 and "NoSuchTable" in str(failure)):
+            if failure.told and failure.code in _MISSING_TABLE:
                 return None
             explain(failure, self.connection, f"reading table '{name}'")
         return _state(found)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from pydantic import SecretStr
 
@@ -35,14 +37,16 @@ class ServiceError(Exception):
 
     Attributes:
         status: HTTP status; None when there was no answer.
-        code: the service's error code; empty when it gave none.
+        code: the service's error code; without one the name of the error, and empty when there was no answer.
         sure: whether the request certainly changed nothing.
+        told: whether the service itself gave the code: a page of a gateway has none.
     """
 
-    def __init__(self, text: str, *, status: int | None, code: str, sure: bool) -> None:
+    def __init__(self, text: str, *, status: int | None, code: str, sure: bool, told: bool = True) -> None:
         self.status = status
         self.code = code
         self.sure = sure
+        self.told = told
         super().__init__(text)
 
 
@@ -99,6 +103,34 @@ class Connection:
         return text
 
 
+_DEADLINE: ContextVar[float | None] = ContextVar("maxcompute_deadline", default=None)
+
+
+@contextmanager
+def _until(deadline: float | None) -> Iterator[None]:
+    """Requests inside wait for their answers until the deadline, rather than for the time of one answer."""
+    before = _DEADLINE.set(deadline)
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(before)
+
+
+def _patience(connection: Connection) -> tuple[float, float]:
+    """Seconds to wait for a connection, and for an answer.
+
+    Raises:
+        ServiceError: the deadline has passed.
+    """
+    deadline = _DEADLINE.get()
+    if deadline is None:
+        return CONNECT_SECONDS, connection.timeout
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise ServiceError("the time that was allowed is over", status=None, code="", sure=True)
+    return min(CONNECT_SECONDS, left), left
+
+
 def guarded_rest(connection: Connection, endpoint: str, *, tag: str, region: str | None = None) -> RestClient:
     """A PyODPS client for which only 200 and 201 are success, that sends no usage surveys and retries nothing itself.
 
@@ -115,7 +147,7 @@ def guarded_rest(connection: Connection, endpoint: str, *, tag: str, region: str
             return None
 
         def _request(self, url: str, method: str, stream: bool = False, **kwargs: Any) -> Any:
-            kwargs["timeout"] = kwargs.get("timeout") or (CONNECT_SECONDS, connection.timeout)
+            kwargs["timeout"] = kwargs.get("timeout") or _patience(connection)
             return super()._request(url, method, stream=stream, **kwargs)
 
     return GuardedRest(
@@ -134,9 +166,10 @@ def to_service_error(error: Exception, connection: Connection) -> ServiceError:
     text = connection.hide(f"{type(error).__name__}: {error}")[:2000]
     if isinstance(error, BaseODPSError):
         status = error.status_code
-        code = str(error.code or type(error).__name__)
+        code = str(error.code or type(error).__name__).split(":", 1)[0].strip()
         refused_for_now = status == 429 or (status is not None and 400 <= status < 500 and status != 408)
-        return ServiceError(text, status=status, code=code, sure=refused_for_now)
+        told = bool(error.code) and code != str(status)
+        return ServiceError(text, status=status, code=code, sure=refused_for_now, told=told)
     wrapped = error.args[0] if error.args else None
     never_sent = isinstance(wrapped, MaxRetryError) and isinstance(wrapped.reason, NewConnectionError)
     sure = never_sent or isinstance(error, requests.exceptions.ConnectTimeout)
@@ -153,6 +186,24 @@ def may_pass(error: ServiceError) -> bool:
     return error.status is None or error.status in (308, 408, 429) or error.status >= 500
 
 
+_GONE: Final = frozenset(
+    (
+        *("SessionNotFound", "UpsertSessionNotFound", "StreamSessionNotFound", "SessionAborted", "SessionExpired"),
+        *("TableModified", "NoSuchTable", "NoSuchPartition", "ODPS-0130131"),
+    )
+)
+
+
+def refuses(error: ServiceError) -> bool:
+    """Whether the service itself answered, and will answer the same again."""
+    return error.told and error.status is not None and 400 <= error.status < 500 and error.status not in (408, 429)
+
+
+def is_gone(error: ServiceError) -> bool:
+    """Whether the service says that a session no longer exists, or can no longer be committed."""
+    return refuses(error) and (error.status in (404, 410) or error.code in _GONE)
+
+
 def with_retries(
     request: Callable[[], T],
     connection: Connection,
@@ -165,7 +216,8 @@ def with_retries(
 
     Args:
         retries: most repetitions; the connection's if None.
-        deadline: `time.monotonic()` after which nothing is repeated.
+        deadline: `time.monotonic()` until which an answer is waited for, and after which nothing is repeated; None
+            waits as long as the connection does for each answer.
         only_sure: repeat only what certainly changed nothing.
 
     Raises:
@@ -174,7 +226,8 @@ def with_retries(
     attempt = 0
     while True:
         try:
-            return request()
+            with _until(deadline):
+                return request()
         except Exception as error:
             if not is_foreign(error):
                 raise

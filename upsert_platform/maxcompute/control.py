@@ -36,7 +36,7 @@ _ID = "state"
 _NUMBERS: Final = ("revision", "epoch", "lease_expires", "applied_batch", "committed_at")
 _TEXTS: Final = ("stamp", "label", "holder", "token", "changelog_id", "table_id", "pending", "verdict", "commits")
 _TRIES = 6
-_MISSING = ("nosuchtable", "nosuchobject", "odps-0130131", "nosuchpartition", "table not found")
+_MISSING: Final = ("NoSuchTable", "NoSuchObject", "NoSuchPartition", "ODPS-0130131")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,5 +322,4 @@ class ControlTable:
 
 
 def _says_missing(error: ServiceError) -> bool:
-    words = f"{error.code} {error}".lower()
-    return any(word in words for word in _MISSING)
+    return error.told and error.code in _MISSING

@@ -8,6 +8,7 @@ by row, its writers (which send old rows behind newer ones after a failed flush)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,7 @@ _READ_UNITS = {"TimestampUnit": "micro", "DatetimeUnit": "milli"}
 _SPLIT_BYTES = 64 << 20
 _READ_ROWS = 4096 * 4
 _READ_READY_SECONDS = 600
+_ROUTE_HEADER = "x-odps-max-storage-route-token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class MaxStorage:
 
         class Stub(StorageStub):
             def _execute(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-                return func(*args, **kwargs)
+                answer = func(*args, **kwargs)
+                return answer if kwargs.get("stream") else _of_service(answer)
 
         self.connection = connection
         self.endpoint = endpoint
@@ -177,6 +180,20 @@ class MaxStorage:
             deadline=deadline,
         )
 
+    def status(self, session: WriteSession) -> str:
+        """The status of a write session in lower case; empty where the service does not tell it.
+
+        Raises:
+            ServiceError: the session is not known, or no answer.
+        """
+        params = {"Action": "TableGetWriteSession", "Target": self._table.to_target(), "SessionId": session.session_id}
+        headers = {"Content-Type": "application/json; charset=utf-8"}
+        if session.route:
+            headers[_ROUTE_HEADER] = session.route
+        url = f"{self._rest.endpoint}/api/storage/v2"
+        answer = self._run(lambda: _of_service(self._rest.post(url, data="{}", params=params, headers=headers)))
+        return str((answer.json() if answer.content else {}).get("SessionStatus") or "").lower()
+
     def abort(self, session: WriteSession) -> None:
         """Drops a session and what it holds.
 
@@ -255,37 +272,34 @@ class MaxStorage:
         """Reads one split.
 
         Raises:
-            ServiceError: refused, or no answer at the start.
+            ServiceError: refused, no answer at the start, or a body that ends before its end marker.
         """
         from odps.maxstorage.models.requests import CreateTableReadStreamRequest
-        from odps.maxstorage.read.reader import ArrowReader
         from odps.maxstorage.read.table_session import IndexedInputSplit
+
+        from upsert_platform.maxcompute.arrow_body import read_batches
 
         split = IndexedInputSplit(session.session_id, index)
         request = CreateTableReadStreamRequest(max_batch_rows=_READ_ROWS)
         answer = self._run(lambda: self._stub.create_table_read_stream(self._table, split, request, session.route))
-        with ArrowReader(answer, schema=None) as reader:
-            yield from reader
+        with closing(answer):
+            yield from read_batches(answer, f"split {index} of read session {session.session_id}")
 
     def _run(self, request: Callable[[], T], *, retries: int | None = None, deadline: float | None = None) -> T:
         return with_retries(request, self.connection, retries=retries, deadline=deadline)
 
 
-_GONE = ("notfound", "not found", "expired", "aborted", "tablemodified", "nosuchtable", "nosuchpartition")
+def _of_service(answer: Any) -> Any:
+    """An answer with nothing or a JSON object in it: a gateway that says 200 to everything has something else.
 
-
-def is_gone(error: ServiceError) -> bool:
-    """Whether the service says that a session no longer exists, or can no longer be committed."""
-    words = f"{error.code} {error}".lower()
-    return _refuses(error) and (error.status in (404, 410) or any(word in words for word in _GONE))
-
-
-def is_committed(error: ServiceError) -> bool:
-    """Whether the service says that a session was committed before."""
-    words = f"{error.code} {error}".lower()
-    return _refuses(error) and "committed" in words and "uncommitted" not in words and "not committed" not in words
-
-
-def _refuses(error: ServiceError) -> bool:
-    """Whether the service itself answered, and will answer the same again."""
-    return error.status is not None and 400 <= error.status < 500 and error.status not in (408, 429)
+    Raises:
+        ServiceError: it is not from the service, so nobody knows what became of the request.
+    """
+    try:
+        known = not answer.content or isinstance(answer.json(), dict)
+    except ValueError:
+        known = False
+    if known:
+        return answer
+    text = f"status {answer.status_code} with {answer.content[:200]!r}, which is not an answer of the service"
+    raise ServiceError(text, status=None, code="", sure=False, told=False)

@@ -88,14 +88,16 @@ class UpsertTunnel:
         params = {"slotnum": str(slots), "lifecycle": str(_LIFECYCLE_HOURS), **self._common(partition)}
         return self._ask(lambda: self._rest.post(self._url, params=params, headers=dict(_HEADERS)), partition)
 
-    def load(self, partition: str, session_id: str) -> UpsertSession:
+    def load(self, partition: str, session_id: str, *, deadline: float | None = None) -> UpsertSession:
         """The session as it is now.
 
         Raises:
             ServiceError: it is not known, or no answer.
         """
         params = {"upsertid": session_id, **self._common(partition)}
-        return self._ask(lambda: self._rest.get(self._url, params=params, headers=dict(_HEADERS)), partition)
+        return self._ask(
+            lambda: self._rest.get(self._url, params=params, headers=dict(_HEADERS)), partition, deadline=deadline
+        )
 
     def put(self, session: UpsertSession, bucket: int, body: bytes, *, rows: int, compression: str | None) -> None:
         """Sends a body to the slot of its bucket, once.
@@ -117,7 +119,7 @@ class UpsertTunnel:
             "record_count": str(rows),
             **self._common(session.partition),
         }
-        self._run(lambda: self._rest.put(self._url, data=body, params=params, headers=headers), retries=0)
+        self._run(lambda: _no_page(self._rest.put(self._url, data=body, params=params, headers=headers)), retries=0)
 
     def commit(
         self, partition: str, session_id: str, *, retries: int | None = None, deadline: float | None = None
@@ -125,7 +127,7 @@ class UpsertTunnel:
         """Commits a session and waits until it is committed; one that is committed already is left alone.
 
         Args:
-            deadline: `time.monotonic()`.
+            deadline: `time.monotonic()` until which answers are waited for.
 
         Raises:
             ServiceError: not known, ended otherwise, or not done in time (then nobody knows).
@@ -133,7 +135,7 @@ class UpsertTunnel:
         polls = attempts = 0
         while True:
             try:
-                status = self._commit_once(partition, session_id)
+                status = self._commit_once(partition, session_id, deadline)
             except ServiceError as error:
                 attempts += 1
                 patient = attempts <= (self.connection.retries if retries is None else retries)
@@ -151,14 +153,14 @@ class UpsertTunnel:
             polls += 1
             time.sleep(backoff_seconds(polls))
 
-    def _commit_once(self, partition: str, session_id: str) -> str:
-        session = self.load(partition, session_id)
+    def _commit_once(self, partition: str, session_id: str, deadline: float | None) -> str:
+        session = self.load(partition, session_id, deadline=deadline)
         if session.status not in _UNDER_WAY:
             return session.status
         headers = {**_HEADERS, "odps-tunnel-routed-server": session.routes[0][1]}
         params = {"upsertid": session_id, **self._common(partition)}
         return self._ask(
-            lambda: self._rest.post(self._url, params=params, headers=headers), partition, retries=0
+            lambda: self._rest.post(self._url, params=params, headers=headers), partition, retries=0, deadline=deadline
         ).status
 
     def abort(self, partition: str, session_id: str) -> None:
@@ -168,29 +170,51 @@ class UpsertTunnel:
             ServiceError: refused, or no answer.
         """
         params = {"upsertid": session_id, **self._common(partition)}
-        self._run(lambda: self._rest.delete(self._url, params=params, headers=dict(_HEADERS)))
+        self._run(lambda: _no_page(self._rest.delete(self._url, params=params, headers=dict(_HEADERS))))
 
     def _common(self, partition: str) -> dict[str, str]:
         params = {"partition": partition} if partition else {}
         return params | ({"quotaName": self.connection.quota} if self.connection.quota else {})
 
-    def _run(self, request: Callable[[], T], *, retries: int | None = None) -> T:
-        return with_retries(request, self.connection, retries=retries)
+    def _run(self, request: Callable[[], T], *, retries: int | None = None, deadline: float | None = None) -> T:
+        return with_retries(request, self.connection, retries=retries, deadline=deadline)
 
-    def _ask(self, request: Callable[[], Any], partition: str, *, retries: int | None = None) -> UpsertSession:
-        return _session(self._run(lambda: request().json(), retries=retries), partition)
+    def _ask(
+        self, request: Callable[[], Any], partition: str, *, retries: int | None = None, deadline: float | None = None
+    ) -> UpsertSession:
+        return self._run(lambda: _session(request().json(), partition), retries=retries, deadline=deadline)
 
 
 def _over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() > deadline
 
 
-def _session(described: dict[str, Any], partition: str) -> UpsertSession:
+def _no_page(answer: Any) -> Any:
+    """An answer that is not a page: a gateway that says 200 to everything has one.
+
+    Raises:
+        ServiceError: nobody knows what became of the request.
+    """
+    if answer.content.lstrip()[:1] == b"<":
+        text = f"status {answer.status_code} with {answer.content[:200]!r}, which is not an answer of the service"
+        raise ServiceError(text, status=None, code="", sure=False, told=False)
+    return answer
+
+
+def _session(described: Any, partition: str) -> UpsertSession:
     """Reads a session's description.
 
     Raises:
-        ServiceError: its slots do not cover the buckets from 0 on, each once.
+        ServiceError: it is not one, or its slots do not cover the buckets from 0 on, each once.
     """
+    try:
+        return _read_session(described, partition)
+    except (KeyError, TypeError, AttributeError) as error:
+        text = f"the answer does not describe an upsert session: {str(described)[:200]} ({error!r})"
+        raise ServiceError(text, status=None, code="", sure=False, told=False) from None
+
+
+def _read_session(described: dict[str, Any], partition: str) -> UpsertSession:
     routes = {
         int(bucket): (str(slot["slot_id"]), str(slot["worker_addr"]))
         for slot in described["slots"]

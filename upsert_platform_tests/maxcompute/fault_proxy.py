@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,12 +27,20 @@ class Fault:
         times: how many requests.
         status: of the answer given instead of the server's; 0 closes the connection without one.
         reached: whether the server gets the request all the same.
+        code: of the error that is told.
+        body: sent instead of an error of that code.
+        delay: seconds to wait before the server's own answer is passed on; `status` then says nothing.
+        cut: how many bytes of the server's own answer are passed on, as if it had ended there; `status` as well.
     """
 
     action: str
     times: int = 1
     status: int = 500
     reached: bool = False
+    code: str = "Spoiled"
+    body: bytes | None = None
+    delay: float = 0.0
+    cut: Callable[[bytes], int] | None = None
 
 
 @dataclass
@@ -72,13 +82,18 @@ def fault_proxy(server: ServerHandle) -> Iterator[FaultProxy]:
             with lock:
                 fault = proxy.take(action)
             status, headers, content = (0, [], b"")
-            if fault is None or fault.reached:
+            if fault is None or fault.reached or fault.delay or fault.cut:
                 status, headers, content = self._forward(body)
-            if fault is not None:
+            if fault is not None and fault.delay:
+                time.sleep(fault.delay)
+            elif fault is not None and fault.cut:
+                content = content[: fault.cut(content)]
+            elif fault is not None:
                 if not fault.status:
                     self.close_connection = True
                     return
-                status, headers, content = fault.status, [], b'{"Code": "Spoiled", "Message": "by the proxy"}'
+                told = json.dumps({"Code": fault.code, "Message": "by the proxy"}).encode()
+                status, headers, content = fault.status, [], told if fault.body is None else fault.body
             self.send_response(status)
             for name, value in headers:
                 if name.lower() not in _OWN_HEADERS:
