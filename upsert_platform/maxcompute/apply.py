@@ -106,31 +106,35 @@ def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
 
 def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started: float) -> WriteReport:
     table, span, sending = batch.table, batch.span, batch.sending
-    sending.open(specs)
-    try:
-        opened = Pending(
-            api=sending.api,
-            sessions=sending.sessions,
-            streams=(),
-            after=span.after,
-            upto=span.upto,
-            changelog_id=span.changelog_id,
-            run=span.run,
-            rows=0,
-            table_id=batch.actual.table_id,
-            partitions=_counted(specs, table),
-            replaces=span.replaces,
-            paired=table.session_per_task,
-        )
+    opened = Pending(
+        api=sending.api,
+        sessions=(),
+        streams=(),
+        after=span.after,
+        upto=span.upto,
+        changelog_id=span.changelog_id,
+        run=span.run,
+        rows=0,
+        table_id=batch.actual.table_id,
+        partitions=_counted(specs, table),
+        replaces=span.replaces,
+        paired=table.session_per_task,
+    )
+
+    def record() -> None:
         # Without rows: should this process die, the next one drops the sessions instead of leaving them open for a day.
-        batch.lease.change(pending=opened.to_text())
+        batch.lease.change(pending=replace(opened, sessions=sending.sessions).to_text())
+
+    try:
+        sending.open(specs, record=record)
         sent = _send(sending, frame, table)
         _check_refused(sent, table)
         batch.keep_refused(sent.refused)
         sessions = sending.filled(sent.streams)
     except BaseException:
         sending.abort()
-        forget_opened(batch.lease)
+        if batch.lease.record.pending:
+            forget_opened(batch.lease)
         raise
     sent_at = time.monotonic()
     if sent.rows:

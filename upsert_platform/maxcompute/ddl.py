@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.choices import SchemaChange, WriteApi
 from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableState
@@ -11,6 +13,8 @@ from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import stores, stores_partition, widens
+
+_PARTITIONS_PER_STATEMENT = 200
 
 
 def create_statement(table: MaxComputeTable) -> str:
@@ -233,11 +237,20 @@ def truncate_statements(table: MaxComputeTable) -> tuple[str, ...]:
     spec = table.partitions.static
     if not spec:
         return (f"TRUNCATE TABLE {table.target.sql}",)
-    listed = ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in spec)
-    return (add_partition_statement(table, spec), f"TRUNCATE TABLE {table.target.sql} PARTITION ({listed})")
+    return (
+        *add_partitions_statements(table, [spec]),
+        f"TRUNCATE TABLE {table.target.sql} PARTITION ({_listed(spec)})",
+    )
 
 
-def add_partition_statement(table: MaxComputeTable, spec: Spec) -> str:
-    """The statement that creates a partition unless it is there."""
-    listed = ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in spec)
-    return f"ALTER TABLE {table.target.sql} ADD IF NOT EXISTS PARTITION ({listed})"
+def add_partitions_statements(table: MaxComputeTable, specs: Sequence[Spec]) -> list[str]:
+    """Statements that create partitions unless they are there: one for many of them, since each takes seconds."""
+    statements = []
+    for start in range(0, len(specs), _PARTITIONS_PER_STATEMENT):
+        listed = " ".join(f"PARTITION ({_listed(spec)})" for spec in specs[start : start + _PARTITIONS_PER_STATEMENT])
+        statements.append(f"ALTER TABLE {table.target.sql} ADD IF NOT EXISTS {listed}")
+    return statements
+
+
+def _listed(spec: Spec) -> str:
+    return ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +12,7 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.choices import Compression, WriteApi
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
-from upsert_platform.maxcompute.ddl import add_partition_statement
+from upsert_platform.maxcompute.ddl import add_partitions_statements
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 TaskFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _BUCKET = "_bucket"
+_NO_PARTITION = "NoSuchPartition"
 
 
 class Sending(Protocol):
@@ -43,8 +45,11 @@ class Sending(Protocol):
     def sessions(self) -> tuple[tuple[str, str], ...]:
         """Partition text and id of every open session."""
 
-    def open(self, specs: list[Spec]) -> None:
-        """Opens the sessions for rows of these partitions.
+    def open(self, specs: list[Spec], *, record: Callable[[], None]) -> None:
+        """Opens the sessions for rows of these partitions; after an error the caller aborts those that are open.
+
+        Args:
+            record: notes the sessions that are open so far, so that they can be dropped should this process die.
 
         Raises:
             DestinationError: refused.
@@ -81,7 +86,7 @@ class MaxStorageSending:
         static = self._table.partitions.static_text
         return tuple((static, session.session_id) for session in self._sessions)
 
-    def open(self, specs: list[Spec]) -> None:
+    def open(self, specs: list[Spec], *, record: Callable[[], None]) -> None:
         """Opens the sessions; partitions that are missing are made by the service when it commits."""
         static = self._table.partitions.static_text
         count = 1
@@ -93,8 +98,8 @@ class MaxStorageSending:
             for _ in range(count):
                 self._sessions.append(self._storage.create_write_session(static, overwrite=self._replaces))
         except ServiceError as error:
-            self.abort()
             explain(error, self._storage.connection, f"opening a write session on {self._table.target}")
+        record()
 
     def spread(self, frame: DataFrame) -> DataFrame:
         """Over as many tasks as declared; sorted by partition within them if that is asked for."""
@@ -160,30 +165,54 @@ class TunnelSending:
         """The sessions, by partition."""
         return tuple((session.partition, session.session_id) for session in self._sessions.values())
 
-    def open(self, specs: list[Spec]) -> None:
-        """Makes the partitions that are missing, and opens a session on each.
+    def open(self, specs: list[Spec], *, record: Callable[[], None]) -> None:
+        """Opens a session on each partition, several at once; those that are missing are made in one statement.
 
         Raises:
             DestinationError: refused, or the table has another number of buckets than declared.
             EndpointError: no answer.
         """
-        fixed = len(self._table.partitions.static)
         whole: list[Spec] = [()] if not self._table.partitions.columns else []
-        try:
-            for spec in whole + specs:
-                if spec:
-                    self._client.run_sql(add_partition_statement(self._table, spec))
-                session = self._tunnel.create(spec_text(spec), slots=self._table.settings.slots)
-                self._sessions[tuple(value for _, value in spec[fixed:])] = session
-                self._check(session)
-        except ServiceError as error:
-            self.abort()
-            explain(error, self._tunnel.connection, f"opening an upsert session on {self._table.target}")
+        doing = f"opening an upsert session on {self._table.target}"
+        missing = self._open_present(whole + specs, doing)
+        record()
+        if missing:
+            try:
+                for statement in add_partitions_statements(self._table, [spec for spec, _ in missing]):
+                    self._client.run_sql(statement)
+            except ServiceError as error:
+                explain(error, self._tunnel.connection, f"adding {len(missing)} partitions to {self._table.target}")
+            missing = self._open_present([spec for spec, _ in missing], doing)
+            if missing:
+                explain(missing[0][1], self._tunnel.connection, doing)
+            record()
+
+    def _open_present(self, specs: list[Spec], doing: str) -> list[tuple[Spec, ServiceError]]:
+        """Opens a session on each partition that exists, and gives the others."""
+
+        def create(spec: Spec) -> UpsertSession | ServiceError:
+            try:
+                return self._tunnel.create(spec_text(spec), slots=self._table.settings.slots)
+            except ServiceError as error:
+                return error
+
+        fixed = len(self._table.partitions.static)
+        with ThreadPoolExecutor(self._table.settings.commit_threads, thread_name_prefix="maxcompute-open") as pool:
+            answers = list(zip(specs, pool.map(create, specs), strict=True))
+        for spec, answer in answers:
+            if isinstance(answer, UpsertSession):
+                self._sessions[tuple(value for _, value in spec[fixed:])] = answer
+        failures = [(spec, answer) for spec, answer in answers if isinstance(answer, ServiceError)]
+        for _, failure in failures:
+            if not (failure.told and failure.code == _NO_PARTITION):
+                explain(failure, self._tunnel.connection, doing)
+        for session in self._sessions.values():
+            self._check(session)
+        return failures
 
     def _check(self, session: UpsertSession) -> None:
         wanted = self._table.settings.buckets
         if wanted is not None and wanted != session.buckets:
-            self.abort()
             raise DestinationError(
                 f"table '{self._table.name}': 'upsert.write.bucket.num' is {wanted}, {self._table.target} has"
                 f" {session.buckets} buckets. Nothing was written"
@@ -191,7 +220,6 @@ class TunnelSending:
         kinds = {column.name: column.kind.root for column in self._plan.columns}
         for name in session.hash_key:
             if kinds[name] not in TUNNEL_KEY_TYPES:
-                self.abort()
                 raise DestinationError(
                     f"table '{self._table.name}': key column '{name}' is {kinds[name]} in {self._table.target}, and the"
                     " tunnel has no sure bucket for it. Use 'write.api' = 'maxstorage'"
