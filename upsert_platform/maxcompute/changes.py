@@ -59,9 +59,8 @@ def table_versions(table: MaxComputeTable) -> TableVersions:
     if actual is None:
         raise DestinationError(f"table '{table.name}': {table.target} does not exist")
     if actual.version is None or not actual.transactional:
-        raise DestinationError(f"table '{table.name}': {table.target} is no Delta table, so it has no versions")
-    keeps = actual.properties.get("acid.cdc.mode.enable", "").lower() == "true"
-    return TableVersions(actual.version, actual.history_hours, keeps)
+        raise DestinationError(f"table '{table.name}': {table.target} is not a Delta table, so it has no versions")
+    return TableVersions(actual.version, actual.history_hours, actual.keeps_changes)
 
 
 def read_changes(
@@ -70,7 +69,7 @@ def read_changes(
     """Changes of a Delta table that were committed after one version and up to another.
 
     Args:
-        after: the version that was read last; 0 reads everything that is kept.
+        after: the version that was read last; 0 reads from the table's beginning.
         upto: the last version to read; the latest if left out.
 
     Returns:
@@ -78,7 +77,8 @@ def read_changes(
         Changes of a key come in order, in one task.
 
     Raises:
-        DestinationError: the table is missing, differs from its declaration, or keeps no changes.
+        DestinationError: the table is missing, differs from its declaration, keeps no changes, or no longer those after
+            that version; or that version is ahead of it.
         EndpointError: no answer.
     """
     if table.settings.api is WriteApi.TUNNEL:
@@ -103,7 +103,17 @@ def read_changes(
                     upto=upto,
                 )
             except ServiceError as error:
-                explain(error, client.connection, f"reading changes of {table.target} after version {after}")
+                explain(
+                    error,
+                    client.connection,
+                    f"reading changes of {table.target} after version {after} (where they are no longer kept, read the"
+                    " table as it is, and then the changes after its version)",
+                )
+        if latest < after:
+            raise DestinationError(
+                f"table '{table.name}': changes after version {after} were asked for, the latest of {table.target} is"
+                f" {latest}: it was made anew or restored. Read it as it is, and then the changes after its version"
+            )
         job = ReadJob(
             client.connection, endpoint, table.target, session, tuple(columns), table.partitions.static
         )  # fmt: skip

@@ -78,6 +78,11 @@ class TableState:
         """Whether a row may set some of its columns, the others keeping their value."""
         return self.properties.get(PARTIAL_UPDATES, "").lower() == "true"
 
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether it keeps a log of changes that others read on from."""
+        return self.properties.get("acid.cdc.mode.enable", "").lower() == "true"
+
     def column(self, name: str) -> TableColumn | None:
         """The data or partition column of that name, case ignored."""
         for column in (*self.columns, *self.partition_columns):

@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Sequence
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.lease import ControlLease
@@ -26,6 +26,10 @@ _HINTS = {"odps.merge.task.mode": "service"}
 _MOST_COUNTED = 1000
 WHOLE_TABLE = ""
 """The partition text of a table without partitions."""
+CUTS_CHANGES = (
+    "it keeps changes ('acid.cdc.mode.enable'), and a major compaction removes them before others have read them. Leave"
+    " the compaction out, or set that property to 'false'"
+)
 
 
 def count_commits(counts: str, partitions: Sequence[str]) -> str:
@@ -77,10 +81,14 @@ def compact_partitions(lease: ControlLease, client: Client, table: MaxComputeTab
         The partitions; an empty text is the whole of a table without partitions.
 
     Raises:
-        DestinationError: the service refuses one; those before it are compacted.
+        DestinationError: the table keeps changes, which would be lost; or the service refuses a partition, and those
+            before it are compacted.
         EndpointError: no answer.
         LeaseHeldError: the lease was lost.
     """
+    actual = client.table(table.target)
+    if actual is not None and actual.keeps_changes:
+        raise DestinationError(f"compacting {table.target}: {CUTS_CHANGES}")
     done: list[str] = []
     try:
         for partition in _written(lease, client, table):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.choices import SchemaChange, WriteApi
 from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableState
+from upsert_platform.maxcompute.compaction import CUTS_CHANGES
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.options import DEFAULT_BUCKETS
@@ -87,6 +88,8 @@ def compare(table: MaxComputeTable, actual: TableState) -> list[str]:
             "the table is a Delta table, in which only one of several open sessions can be committed: leave"
             " 'sink.coordinator.enable' out"
         )
+    if table.settings.compaction and actual.keeps_changes:
+        differences.append(f"'upsert.major-compact.enable' = 'true': {CUTS_CHANGES}")
     return differences
 
 

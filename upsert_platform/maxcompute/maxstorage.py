@@ -249,7 +249,7 @@ class MaxStorage:
         """Opens a read session on the changes that were committed after a version; the table's latest version.
 
         Raises:
-            ServiceError: refused (the table keeps no changes), or no answer.
+            ServiceError: refused (the table keeps no changes, or no longer those), no latest version, or no answer.
         """
         from odps.maxstorage.models.requests import CreateTableReadSessionRequest
         from odps.maxstorage.options import IncrementalReadOptions
@@ -266,7 +266,10 @@ class MaxStorage:
             lambda: TableReadSession(self._stub, self._table, request, session_ready_timeout=_READ_READY_SECONDS)
         )
         answer = session._response  # noqa: SLF001
-        return ReadSession(session.id, len(session.splits), answer.route_token), int(answer.latest_version or 0)
+        if not answer.latest_version:
+            text = f"read session {session.id} does not tell the table's latest version"
+            raise ServiceError(text, status=200, code="NoLatestVersion", sure=True, told=False)
+        return ReadSession(session.id, len(session.splits), answer.route_token), int(answer.latest_version)
 
     def read_split(self, session: ReadSession, index: int) -> Iterator[pa.RecordBatch]:
         """Reads one split.

@@ -76,6 +76,18 @@ def test_change_data_of_an_overwrite(odps: Any, run: Any, name: str) -> None:
     assert sorted(changes(odps, name, 3)[1]) == [[2, "c", 4], [3, "d", 4]]
 
 
+def test_change_data_from_outside_of_the_history_is_an_error(odps: Any, run: Any, name: str) -> None:
+    run("create table {t} (id bigint not null, v string, primary key (id)) " + PROPERTIES)
+    for number in range(3):
+        run(f"insert into {{t}} values ({number}, 'a')")
+    run("alter table {t} compact major")
+    run("insert into {t} values (7, 'b')")
+    for version in (0, 4, 7):
+        with pytest.raises(ODPSError, match="version"):
+            changes(odps, name, version)
+    assert changes(odps, name, 5)[1] == [[7, "b", 2]]
+
+
 def test_change_data_needs_its_property(odps: Any, run: Any, name: str) -> None:
     run("create table {t} (id bigint not null, primary key (id)) tblproperties ('transactional'='true')")
     with pytest.raises(ODPSError, match=r"acid\.cdc\.mode\.enable"):

@@ -11,7 +11,7 @@ from upsert_platform.local.maxcompute.maxstorage.describe import read_columns
 from upsert_platform.local.maxcompute.schema import Column, Partition, Table
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.storage.changes import SYSTEM_COLUMNS, changes_of, split_by_bucket
-from upsert_platform.local.maxcompute.storage.history import version_at
+from upsert_platform.local.maxcompute.storage.history import check_readable, version_at
 from upsert_platform.local.maxcompute.storage.readers import View
 from upsert_platform.local.maxcompute.storage.snapshot import Rows
 
@@ -29,7 +29,8 @@ def incremental_view(
     """The change rows after ``From`` up to ``To``, and how the session is described.
 
     Raises:
-        ServiceError: the table keeps no change log, or the options are malformed.
+        ServiceError: the table keeps no change log, the options are malformed, or changes after ``From`` are lost or
+            to come.
     """
     mode = options.get("Mode") or "CDC"
     if str(mode).lower() != "cdc":
@@ -37,6 +38,7 @@ def incremental_view(
     if table.properties.get(_ENABLED, "").lower() != "true":
         raise ServiceError(400, "InvalidArgument", f"table {table.name} keeps no change log: set '{_ENABLED}'='true'")
     after = _version(service, table, options.get("From"), 0)
+    check_readable(table, partitions, after)
     to = min(_version(service, table, options.get("To"), table.version), table.version)
     buckets: dict[int, list[tuple[dict[str, str], Rows]]] = {}
     for partition in partitions:

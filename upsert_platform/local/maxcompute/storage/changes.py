@@ -32,10 +32,11 @@ def changes_of(store: Store, table: Table, partition: Partition, after: int, to:
     """The change rows of commits after one version up to another, in the order of the commits.
 
     Returns:
-        The table's columns, and those of `SYSTEM_COLUMNS`. What a compaction has removed is missing.
+        The table's columns, and those of `SYSTEM_COLUMNS`. The caller has seen that the partition's history goes back
+        to `after`.
     """
     parts = []
-    for version, segments in _by_version(store.changes(partition, max(after, partition.first_version), to)):
+    for version, segments in _by_version(store.changes(partition, after, to)):
         rows = _changes_of_version(store, table, partition, version, segments)
         committed = store.catalogue.execute(
             "SELECT committed FROM versions WHERE table_id = ? AND version = ?", table.table_id, version
