@@ -29,7 +29,7 @@ from upsert_platform.local.maxcompute.maxstorage.write import (
 from upsert_platform.local.maxcompute.schema import Table
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.storage.ingest import stage
-from upsert_platform.local.maxcompute.storage.sessions import COMMITTED, NORMAL, Session, Staged, session_conflict
+from upsert_platform.local.maxcompute.storage.sessions import Session, Staged
 
 KIND = "maxstorage-blocks"
 MAXIMUM_BLOCKS = 20_000
@@ -91,12 +91,19 @@ def write(service: Service, request: Request) -> Response:
     if not 0 <= block < MAXIMUM_BLOCKS:
         raise invalid_argument(f"BlockNumber must be at least 0 and below {MAXIMUM_BLOCKS}")
     rows = read_body(request.body)
-    service.sessions.unstage(session, str(block), attempt)
     if service.drop:
         service.dropped_bytes += len(request.body)
     else:
         routed = stage(service.store.files, table, rows, static=session.state["static"], body=request.body)
-        service.sessions.stage(session, str(block), attempt, routed)
+        replaced: list[str] = []
+        service.sessions.stage(
+            session,
+            str(block),
+            attempt,
+            routed,
+            along=lambda: replaced.extend(service.sessions.unstage(session, str(block), attempt)),
+        )
+        service.store.files.remove(replaced)
     message = {
         "BlockNumber": block,
         "AttemptNumber": attempt,
@@ -108,16 +115,18 @@ def write(service: Service, request: Request) -> Response:
 def commit(service: Service, request: Request) -> Response:
     """``TableCommitWriteSession``: the attempts that the commit messages name."""
     session, table = any_session(service, request, kind=KIND)
-    if session.status == NORMAL:
-        staged = _chosen(service, session, body_json(request).get("CommitMessages") or [])
-        specs = {item.routed.spec for item in staged}
+    messages = body_json(request).get("CommitMessages") or []
+
+    def choose(staged: list[Staged]) -> list[Staged]:
+        chosen = _chosen(service, staged, messages)
+        specs = {item.routed.spec for item in chosen}
         if len(specs) > session.state["limit"]:
             raise ServiceError(
                 400, "DynamicPartitionLimitExceeded", f"{len(specs)} partitions, {session.state['limit']} are allowed"
             )
-        commit_staged(service, session, table, staged)
-    elif session.status != COMMITTED:
-        raise session_conflict(session)
+        return chosen
+
+    commit_staged(service, session, table, choose)
     return _described(*any_session(service, request, kind=KIND))
 
 
@@ -126,8 +135,7 @@ def abort(service: Service, request: Request) -> Response:
     return abort_session(service, request, kind=KIND)
 
 
-def _chosen(service: Service, session: Session, messages: list[str]) -> list[Staged]:
-    staged = service.sessions.staged(session.session_id)
+def _chosen(service: Service, staged: list[Staged], messages: list[str]) -> list[Staged]:
     chosen: list[Staged] = []
     for text in messages:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
@@ -24,6 +24,7 @@ from upsert_platform.local.maxcompute.storage.ingest import group_by_spec, stage
 from upsert_platform.local.maxcompute.storage.sessions import (
     ABORTED,
     COMMITTED,
+    COMMITTING,
     NORMAL,
     Session,
     Staged,
@@ -167,15 +168,31 @@ def write(service: Service, request: Request) -> Response:
             raise invalid_argument(f"RowOffset is {expected}, the stream has {offset} rows")
         answer["ExactlyOnceRowOffset"] = offset + rows.num_rows
     routed = stage(service.store.files, table, rows, static=session.state["static"], body=request.body)
-    service.sessions.stage(session, stream, version, routed)
-    service.catalogue.execute(
-        "UPDATE streams SET rows = rows + ? WHERE session_id = ? AND stream = ? AND version = ?",
-        rows.num_rows,
-        session.session_id,
+    placed = offset if "RowOffset" in request.query else None
+    service.sessions.stage(
+        session,
         stream,
         version,
+        routed,
+        along=lambda: _advance(service, session, (stream, version), rows.num_rows, offset=placed),
     )
     return answer_json(answer, route=session.session_id)
+
+
+def _advance(service: Service, session: Session, stream: tuple[str, int], rows: int, *, offset: int | None) -> None:
+    """Counts rows of a stream that is still open, and still has `offset` rows if that is given."""
+    found = service.catalogue.execute(
+        "UPDATE streams SET rows = rows + ? WHERE session_id = ? AND stream = ? AND version = ? AND closed = 0"
+        " AND rows = coalesce(?, rows) RETURNING rows",
+        rows,
+        session.session_id,
+        *stream,
+        offset,
+    )
+    if not found:
+        raise ServiceError(
+            409, "StreamModified", f"stream {stream[0]} version {stream[1]} was written or closed meanwhile"
+        )
 
 
 def close_stream(service: Service, request: Request) -> Response:
@@ -196,14 +213,13 @@ def close_stream(service: Service, request: Request) -> Response:
 def commit(service: Service, request: Request) -> Response:
     """``TableCommitWriteSession``: the versions that are named, or the latest closed one of each stream."""
     session, table = any_session(service, request)
-    if session.status == COMMITTED:
-        return answer_json({})
-    if session.status != NORMAL:
-        raise session_conflict(session)
-    chosen = _chosen_streams(service, session, body_json(request))
-    written = service.sessions.staged(session.session_id)
-    staged = [item for stream in chosen for item in written if (item.stream, item.stream_version) == stream]
-    commit_staged(service, session, table, staged)
+    body = body_json(request)
+
+    def choose(staged: list[Staged]) -> list[Staged]:
+        chosen = _chosen_streams(service, session, body)
+        return [item for stream in chosen for item in staged if (item.stream, item.stream_version) == stream]
+
+    commit_staged(service, session, table, choose)
     return answer_json({})
 
 
@@ -230,28 +246,30 @@ def _chosen_streams(service: Service, session: Session, body: dict[str, Any]) ->
 
 
 def commit_staged(
-    service: Service, session: Session, table: Table, staged: Sequence[Staged], operation: str = "STORAGE_WRITE"
+    service: Service,
+    session: Session,
+    table: Table,
+    choose: Callable[[list[Staged]], list[Staged]],
+    operation: str = "STORAGE_WRITE",
 ) -> None:
-    """Commits these staged files and the session in one transaction, and removes the others."""
-    grouped = group_by_spec(item.routed for item in staged)
+    """Commits what is chosen of the staged files and the session in one transaction, and removes the others."""
     overwrite = bool(session.state.get("overwrite"))
     static = session.state["static"]
-    if len(static) == len(table.partition_keys):
-        grouped.setdefault(full_spec(table, format_spec(static)) if static else "", ())
-    changes = [Change(spec, files, resets=overwrite) for spec, files in grouped.items()]
-    orphans: list[str] = []
-    with service.store.lock(table.table_id):
-        current = service.sessions.find(session.kind, session.session_id)
-        if current is None or current.status != NORMAL:
-            raise session_conflict(current or session)
+
+    def work(staged: list[Staged], along: Callable[[Sequence[Staged]], None]) -> None:
+        kept = choose(staged)
+        grouped = group_by_spec(item.routed for item in kept)
+        if len(static) == len(table.partition_keys):
+            grouped.setdefault(full_spec(table, format_spec(static)) if static else "", ())
         service.store.commit(
             table.table_id,
-            changes,
+            [Change(spec, files, resets=overwrite) for spec, files in grouped.items()],
             "OVERWRITE" if overwrite else operation,
             create_partitions=True,
-            along=lambda: orphans.extend(service.sessions.commit_along(session, staged)),
+            along=lambda: along(kept),
         )
-    service.store.files.remove(orphans)
+
+    service.sessions.commit(session, table, work)
 
 
 def abort(service: Service, request: Request, *, kind: str = KIND) -> Response:
@@ -259,7 +277,7 @@ def abort(service: Service, request: Request, *, kind: str = KIND) -> Response:
     session, _ = any_session(service, request, kind=kind)
     if session.status == COMMITTED:
         raise session_conflict(session)
-    if session.status == NORMAL:
+    if session.status in (NORMAL, COMMITTING):
         service.sessions.end(session, ABORTED)
     return answer_json({})
 

@@ -81,23 +81,33 @@ class Catalogue:
     @contextmanager
     def durable(self) -> Iterator[None]:
         """A transaction that is on disk when the block has ended, and undone if it raised."""
-        with self._lock:
-            if self._depth:
-                yield
-                return
-            self._depth += 1
+        with self._lock, self._transaction(synchronous="FULL"):
+            yield
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """A transaction that is undone if the block raised; a power cut may undo it later."""
+        with self._lock, self._transaction(synchronous="NORMAL"):
+            yield
+
+    @contextmanager
+    def _transaction(self, *, synchronous: str) -> Iterator[None]:
+        if self._depth:
+            yield
+            return
+        self._depth += 1
+        try:
+            self._connection.execute(f"PRAGMA synchronous={synchronous}")
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
-                self._connection.execute("PRAGMA synchronous=FULL")
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield
-                except BaseException:
-                    self._connection.execute("ROLLBACK")
-                    raise
-                self._connection.execute("COMMIT")
-            finally:
-                self._depth -= 1
-                self._connection.execute("PRAGMA synchronous=NORMAL")
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        finally:
+            self._depth -= 1
+            self._connection.execute("PRAGMA synchronous=NORMAL")
 
     # Schemas
 

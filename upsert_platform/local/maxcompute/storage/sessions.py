@@ -1,12 +1,16 @@
-"""Write sessions and what they have staged, kept in the catalogue: a restart loses neither."""
+"""Write sessions and what they have staged, kept in the catalogue: a restart loses neither.
+
+A session is committed once, however many ask for it at the same time: one of them finds it open and makes it
+``committing``, in which state it takes no more rows, and the others wait for the table's lock and find it committed.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upsert_platform.local.maxcompute.errors import ServiceError, no_such_table, table_modified
@@ -16,7 +20,8 @@ from upsert_platform.local.maxcompute.storage.segments import File
 from upsert_platform.local.maxcompute.storage.store import Store
 
 _KEPT_SECONDS = 7 * 24 * 3600
-NORMAL, COMMITTED, ABORTED, EXPIRED = "normal", "committed", "aborted", "expired"
+NORMAL, COMMITTING, COMMITTED = "normal", "committing", "committed"
+ABORTED, EXPIRED = "aborted", "expired"
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Sessions:
         self._store = store
         self._catalogue = store.catalogue
         self._swept = 0.0
+        # Whoever was committing has died before the commit's transaction: it may be asked for again.
+        self._catalogue.execute("UPDATE sessions SET status = ? WHERE status = ?", NORMAL, COMMITTING)
         self._sweep()
 
     def _sweep(self) -> None:
@@ -95,14 +102,72 @@ class Sessions:
         return session
 
     def end(self, session: Session, status: str) -> Session:
-        """Gives the session a last status, and removes what it has staged."""
-        paths = [staged.routed.file.path for staged in self.staged(session.session_id)]
+        """Gives an open session a last status, and removes what it has staged; one that has ended stays as it is.
+
+        Raises:
+            ServiceError: it is being committed, or is committed.
+        """
         with self._catalogue.durable():
-            self.set_status(session, status)
+            if not self._change(session, NORMAL, status):
+                found = self._now(session)
+                if found.status in (COMMITTING, COMMITTED):
+                    raise session_conflict(found)
+                return found
+            paths = [staged.routed.file.path for staged in self.staged(session.session_id)]
             self._catalogue.execute("DELETE FROM staged WHERE session_id = ?", session.session_id)
             self._catalogue.execute("DELETE FROM streams WHERE session_id = ?", session.session_id)
         self._store.files.remove(paths)
-        return Session(session.session_id, session.kind, session.table_id, status, session.created, session.state)
+        return replace(session, status=status)
+
+    def commit(
+        self, session: Session, table: Table, work: Callable[[list[Staged], Callable[[Sequence[Staged]], None]], None]
+    ) -> Session:
+        """Commits an open session, once; one that is committed already is given as it is.
+
+        Args:
+            work: is given what the session has staged, and a function to call in the commit's transaction with those
+                of them that belong to the table from then on. It may still refuse, and the session then stays open.
+
+        Raises:
+            ServiceError: the session has ended otherwise, or what `work` raised.
+        """
+        orphans: list[str] = []
+
+        def along(kept: Sequence[Staged]) -> None:
+            kept_paths = {item.routed.file.path for item in kept}
+            orphans.extend(item.routed.file.path for item in staged if item.routed.file.path not in kept_paths)
+            self._change(session, COMMITTING, COMMITTED)
+            self._catalogue.execute("DELETE FROM staged WHERE session_id = ?", session.session_id)
+
+        with self._store.lock(table.table_id):
+            if not self._change(session, NORMAL, COMMITTING):
+                found = self._now(session)
+                if found.status != COMMITTED:
+                    raise session_conflict(found)
+                return found
+            try:
+                staged = self.staged(session.session_id)
+                work(staged, along)
+            except BaseException:
+                self._change(session, COMMITTING, NORMAL)
+                raise
+        self._store.files.remove(orphans)
+        return replace(session, status=COMMITTED)
+
+    def _change(self, session: Session, before: str, after: str) -> bool:
+        """Changes the status if it is still the expected one, and says whether it was."""
+        return bool(
+            self._catalogue.execute(
+                "UPDATE sessions SET status = ? WHERE session_id = ? AND status = ? RETURNING session_id",
+                after,
+                session.session_id,
+                before,
+            )
+        )
+
+    def _now(self, session: Session) -> Session:
+        rows = self._catalogue.execute("SELECT status FROM sessions WHERE session_id = ?", session.session_id)
+        return replace(session, status=rows[0][0] if rows else EXPIRED)
 
     def expire(self, session_id: str) -> None:
         """Ends an open session as if its lifecycle had passed; others stay as they are."""
@@ -110,9 +175,6 @@ class Sessions:
             session = self.find(row[0], session_id)
             if session is not None and session.status == NORMAL:
                 self.end(session, EXPIRED)
-
-    def set_status(self, session: Session, status: str) -> None:
-        self._catalogue.execute("UPDATE sessions SET status = ? WHERE session_id = ?", status, session.session_id)
 
     def table(self, session: Session, table: Table | None, name: str) -> Table:
         """The session's table, when the name still means it.
@@ -128,21 +190,45 @@ class Sessions:
 
     # Staging
 
-    def stage(self, session: Session, stream: str, stream_version: int, routed: Sequence[Routed]) -> None:
-        """Notes files that a write of the session has made."""
-        for item in routed:
-            self._catalogue.execute(
-                "INSERT INTO staged (session_id, stream, stream_version, spec, rows, bytes, path, columns)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                session.session_id,
-                stream,
-                stream_version,
-                item.spec,
-                item.file.rows,
-                item.file.bytes,
-                item.file.path,
-                json.dumps(item.file.columns),
-            )
+    def stage(
+        self,
+        session: Session,
+        stream: str,
+        stream_version: int,
+        routed: Sequence[Routed],
+        *,
+        along: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Notes files that a write of the session has made.
+
+        Args:
+            along: what is to be written to the catalogue in the same transaction.
+
+        Raises:
+            ServiceError: the session has ended meanwhile, or is being committed: the files are removed.
+        """
+        try:
+            with self._catalogue.atomic():
+                found = self._now(session)
+                if found.status != NORMAL:
+                    raise session_conflict(found)
+                along()
+                for item in routed:
+                    self._catalogue.execute(
+                        "INSERT INTO staged (session_id, stream, stream_version, spec, rows, bytes, path, columns)"
+                        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        session.session_id,
+                        stream,
+                        stream_version,
+                        item.spec,
+                        item.file.rows,
+                        item.file.bytes,
+                        item.file.path,
+                        json.dumps(item.file.columns),
+                    )
+        except BaseException:
+            self._store.files.remove(item.file.path for item in routed)
+            raise
 
     def staged(self, session_id: str) -> list[Staged]:
         """What the session has staged, in the order of arrival."""
@@ -156,34 +242,19 @@ class Sessions:
             for row in rows
         ]
 
-    def unstage(self, session: Session, stream: str, stream_version: int) -> None:
-        """Forgets what one stream of the session has staged."""
-        chosen = [
-            item
-            for item in self.staged(session.session_id)
-            if (item.stream, item.stream_version) == (stream, stream_version)
-        ]
-        self._catalogue.execute(
-            "DELETE FROM staged WHERE session_id = ? AND stream = ? AND stream_version = ?",
+    def unstage(self, session: Session, stream: str, stream_version: int) -> list[str]:
+        """Forgets what one stream of the session has staged.
+
+        Returns:
+            Paths of its files, which the caller removes after the transaction.
+        """
+        paths = self._catalogue.execute(
+            "DELETE FROM staged WHERE session_id = ? AND stream = ? AND stream_version = ? RETURNING path",
             session.session_id,
             stream,
             stream_version,
         )
-        self._store.files.remove(item.routed.file.path for item in chosen)
-
-    def commit_along(self, session: Session, kept: Sequence[Staged]) -> list[str]:
-        """In a commit's transaction: the session is committed, and its staged files belong to the table.
-
-        Returns:
-            Paths of staged files that were not kept; the caller removes them after the transaction.
-        """
-        kept_ordinals = {item.ordinal for item in kept}
-        orphans = [
-            item.routed.file.path for item in self.staged(session.session_id) if item.ordinal not in kept_ordinals
-        ]
-        self.set_status(session, COMMITTED)
-        self._catalogue.execute("DELETE FROM staged WHERE session_id = ?", session.session_id)
-        return orphans
+        return [path for (path,) in paths]
 
 
 def session_conflict(session: Session) -> ServiceError:

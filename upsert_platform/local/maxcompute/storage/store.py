@@ -291,10 +291,13 @@ class Store:
         self.files.remove(path for (path,) in paths if path)
 
     def drop(self, table: Table) -> None:
-        """Removes a table with everything that belongs to it."""
+        """Removes a table with everything that belongs to it, and what its sessions have staged."""
+        sessions = "session_id IN (SELECT session_id FROM sessions WHERE table_id = ?)"
         with self.lock(table.table_id):
             paths = self.catalogue.execute("SELECT path FROM segments WHERE table_id = ?", table.table_id)
             with self.catalogue.durable():
+                paths += self.catalogue.execute(f"DELETE FROM staged WHERE {sessions} RETURNING path", table.table_id)
+                self.catalogue.execute(f"DELETE FROM streams WHERE {sessions}", table.table_id)
                 for name in ("segments", "partitions", "versions", "tables"):
                     self.catalogue.execute(f"DELETE FROM {name} WHERE table_id = ?", table.table_id)
             self.files.remove(path for (path,) in paths if path)

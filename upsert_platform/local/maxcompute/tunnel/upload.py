@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pyarrow as pa
 
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
@@ -9,7 +11,7 @@ from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.schema import Column, Table
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.storage.ingest import group_by_spec, stage
-from upsert_platform.local.maxcompute.storage.sessions import COMMITTED, NORMAL, Session, session_conflict
+from upsert_platform.local.maxcompute.storage.sessions import COMMITTED, NORMAL, Session, Staged, session_conflict
 from upsert_platform.local.maxcompute.storage.store import Change
 from upsert_platform.local.maxcompute.tunnel.common import (
     MAXIMUM_FIELD_BYTES,
@@ -79,12 +81,16 @@ def write(service: Service, request: Request, table: Table) -> Response:
         raise invalid_argument(f"blockid '{block}' must be a number below {MAXIMUM_BLOCKS}")
     rows = read_rows(request, table.columns)
     routed = stage(service.store.files, table, rows, static=static_of(session.state["spec"]))
-    with service.store.lock(session.session_id):
-        service.sessions.unstage(session, block, 0)
-        service.sessions.stage(session, block, 0, routed)
+    replaced: list[str] = []
+
+    def along() -> None:
+        replaced.extend(service.sessions.unstage(session, block, 0))
         service.catalogue.execute(
             "INSERT OR REPLACE INTO streams VALUES (?, ?, 0, 1, ?)", session.session_id, block, rows.num_rows
         )
+
+    service.sessions.stage(session, block, 0, routed, along=along)
+    service.store.files.remove(replaced)
     return Response(200)
 
 
@@ -106,17 +112,16 @@ def read_rows(request: Request, columns: tuple[Column, ...]) -> pa.Table:
 def commit(service: Service, request: Request, table: Table) -> Response:
     """``POST ?uploadid``: all blocks, in the order of their numbers; repeated it changes nothing."""
     session, table = _session(service, request, table)
-    if session.status == NORMAL:
-        staged = sorted(service.sessions.staged(session.session_id), key=lambda item: (int(item.stream), item.ordinal))
-        files = group_by_spec(item.routed for item in staged).get(session.state["spec"], ())
-        overwrite = session.state["overwrite"]
-        with service.store.lock(table.table_id):
-            service.store.commit(
-                table.table_id,
-                [Change(session.state["spec"], files, resets=overwrite)],
-                "OVERWRITE" if overwrite else "UPLOAD",
-                along=lambda: service.sessions.commit_along(session, staged),
-            )
-    elif session.status != COMMITTED:
-        raise session_conflict(session)
-    return _described(service, *_session(service, request, table))
+    spec, overwrite = session.state["spec"], session.state["overwrite"]
+
+    def work(staged: list[Staged], along: Callable[[Sequence[Staged]], None]) -> None:
+        ordered = sorted(staged, key=lambda item: (int(item.stream), item.ordinal))
+        files = group_by_spec(item.routed for item in ordered).get(spec, ())
+        service.store.commit(
+            table.table_id,
+            [Change(spec, files, resets=overwrite)],
+            "OVERWRITE" if overwrite else "UPLOAD",
+            along=lambda: along(staged),
+        )
+
+    return _described(service, service.sessions.commit(session, table, work), table)

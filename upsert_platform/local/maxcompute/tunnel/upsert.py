@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,10 @@ from upsert_platform.local.maxcompute.storage.ingest import group_by_spec, stage
 from upsert_platform.local.maxcompute.storage.sessions import (
     ABORTED,
     COMMITTED,
+    COMMITTING,
     NORMAL,
     Session,
+    Staged,
     session_conflict,
 )
 from upsert_platform.local.maxcompute.storage.store import Change
@@ -111,11 +114,16 @@ def _open(service: Service, request: Request, table: Table | None, name: str) ->
     session = require(service, KIND, request.query.get("upsertid", ""), NOT_FOUND)
     if session.status != NORMAL:
         raise session_conflict(session)
+    return session, _same_table(service, session, table, name)
+
+
+def _same_table(service: Service, session: Session, table: Table | None, name: str) -> Table:
+    """The session's table, whose partition is still the one that the session was made for."""
     found = service.sessions.table(session, table, name)
     partition = service.store.partition(found, session.state["spec"])
     if partition.partition_id != session.state["partition_id"]:
         raise ServiceError(409, "TableModified", f"partition {session.state['spec']} of {name} has been recreated")
-    return session, found
+    return found
 
 
 def write(service: Service, request: Request, table: Table | None, name: str) -> Response:
@@ -166,20 +174,20 @@ def _check_buckets(service: Service, table: Table, rows: pa.Table, bucket: int) 
 def commit(service: Service, request: Request, table: Table | None, name: str) -> Response:
     """``POST /upserts?upsertid``: repeated it changes nothing."""
     session = require(service, KIND, request.query.get("upsertid", ""), NOT_FOUND)
-    if session.status == COMMITTED:
-        return _described(request, session, service.sessions.table(session, table, name))
-    session, table = _open(service, request, table, name)
-    with service.store.lock(table.table_id):
-        session, table = _open(service, request, service.catalogue.find_table(table.schema, table.name), name)
-        staged = service.sessions.staged(session.session_id)
-        files = group_by_spec(item.routed for item in staged).get(session.state["spec"], ())
-        service.store.commit(
-            table.table_id,
-            [Change(session.state["spec"], files)],
-            "UPSERT",
-            along=lambda: service.sessions.commit_along(session, staged),
-        )
-    return get(service, request, table, name)
+    if session.status in (NORMAL, COMMITTING):
+        found = service.sessions.table(session, table, name)
+
+        def work(staged: list[Staged], along: Callable[[Sequence[Staged]], None]) -> None:
+            now = _same_table(service, session, service.catalogue.find_table(found.schema, found.name), name)
+            files = group_by_spec(item.routed for item in staged).get(session.state["spec"], ())
+            service.store.commit(
+                now.table_id, [Change(session.state["spec"], files)], "UPSERT", along=lambda: along(staged)
+            )
+
+        session = service.sessions.commit(session, found, work)
+    if session.status != COMMITTED:
+        raise session_conflict(session)
+    return _described(request, session, service.sessions.table(session, table, name))
 
 
 def abort(service: Service, request: Request, table: Table | None, name: str) -> Response:
@@ -187,6 +195,6 @@ def abort(service: Service, request: Request, table: Table | None, name: str) ->
     session = require(service, KIND, request.query.get("upsertid", ""), NOT_FOUND)
     if session.status == COMMITTED:
         raise session_conflict(session)
-    if session.status == NORMAL:
+    if session.status in (NORMAL, COMMITTING):
         service.sessions.end(session, ABORTED)
     return answer({})
