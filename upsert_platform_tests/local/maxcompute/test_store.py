@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,4 +142,20 @@ def test_files_without_a_commit_are_removed_at_the_next_start(tmp_path: Path) ->
     store.close()
     store = Store(tmp_path)
     assert len(list((tmp_path / "segments").iterdir())) == 1
+    store.close()
+
+
+def test_masks_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upsert_platform.local.maxcompute.storage.snapshot._REMEMBERED_BYTES", 200_000)
+    store = Store(tmp_path)
+    context = Context(store, "p", "o")
+    run_sql(context, "create table t (k bigint not null, primary key (k)) tblproperties ('transactional'='true')")
+    run_sql(context, "insert into t select range from range(50000)")
+    table = store.catalogue.table("default", "t")
+    partition = store.partition(table, "")
+    for number in range(12):
+        run_sql(context, f"insert into t values ({number}), ({50_000 + number})")
+        assert store.rows(table, partition).count == 50_001 + number
+        assert sum(mask.nbytes for mask in store.snapshots._masks.values()) <= 200_000
+    assert store.rows(table, partition, 3).count == 50_001
     store.close()

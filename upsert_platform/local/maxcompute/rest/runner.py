@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from upsert_platform.local.maxcompute.errors import ServiceError
 from upsert_platform.local.maxcompute.sql.context import Result
 
-_KEPT_INSTANCES, _KEPT_RESULTS, _KEPT_BYTES = 5000, 200, 512 << 20
+_KEPT_INSTANCES, _KEPT_RESULTS, _KEPT_BYTES = 5000, 200, 128 << 20
 _THREADS = 8
 
 

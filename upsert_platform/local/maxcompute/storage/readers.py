@@ -17,7 +17,7 @@ from upsert_platform.local.maxcompute.storage.snapshot import Rows
 from upsert_platform.local.maxcompute.storage.store import Store
 
 _KEPT, _ALWAYS_KEPT = 200, 8
-_KEPT_BYTES = 2 << 30
+_KEPT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class View:
     @property
     def size(self) -> int:
         """Bytes in memory, roughly."""
-        return sum(rows.table.nbytes for _, rows in self.parts)
+        return sum(rows.size for _, rows in self.parts)
 
     @property
     def schema(self) -> pa.Schema:

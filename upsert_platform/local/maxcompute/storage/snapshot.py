@@ -18,7 +18,8 @@ from upsert_platform.local.maxcompute.schema import DELETE, OPERATION, Column, T
 from upsert_platform.local.maxcompute.storage.compute import Compute, quoted
 from upsert_platform.local.maxcompute.storage.segments import Segment, SegmentFiles
 
-_REMEMBERED = 256
+_REMEMBERED_BYTES = 64 << 20
+"""Of masks, the latest excepted: one of a large table has as many bytes as the table has rows."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Rows:
     @property
     def count(self) -> int:
         return self.table.num_rows if self.live is None else int(self.live.sum())
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, roughly."""
+        return int(self.table.nbytes) + (0 if self.live is None else self.live.nbytes)
 
     def live_table(self) -> pa.Table:
         return self.table if self.live is None else self.table.filter(pa.array(self.live))
@@ -56,6 +62,7 @@ class Snapshots:
         self._compute = compute
         self._lock = threading.Lock()
         self._masks: OrderedDict[tuple[int, ...], np.ndarray] = OrderedDict()
+        self._bytes = 0
 
     def rows(self, table: Table, segments: Sequence[Segment]) -> Rows:
         """The rows of these segments, oldest segment first."""
@@ -74,17 +81,23 @@ class Snapshots:
                 0,
             )
             mask = self._masks[identity[:known]] if known else np.zeros(0, dtype=bool)
+            if known == len(identity):
+                self._masks.move_to_end(identity)
         if not known and segments[0].compacted:
             known, mask = 1, np.ones(segments[0].file.rows, dtype=bool)
         if known == len(segments):
             return mask
         mask = self._extend(table, segments, known, mask)
-        with self._lock:
-            self._masks[identity] = mask
-            self._masks.move_to_end(identity)
-            while len(self._masks) > _REMEMBERED:
-                self._masks.popitem(last=False)
+        self._remember(identity, mask)
         return mask
+
+    def _remember(self, identity: tuple[int, ...], mask: np.ndarray) -> None:
+        with self._lock:
+            before = self._masks.pop(identity, None)
+            self._masks[identity] = mask
+            self._bytes += mask.nbytes - (0 if before is None else before.nbytes)
+            while self._bytes > _REMEMBERED_BYTES and len(self._masks) > 1:
+                self._bytes -= self._masks.popitem(last=False)[1].nbytes
 
     def _extend(self, table: Table, segments: Sequence[Segment], known: int, mask: np.ndarray) -> np.ndarray:
         keys = [table.column(name) for name in table.primary_key]
