@@ -79,7 +79,7 @@ def test_a_version_whose_changes_a_compaction_removed_is_an_error(
 ) -> None:
     table = make_table()
     with_changes(client, table)
-    client.run_sql(f"ALTER TABLE {table.target.sql} COMPACT MAJOR")
+    client.run_sql(f"ALTER TABLE {table.target.sql} COMPACT MAJOR", hints={"odps.merge.task.mode": "service"})
     client.run_sql(f"INSERT INTO {table.target.sql} VALUES (9, 'b')")
     with pytest.raises(DestinationError, match=r"(?s)read the table as it is.*begins at version 5"):
         read_changes(spark, table, after=after)

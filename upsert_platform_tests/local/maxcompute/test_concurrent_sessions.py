@@ -37,7 +37,7 @@ def upload_session(tunnel: Any, name: str) -> Any:
     session = tunnel.create_upload_session(name)
     with session.open_record_writer(0) as writer:
         for number in range(100):
-            writer.write([number])
+            writer.write(session.new_record([number]))
     return session
 
 
@@ -78,8 +78,8 @@ def test_a_storage_session_that_is_committed_many_times_at_once_is_committed_onc
     odps.create_table(name, "k bigint")
     client = MaxStorageClient(odps)
     session = client.create_table_write_session(name)
-    writer = session.open_arrow_writer("0", 1)
-    writer.write(pa.RecordBatch.from_pydict({"k": list(range(100))}))
+    writer = session.open_arrow_writer(stream_id="0", stream_version=1)
+    writer.write_batch(pa.table({"k": list(range(100))}))
     writer.close()
     stub, table = session._stub, session._table_id
     request = lambda: stub.commit_table_write_session(table, session.session_id, ["0"], [1], None)  # noqa: E731
@@ -96,7 +96,7 @@ def test_what_is_written_beside_a_commit_is_there_or_refused(odps: Any, tunnel: 
 
         def put(block: int, session: Any = session, attempt: int = attempt) -> int:
             with session.open_record_writer(block) as writer:
-                writer.write([attempt * 100 + block])
+                writer.write(session.new_record([attempt * 100 + block]))
             return block
 
         answers = at_once([*(lambda block=block: put(block) for block in range(AT_ONCE)), url])  # type: ignore[misc]
