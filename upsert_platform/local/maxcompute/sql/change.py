@@ -212,6 +212,7 @@ def run_merge(context: Context, tree: exp.Merge) -> Result:
         opened.cursor.execute(f"CREATE TEMP TABLE merge_target AS SELECT * FROM {view}")
         target.replace(exp.to_table("merge_placeholder", alias=alias))
         placeholder = tree.this
+        _unqualify(tree)
         tree.set("this", exp.to_table("merge_placeholder"))
         for part in (tree.args.get("using"), tree.args.get("on"), tree.args.get("whens")):
             if part is not None:
@@ -223,3 +224,17 @@ def run_merge(context: Context, tree: exp.Merge) -> Result:
         operations = [DELETE if action == "DELETE" else UPSERT for action in changed.column(0).to_pylist()]
         rows = changed.remove_column(0).append_column(OPERATION, pa.array(operations, pa.int8()))
         return _commit_marked(context, table, rows, "MERGE")
+
+
+def _unqualify(tree: exp.Merge) -> None:
+    """Takes the table's name from columns that are set or inserted: ``SET t.v = s.v`` sets ``v``."""
+    for when in tree.find_all(exp.When):
+        then = when.args.get("then")
+        targets: list[exp.Expression] = []
+        if isinstance(then, exp.Update):
+            targets = [item.this for item in then.expressions if isinstance(item, exp.EQ)]
+        elif isinstance(then, exp.Insert) and isinstance(then.this, exp.Tuple):
+            targets = then.this.expressions
+        for column in targets:
+            for part in ("table", "db", "catalog"):
+                column.set(part, None)

@@ -1,4 +1,4 @@
-"""Queries: parsed by sqlglot's Spark dialect, run by DuckDB over views of the tables that they name."""
+"""Queries: parsed by sqlglot, run by DuckDB over views of the tables that they name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 from upsert_platform.local.maxcompute.errors import parse_error, semantic_error
 from upsert_platform.local.maxcompute.schema import Table
 from upsert_platform.local.maxcompute.sql.context import Context, Result
+from upsert_platform.local.maxcompute.sql.functions import MaxComputeSql, rewrite_functions
 from upsert_platform.local.maxcompute.sql.relations import create_view
 from upsert_platform.local.maxcompute.sql.travel import Travel, mark_ranges, travel_of
 from upsert_platform.local.maxcompute.types import DataType, type_of_arrow
@@ -36,7 +37,7 @@ def parse(sql: str) -> exp.Expression:
         ServiceError: ODPS-0130161.
     """
     try:
-        tree = sqlglot.parse_one(mark_ranges(sql), read="spark")
+        tree = sqlglot.parse_one(mark_ranges(sql), read=MaxComputeSql)
     except SqlglotError as error:
         raise parse_error(str(error).split("\n", 1)[0]) from error
     if not isinstance(tree, exp.Expression):
@@ -66,6 +67,7 @@ class Scope:
 
     def bind(self, tree: exp.Expression) -> str:
         """Replaces the tables of a query by views, and returns it as DuckDB's SQL."""
+        tree = rewrite_functions(tree, max_partition=self._max_partition)
         names = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
         for node in list(tree.find_all(exp.Table)):
             if len(node.parts) == 1 and node.name.lower() in names:
@@ -96,9 +98,26 @@ class Scope:
             ServiceError: what DuckDB refused.
         """
         try:
-            return self.cursor.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
+            found = self.cursor.sql(sql)
+            rows = found.to_arrow_table()
+            for index, kind in enumerate(found.types):
+                if str(kind) == "HUGEINT":
+                    # Of sums of integers, which are a BIGINT in MaxCompute.
+                    rows = rows.set_column(index, rows.column_names[index], rows.column(index).cast(pa.int64()))
+        except (duckdb.Error, pa.ArrowInvalid) as error:
             raise semantic_error(str(error)) from error
+        return rows
+
+    def _max_partition(self, name: str) -> str:
+        """The greatest value of a table's first partition column under which there are rows."""
+        table = self.context.table(tuple(part.strip().lower() for part in name.split(".")))
+        if not table.partition_keys:
+            raise semantic_error(f"max_pt: table {table.name} has no partitions")
+        key, store = table.partition_keys[0].name, self.context.store
+        found = [p.values[key] for p in store.catalogue.partitions(table.table_id) if store.segments(p)]
+        if not found:
+            raise semantic_error(f"max_pt: no partition of table {table.name} has rows")
+        return max(found)
 
 
 @contextmanager
@@ -121,9 +140,6 @@ def result_of(rows: pa.Table) -> Result:
     columns: list[tuple[str, DataType]] = []
     arrays = []
     for name, values in zip(rows.column_names, rows.columns, strict=True):
-        if pa.types.is_decimal(values.type) and (values.type.precision, values.type.scale) == (38, 0):
-            # A sum of integers is a HUGEINT in DuckDB and a BIGINT in MaxCompute.
-            values = values.cast(pa.int64())
         data_type = type_of_arrow(values.type)
         columns.append((name.lower(), data_type))
         arrays.append(values if values.type == data_type.arrow else values.cast(data_type.arrow))

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-_MACROS = (
-    "CREATE MACRO getdate() AS CAST(now() AT TIME ZONE 'UTC' AS TIMESTAMP_MS)",
-    "CREATE MACRO to_millis(x) AS epoch_ms(x)",
-)
+from upsert_platform.local.maxcompute.storage.macros import MACROS
 
 
 class Compute:
@@ -24,7 +21,7 @@ class Compute:
         self._database.execute(f"SET threads = {threads}")
         self._database.execute(f"SET temp_directory = '{directory}'")
         self._database.execute("SET preserve_insertion_order = true")
-        for macro in _MACROS:
+        for macro in MACROS:
             self._database.execute(macro)
 
     @contextmanager
