@@ -44,12 +44,15 @@ def count_commits(counts: str, partitions: Sequence[str]) -> str:
 
 
 def compact_statement(table: MaxComputeTable, partition: str) -> str:
-    """The statement that compacts a partition, or the whole of a table without partitions."""
+    """The statement that compacts a partition, or the whole of a table without partitions.
+
+    In lower case: PyODPS makes a merge task of it, and takes ``COMPACT MAJOR`` for a mere merge of small files.
+    """
     where = ""
     if partition:
         pairs = ", ".join(f"{quote(name)}={sql_text(value)}" for name, value in parse_spec(partition))
         where = f" PARTITION ({pairs})"
-    return f"ALTER TABLE {table.target.sql}{where} COMPACT MAJOR"
+    return f"ALTER TABLE {table.target.sql}{where} compact major"
 
 
 def compact_where_due(lease: ControlLease, client: Client, table: MaxComputeTable) -> int:

@@ -12,6 +12,7 @@ import pytest
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.changes import CHANGE, CHANGED_AT, TableVersions, read_changes, table_versions
 from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.compaction import compact_statement
 from upsert_platform.maxcompute.ddl import prepare_table
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.table import MaxComputeTable
@@ -79,7 +80,7 @@ def test_a_version_whose_changes_a_compaction_removed_is_an_error(
 ) -> None:
     table = make_table()
     with_changes(client, table)
-    client.run_sql(f"ALTER TABLE {table.target.sql} COMPACT MAJOR", hints={"odps.merge.task.mode": "service"})
+    client.run_sql(compact_statement(table, ""))
     client.run_sql(f"INSERT INTO {table.target.sql} VALUES (9, 'b')")
     with pytest.raises(DestinationError, match=r"(?s)read the table as it is.*begins at version 5"):
         read_changes(spark, table, after=after)

@@ -40,8 +40,8 @@ def test_very_many_partitions_keep_the_busiest() -> None:
 
 def test_the_statement_names_table_or_partition(make_table: Callable[..., MaxComputeTable]) -> None:
     table = make_table(table_name="t")
-    assert compact_statement(table, "") == "ALTER TABLE `t` COMPACT MAJOR"
-    assert compact_statement(table, "a=1,b=x") == "ALTER TABLE `t` PARTITION (`a`='1', `b`='x') COMPACT MAJOR"
+    assert compact_statement(table, "") == "ALTER TABLE `t` compact major"
+    assert compact_statement(table, "a=1,b=x") == "ALTER TABLE `t` PARTITION (`a`='1', `b`='x') compact major"
 
 
 def test_a_table_is_compacted_after_enough_commits(
@@ -54,6 +54,13 @@ def test_a_table_is_compacted_after_enough_commits(
         compacted.append(report.metrics["compacted_partitions"])
     assert compacted == [0, 1, 0]
     assert stored(maxcompute, destination.table) == [(1, "3")]
+    history = destination._client.run_sql(f"SHOW HISTORY FOR TABLE {destination.table.target.sql}").splitlines()
+    assert [line.split("\t")[-1] for line in history[2:]] == [
+        "STORAGE_WRITE",
+        "STORAGE_WRITE",
+        "COMPACT",
+        "STORAGE_WRITE",
+    ]
 
 
 def test_partitions_are_compacted_on_their_own(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:
@@ -64,6 +71,7 @@ def test_partitions_are_compacted_on_their_own(spark: SparkSession, maxcompute: 
         report = write(spark, destination, number, [("U", (number, day))])
         compacted.append(report.metrics["compacted_partitions"])
     assert compacted == [0, 0, 1]
+    assert "COMPACT" in destination._client.run_sql(f"SHOW HISTORY FOR TABLE {destination.table.target.sql}")
     assert destination._control.read().commits == '{"ds=b":1}'
 
 
