@@ -82,7 +82,7 @@ def test_a_storage_session_that_is_committed_many_times_at_once_is_committed_onc
     writer.write_batch(pa.table({"k": list(range(100))}))
     writer.close()
     stub, table = session._stub, session._table_id
-    request = lambda: stub.commit_table_write_session(table, session.id, ["0"], [1], None)  # noqa: E731
+    request = lambda: stub.commit_table_write_session(table, session._session_id, ["0"], [1], None)  # noqa: E731
     assert at_once([request] * AT_ONCE) == [None] * AT_ONCE
     assert rows(f"select count(*) from {name}") == [(100,)]
 

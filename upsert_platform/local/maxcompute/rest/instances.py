@@ -75,7 +75,7 @@ def get_instance(service: Service, request: Request, instance_id: str) -> Respon
     if "result" in query:
         return _result(instance)
     if "instanceprogress" in query:
-        return answer(("Progress", []))
+        return _progress(instance)
     if "instancesummary" in query:
         body = json.dumps({"Instance": {"JsonSummary": "{}", "Summary": ""}})
         return Response(200, body.encode(), {"Content-Type": "application/json", "x-odps-task-finalized": "true"})
@@ -131,6 +131,22 @@ def _task_status(instance: Instance) -> Response:
     return answer(
         ("Instance", [("Status", instance.status), ("Tasks", [("Task", task, {"Type": instance.task_type})])])
     )
+
+
+def _progress(instance: Instance) -> Response:
+    """One stage with one worker, which runs or has ended."""
+    done = instance.done.is_set()
+    rows = instance.result.affected if instance.result is not None else 0
+    stage = [
+        ("BackupWorkers", "0"),
+        ("TerminatedWorkers", str(int(done))),
+        ("RunningWorkers", str(int(not done))),
+        ("TotalWorkers", "1"),
+        ("InputRecords", "0"),
+        ("OutputRecords", str(rows)),
+        ("FinishedPercentage", "100" if done else "0"),
+    ]
+    return answer(("Progress", [("Stage", stage, {"ID": "M1_job_0"})]))
 
 
 def _result(instance: Instance) -> Response:

@@ -17,7 +17,7 @@ _PAGE = 1000
 def get_project(service: Service, request: Request) -> Response:
     """``GET /projects/P``, also with ``properties=all`` and ``extended``."""
     if "extended" in request.query:
-        return answer(("Project", [("ExtendedProperties", [])]))
+        return _extended(service)
     properties = {
         "odps.schema.model.enabled": "true" if service.three_tier else "false",
         "odps.sql.type.system.odps2": "true",
@@ -43,6 +43,27 @@ def get_project(service: Service, request: Request) -> Response:
         ),
         headers={"x-odps-owner": service.owner, "x-odps-creation-time": started, "Last-Modified": started},
     )
+
+
+def _extended(service: Service) -> Response:
+    """What the project takes up, in bytes."""
+    schemas = service.catalogue.schema_names()
+    size = sum(service.store.statistics(table)[0] for name in schemas for table in service.catalogue.tables(name))
+    properties = {
+        "usedQuotaPhysicalSize": size,
+        "usedQuotaSize": size,
+        "logicalSize": size,
+        "recycleBinLogicalSize": 0,
+        "recycleBinPhysicalSize": 0,
+        "failoverLogicalSize": 0,
+        "failoverPhysicalSize": 0,
+        "tempResourceLogicalSize": 0,
+        "tempResourcePhysicalSize": 0,
+        "volumeLogicalSize": 0,
+        "volumePhysicalSize": 0,
+    }
+    listed = [("Property", [("Name", name), ("Value", str(value))]) for name, value in properties.items()]
+    return answer(("Project", [("ExtendedProperties", listed)]))
 
 
 def get_schema(service: Service, request: Request, schema: str) -> Response:

@@ -47,6 +47,8 @@ def alter_table(context: Context, statement: AlterTable) -> Result:
             rename_partition(context, table, statement.specs)
         case "compact major" | "compact minor":
             compact(context, table, statement)
+        case "touch":
+            _touch(context, table, statement)
         case "rename":
             _rename(context, table, statement.names)
         case _:
@@ -60,6 +62,19 @@ def compact(context: Context, table: Table, statement: AlterTable) -> None:
         raise semantic_error(f"table {table.name} is not transactional: there is nothing to compact")
     for partition in matching_partitions(context, table, statement.specs):
         context.store.compact(table, partition, major=statement.action == "compact major")
+
+
+def _touch(context: Context, table: Table, statement: AlterTable) -> None:
+    """``TOUCH``: the table, or partitions of it, count as modified now."""
+    now = time.time()
+    catalogue = context.store.catalogue
+    with context.store.lock(table.table_id), catalogue.durable():
+        if statement.specs:
+            for partition in matching_partitions(context, table, statement.specs):
+                catalogue.execute(
+                    "UPDATE partitions SET modified = ? WHERE partition_id = ?", now, partition.partition_id
+                )
+        catalogue.execute("UPDATE tables SET last_modified = ? WHERE table_id = ?", now, table.table_id)
 
 
 def _rename(context: Context, table: Table, name: tuple[str, ...]) -> None:

@@ -265,6 +265,8 @@ def _alter_table(cursor: Cursor) -> AlterTable:
         return AlterTable(name, "compact major", specs=specs)
     if cursor.accept("COMPACT", "MINOR") or cursor.accept("MERGE", "SMALLFILES"):
         return AlterTable(name, "compact minor", specs=specs)
+    if cursor.accept("TOUCH"):
+        return AlterTable(name, "touch", specs=specs or _specs(cursor))
     raise parse_error(f"ALTER TABLE {'.'.join(name)}: unsupported action: {cursor.rest()[:200]}")
 
 
