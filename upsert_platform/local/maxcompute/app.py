@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import unquote
 
 from upsert_platform.local.maxcompute.control.faults import Faults
@@ -16,6 +17,7 @@ from upsert_platform.local.maxcompute.control.pages import is_page, page
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
 from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.maxstorage import router as maxstorage
+from upsert_platform.local.maxcompute.maxstorage import version1
 from upsert_platform.local.maxcompute.rest import instances, projects, tables
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.tunnel import instances as instance_tunnel
@@ -87,6 +89,8 @@ class App:
         if match := _INSTANCE.fullmatch(request.path):
             service.check_project(unquote(match["project"]))
             return self._instance_route(request, match["instance"])
+        if path := version1.PATH.fullmatch(request.path):
+            return partial(version1.handle, service, match=path)
         if match := _STORAGE.fullmatch(request.path):
             return lambda request: maxstorage.handle(service, request)
         if match := _PROJECT.fullmatch(request.path):

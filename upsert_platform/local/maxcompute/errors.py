@@ -44,6 +44,10 @@ def no_such_table(name: str) -> ServiceError:
     return ServiceError(404, "NoSuchTable", f"ODPS-0130131:Table not found - table {name} cannot be resolved")
 
 
+def is_a_view(name: str) -> ServiceError:
+    return semantic_error(f"{name} is a view: this needs a table")
+
+
 def no_such_partition(table: str, spec: str) -> ServiceError:
     return ServiceError(404, "NoSuchPartition", f"The specified partition does not exist: {table}({spec})")
 

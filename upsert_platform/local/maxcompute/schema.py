@@ -48,7 +48,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the catalogue; times are seconds since the epoch."""
+    """A table of the catalogue; times are seconds since the epoch.
+
+    Attributes:
+        query: of a view, which has no rows of its own; empty for a table.
+    """
 
     table_id: str
     schema: str
@@ -65,6 +69,7 @@ class Table:
     last_modified: float = 0.0
     version: int = 1
     schema_version: int = 0
+    query: str = ""
 
     @property
     def transactional(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 import xml.etree.ElementTree as ElementTree
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 import requests
-from odps.errors import NoSuchProject, NoSuchTable, RequestTimeTooSkewed, SignatureNotMatch, Unauthorized
+from odps.errors import NoSuchProject, NoSuchTable, ODPSError, RequestTimeTooSkewed, SignatureNotMatch, Unauthorized
 from odps.rest import RestClient
 
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
@@ -133,3 +134,35 @@ def test_control_pages_do_not_exist_elsewhere(server: ServerHandle) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         server.control("/control/nonsense")
     assert caught.value.code == 404
+
+
+def test_what_a_project_takes_up(server: ServerHandle, odps: Any, name: str) -> None:
+    before = int(odps.get_project().extended_properties["usedQuotaPhysicalSize"])
+    odps.execute_sql(f"create table {name} as select range as k from range(10000)")
+    project = server.odps().get_project()
+    assert int(project.extended_properties["usedQuotaPhysicalSize"]) >= before + 80_000
+    assert project.get_property("usedQuotaSize") == project.extended_properties["usedQuotaPhysicalSize"]
+
+
+def test_the_progress_of_an_instance(odps: Any, name: str) -> None:
+    odps.execute_sql(f"create table {name} (k bigint)")
+    instance = odps.execute_sql(f"insert into {name} values (1), (2)")
+    (stage,) = instance.get_task_progress().stages
+    assert (stage.total_workers, stage.terminated_workers, stage.running_workers) == (1, 1, 0)
+    assert (stage.output_records, stage.finished_percentage) == (2, 100)
+    assert "[100%]" in instance.get_task_progress().get_stage_progress_formatted_string()
+
+
+def test_a_table_and_a_partition_are_touched(odps: Any, name: str) -> None:
+    table = odps.create_table(name, ("k bigint", "ds string"))
+    partition = table.create_partition("ds='1'")
+    modified = table.last_data_modified_time, partition.last_data_modified_time
+    time.sleep(1.1)
+    table.touch("ds='1'")
+    table.reload()
+    partition.reload()
+    assert table.last_data_modified_time > modified[0]
+    assert partition.last_data_modified_time > modified[1]
+    assert table.schema_version in (None, "0", 0)
+    with pytest.raises(ODPSError):
+        table.touch("ds='9'")

@@ -8,6 +8,13 @@ from upsert_platform.local.maxcompute.http import Request
 
 _TABLE = re.compile(r"(?:/api)?/projects/[^/]+(?:/schemas/[^/]+)?/tables/([^/]+)(?:/(upserts|streams|preview))?/?")
 _TARGET = re.compile(r"\.tables\.([^.]+)")
+_STORAGE_1 = re.compile(r"/api/storage/v1/.*/tables/([^/]+)/(sessions|commit|data)(?:/.*)?")
+_STORAGE_1_NAMES = {
+    ("POST", "sessions"): "write",
+    ("GET", "sessions"): "get",
+    ("POST", "commit"): "commit",
+    ("GET", "data"): "read",
+}
 _INSTANCE = re.compile(r"(?:/api)?/projects/[^/]+/instances(/[^/]+)?/?")
 _SESSIONS = {
     "POST": ("create", "commit"),
@@ -20,6 +27,8 @@ _SESSIONS = {
 def operation_of(request: Request) -> str:
     """``upsert.write``, ``maxstorage.TableWrite``, ``instance.create`` and their like; ``other`` for the rest."""
     query = request.query
+    if match := _STORAGE_1.fullmatch(request.path):
+        return f"storage1.{_STORAGE_1_NAMES.get((request.method, match[2]), 'other')}"
     if "/api/storage/" in request.path:
         return f"maxstorage.{query.get('Action', 'unknown')}"
     if match := _TABLE.fullmatch(request.path):
@@ -54,6 +63,8 @@ def _table_operation(request: Request, session: str | None) -> str:
 
 def table_of(request: Request) -> str:
     """The table that a request is about, in lower case; empty when it is about none."""
+    if match := _STORAGE_1.fullmatch(request.path):
+        return match[1].lower()
     if match := _TABLE.fullmatch(request.path):
         return match[1].lower()
     match = _TARGET.search(request.query.get("Target", ""))

@@ -54,10 +54,15 @@ class _Pieces:
         return piece
 
 
-def stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """An IPC stream of these batches, in pieces."""
+def stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, compression: str | None = None) -> Iterator[bytes]:
+    """An IPC stream of these batches, in pieces.
+
+    Args:
+        compression: of Arrow's buffers, inside of the stream.
+    """
     pieces = _Pieces()
-    with pa.ipc.new_stream(pa.PythonFile(pieces, mode="w"), schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(pa.PythonFile(pieces, mode="w"), schema, options=options) as writer:
         for batch in batches:
             writer.write_batch(batch)
             yield pieces.take(_PIECE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
 from upsert_platform.local.maxcompute.http import Request, Response
@@ -38,8 +39,12 @@ _PARTITION_LIMIT = 512
 
 def create_session(service: Service, request: Request) -> Response:
     """``TableCreateWriteSession`` with ``WriteMode=BatchCompatible``."""
-    table = target(service, request)
-    body = body_json(request)
+    session, table = new_session(service, target(service, request), body_json(request))
+    return _described(session, table)
+
+
+def new_session(service: Service, table: Table, body: dict[str, Any]) -> tuple[Session, Table]:
+    """A session on the table, or on the partitions that the body's spec names."""
     dynamic = body.get("DynamicPartitionOptions") or {}
     limit = number_of(dynamic.get("DynamicPartitionLimit", -1), "DynamicPartitionLimit")
     state = {
@@ -48,8 +53,7 @@ def create_session(service: Service, request: Request) -> Response:
         "limit": _PARTITION_LIMIT if limit < 0 else limit,
         "enhanced": bool(body.get("EnhanceWriteCheck")),
     }
-    session = service.sessions.create(KIND, table, state)
-    return _described(session, table)
+    return service.sessions.create(KIND, table, state), table
 
 
 def get_session(service: Service, request: Request) -> Response:
@@ -58,21 +62,23 @@ def get_session(service: Service, request: Request) -> Response:
 
 
 def _described(session: Session, table: Table) -> Response:
+    return answer_json(description(session, table), route=session.session_id)
+
+
+def description(session: Session, table: Table) -> dict[str, Any]:
+    """What a client learns of a session."""
     static = session.state["static"]
     dynamic = [key for key in table.partition_keys if key.name not in static]
-    return answer_json(
-        {
-            "SessionId": session.session_id,
-            "SessionStatus": session.status.upper(),
-            "DataSchema": {
-                "DataColumns": read_columns(table.columns),
-                "PartitionColumns": read_columns(dynamic),
-            },
-            "MaxBlockNumber": MAXIMUM_BLOCKS,
-            "EnhanceWriteCheck": session.state["enhanced"],
+    return {
+        "SessionId": session.session_id,
+        "SessionStatus": session.status.upper(),
+        "DataSchema": {
+            "DataColumns": read_columns(table.columns),
+            "PartitionColumns": read_columns(dynamic),
         },
-        route=session.session_id,
-    )
+        "MaxBlockNumber": MAXIMUM_BLOCKS,
+        "EnhanceWriteCheck": session.state["enhanced"],
+    }
 
 
 def create_stream(service: Service, request: Request) -> Response:
@@ -88,13 +94,21 @@ def write(service: Service, request: Request) -> Response:
     block = number_of(parameter(request, "BlockNumber"), "BlockNumber")
     attempt = number_of(parameter(request, "AttemptNumber"), "AttemptNumber")
     parameter(request, "quotaToken")
+    return answer_json(write_block(service, session, table, (block, attempt), request.body), route=session.session_id)
+
+
+def write_block(
+    service: Service, session: Session, table: Table, place: tuple[int, int], body: bytes
+) -> dict[str, Any]:
+    """Stages the rows of one attempt of a block, and gives the message to commit it with."""
+    block, attempt = place
     if not 0 <= block < MAXIMUM_BLOCKS:
         raise invalid_argument(f"BlockNumber must be at least 0 and below {MAXIMUM_BLOCKS}")
-    rows = read_body(request.body)
+    rows = read_body(body)
     if service.drop:
-        service.dropped_bytes += len(request.body)
+        service.dropped_bytes += len(body)
     else:
-        routed = stage(service.store.files, table, rows, static=session.state["static"], body=request.body)
+        routed = stage(service.store.files, table, rows, static=session.state["static"], body=body)
         replaced: list[str] = []
         service.sessions.stage(
             session,
@@ -109,13 +123,18 @@ def write(service: Service, request: Request) -> Response:
         "AttemptNumber": attempt,
         "WriterStats": {"RecordNum": rows.num_rows},
     }
-    return answer_json({"CommitMessage": json.dumps(message), "RecordCount": rows.num_rows}, route=session.session_id)
+    return {"CommitMessage": json.dumps(message), "RecordCount": rows.num_rows}
 
 
 def commit(service: Service, request: Request) -> Response:
     """``TableCommitWriteSession``: the attempts that the commit messages name."""
     session, table = any_session(service, request, kind=KIND)
-    messages = body_json(request).get("CommitMessages") or []
+    commit_blocks(service, session, table, body_json(request).get("CommitMessages") or [])
+    return _described(*any_session(service, request, kind=KIND))
+
+
+def commit_blocks(service: Service, session: Session, table: Table, messages: list[str]) -> None:
+    """Commits the attempts that the messages name."""
 
     def choose(staged: list[Staged]) -> list[Staged]:
         chosen = _chosen(service, staged, messages)
@@ -127,7 +146,6 @@ def commit(service: Service, request: Request) -> Response:
         return chosen
 
     commit_staged(service, session, table, choose)
-    return _described(*any_session(service, request, kind=KIND))
 
 
 def abort(service: Service, request: Request) -> Response:

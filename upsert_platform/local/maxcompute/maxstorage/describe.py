@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument, no_such_table
+from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument, is_a_view, no_such_table
 from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.schema import OPERATION, VALUE_COLUMNS, Column, Table
 from upsert_platform.local.maxcompute.service import Service
@@ -38,6 +38,8 @@ def target(service: Service, request: Request) -> Table:
     table, name = find_target(service, request)
     if table is None:
         raise no_such_table(name)
+    if table.query:
+        raise is_a_view(name)
     return table
 
 

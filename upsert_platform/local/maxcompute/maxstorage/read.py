@@ -41,8 +41,11 @@ _DEFAULT_SPLIT_BYTES = 256 << 20
 
 def create_session(service: Service, request: Request) -> Response:
     """``TableCreateReadSession``: ready at once."""
-    table = target(service, request)
-    body = body_json(request)
+    return _answer(new_session(service, target(service, request), body_json(request)))
+
+
+def new_session(service: Service, table: Table, body: dict[str, Any]) -> Reader:
+    """A read session on a table as it is, or on its changes."""
     columns, keys = chosen_columns(table, body)
     if body.get("IncrementalRead") or body.get("IncrementalReadOptions"):
         found, described = incremental_view(
@@ -53,7 +56,7 @@ def create_session(service: Service, request: Request) -> Response:
             keys,
             body.get("IncrementalReadOptions") or {},
         )
-        return _answer(_added(service, found, described, body))
+        return _added(service, found, described, body)
     found = view(service.store, table, chosen_partitions(service, table, body), [*columns, *keys])
     if body.get("RequiredBucketIds"):
         found = _of_buckets(table, found, set(body["RequiredBucketIds"]))
@@ -61,7 +64,7 @@ def create_session(service: Service, request: Request) -> Response:
     if predicate:
         found = _filtered(service, table, found, predicate, chosen_partitions(service, table, body))
     described = describe_session(table, found, columns, keys, body.get("SplitOptions") or {})
-    return _answer(_added(service, found, described, body))
+    return _added(service, found, described, body)
 
 
 def _added(service: Service, found: View, described: dict[str, Any], body: dict[str, Any]) -> Reader:
@@ -179,29 +182,28 @@ def find_reader(service: Service, request: Request) -> Reader:
 
 
 def _answer(reader: Reader) -> Response:
+    return answer_json(description(reader), route=reader.session_id)
+
+
+def description(reader: Reader) -> dict[str, Any]:
+    """What a client learns of a read session."""
     expires = int((reader.created + _LIFETIME_HOURS * 3600) * 1000)
     described = {name: value for name, value in reader.described.items() if name != "units"}
-    return answer_json(
-        {
-            **described,
-            "SessionId": reader.session_id,
-            "SessionStatus": "NORMAL",
-            "ExpirationTime": expires,
-            "SupportedDataFormat": [{"Type": "Arrow", "Version": "V5"}],
-            "EnableLargeString": False,
-        },
-        route=reader.session_id,
-    )
+    return {
+        **described,
+        "SessionId": reader.session_id,
+        "SessionStatus": "NORMAL",
+        "ExpirationTime": expires,
+        "SupportedDataFormat": [{"Type": "Arrow", "Version": "V5"}],
+        "EnableLargeString": False,
+    }
 
 
 def read(service: Service, request: Request) -> Response:
     """``TableRead``: one split by ``Index``, or rows by ``Offset`` and ``Count``."""
     reader = find_reader(service, request)
     if "Index" in request.query:
-        index = number_of(request.query["Index"], "Index")
-        if not 0 <= index < len(reader.splits):
-            raise invalid_argument(f"split {index} does not exist: the session has {len(reader.splits)}")
-        start, count = reader.splits[index]
+        start, count = split_of(reader, number_of(request.query["Index"], "Index"))
     else:
         start = number_of(parameter(request, "Offset"), "Offset")
         count = number_of(parameter(request, "Count"), "Count")
@@ -210,6 +212,13 @@ def read(service: Service, request: Request) -> Response:
     names = [name.lower() for name in body.get("DataColumns") or ()]
     units: Any = reader.described["units"]
     return send_view(request, reader.view, start + skipped, count - skipped, body, names=names, units=units)
+
+
+def split_of(reader: Reader, index: int) -> tuple[int, int]:
+    """First row and number of rows of a split."""
+    if not 0 <= index < len(reader.splits):
+        raise invalid_argument(f"split {index} does not exist: the session has {len(reader.splits)}")
+    return reader.splits[index]
 
 
 def send_view(
@@ -223,6 +232,19 @@ def send_view(
     units: dict[str, str] | None = None,
 ) -> Response:
     """Rows of a view as an Arrow stream, in batches of ``MaxBatchRows``."""
+    return send(request, *batches_of(found, start, count, body, names=names, units=units))
+
+
+def batches_of(
+    found: View,
+    start: int,
+    count: int,
+    body: dict[str, Any],
+    *,
+    names: Sequence[str] = (),
+    units: dict[str, str] | None = None,
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Rows of a view, in batches of ``MaxBatchRows``."""
     columns = found.columns
     if names:
         known = {column.name: column for column in columns}
@@ -238,7 +260,7 @@ def send_view(
             sent = [_in_unit(rows.column(field.name), field.type) for field in schema]
             yield from pa.table(sent, schema=schema).to_batches(max_chunksize=size)
 
-    return send(request, schema, batches())
+    return schema, batches()
 
 
 def _in_unit(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

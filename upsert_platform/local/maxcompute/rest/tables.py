@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from upsert_platform.local.maxcompute.errors import no_such_partition, no_such_schema
+from upsert_platform.local.maxcompute.errors import is_a_view, no_such_partition, no_such_schema
 from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.rest.xml import Literal, Node, answer, http_date
 from upsert_platform.local.maxcompute.schema import Partition, Table, full_spec, parse_spec
@@ -87,8 +87,11 @@ def list_tables(service: Service, request: Request, schema: str) -> Response:
     """``GET .../tables``: by prefix, page by page."""
     prefix = request.query.get("name", "").lower()
     marker = request.query.get("marker", "")
+    wanted = request.query.get("type", "").upper()
     found = [
-        table for table in service.catalogue.tables(schema) if table.name.startswith(prefix) and table.name > marker
+        table
+        for table in service.catalogue.tables(schema)
+        if table.name.startswith(prefix) and table.name > marker and wanted in ("", _type_of(table))
     ]
     page = found[:_PAGE]
     nodes: list[Node] = [
@@ -102,6 +105,10 @@ def list_tables(service: Service, request: Request, schema: str) -> Response:
     return answer(("Tables", [("Marker", following), ("MaxItems", str(_PAGE)), *nodes]))
 
 
+def _type_of(table: Table) -> str:
+    return "VIRTUAL_VIEW" if table.query else "MANAGED_TABLE"
+
+
 def _identity(service: Service, table: Table) -> list[Node]:
     """The elements that every answer about a table begins with."""
     return [
@@ -110,15 +117,17 @@ def _identity(service: Service, table: Table) -> list[Node]:
         ("Project", service.project),
         ("SchemaName", table.schema),
         ("Owner", table.owner),
-        ("Type", "MANAGED_TABLE"),
+        ("Type", _type_of(table)),
     ]
 
 
 def get_table(service: Service, request: Request, schema: str, name: str) -> Response:
     """``GET .../tables/T``: the table, one partition of it, or its partitions."""
-    table = service.catalogue.table(schema, name)
+    table = service.catalogue.relation(schema, name)
     if "partitions" in request.query:
         return _list_partitions(service, request, table)
+    if "data" in request.query and table.query:
+        raise is_a_view(table.name)
     if "data" in request.query:
         from upsert_platform.local.maxcompute.rest.preview import preview
 
@@ -148,7 +157,7 @@ def _table_json(service: Service, table: Table, *, extended: bool) -> dict[str, 
         "createTime": int(table.created),
         "lastDDLTime": int(table.last_ddl),
         "lastModifiedTime": int(table.last_modified),
-        "isVirtualView": False,
+        "isVirtualView": bool(table.query),
         "isExternal": False,
         "lifecycle": table.lifecycle,
         "columns": [column.as_json() for column in table.columns],
@@ -158,6 +167,8 @@ def _table_json(service: Service, table: Table, *, extended: bool) -> dict[str, 
     }
     size, records = service.store.statistics(table)
     described |= {"size": size, "recordNum": records, "tableProperties": json.dumps(table.properties)}
+    if table.query:
+        described |= {"viewText": table.query, "viewExpandedText": table.query}
     if extended:
         described |= {"IsArchived": False, "PhysicalSize": size, "FileNum": 1}
         described["Reserved"] = json.dumps(reserved(table))

@@ -107,6 +107,9 @@ def _change_definition(context: Context, table: Table, statement: AlterTable) ->
                 table = replace(table, properties={**table.properties, **statement.properties}, last_ddl=now)
             case "set row policy":
                 table = replace(table, properties={**table.properties, ROW_POLICY: statement.text}, last_ddl=now)
+            case "drop row policy":
+                left = {name: value for name, value in table.properties.items() if name != ROW_POLICY}
+                table = replace(table, properties=left, last_ddl=now)
             case "set comment":
                 table = replace(table, comment=statement.text, last_ddl=now)
             case "set lifecycle":

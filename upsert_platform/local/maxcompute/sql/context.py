@@ -54,9 +54,17 @@ class Context:
         """The table of a dotted name.
 
         Raises:
-            ServiceError: NoSuchTable.
+            ServiceError: NoSuchTable, or it is a view.
         """
         return self.store.catalogue.table(*self.resolve(name))
+
+    def relation(self, name: tuple[str, ...]) -> Table:
+        """The table or view of a dotted name.
+
+        Raises:
+            ServiceError: NoSuchTable.
+        """
+        return self.store.catalogue.relation(*self.resolve(name))
 
 
 @dataclass(frozen=True)

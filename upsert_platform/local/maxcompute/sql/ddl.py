@@ -28,9 +28,24 @@ class CreateTable:
 
 
 @dataclass(frozen=True)
+class CreateView:
+    """``columns`` are names and comments; without them the query's are taken."""
+
+    name: Name
+    query: str
+    columns: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    if_not_exists: bool = False
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
 class DropTable:
+    """``DROP TABLE``, or ``DROP VIEW``."""
+
     name: Name
     if_exists: bool = False
+    view: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,14 +78,14 @@ class SchemaStatement:
 
 @dataclass(frozen=True)
 class Show:
-    """``what`` is partitions, tables, schemas, desc or history."""
+    """``what`` is partitions, tables, views, schemas, desc or history."""
 
     what: str
     name: Name = ()
     spec: Spec | None = None
 
 
-Statement = CreateTable | DropTable | AlterTable | Truncate | SchemaStatement | Show
+Statement = CreateTable | CreateView | DropTable | AlterTable | Truncate | SchemaStatement | Show
 
 
 def parse_ddl(sql: str) -> Statement | None:
@@ -83,17 +98,26 @@ def parse_ddl(sql: str) -> Statement | None:
     found: Statement | None = None
     if cursor.accept("CREATE", "TABLE"):
         found = _create_table(cursor)
+    elif cursor.accept("CREATE", "OR", "REPLACE", "VIEW"):
+        found = _create_view(cursor, replaces=True)
+    elif cursor.accept("CREATE", "VIEW"):
+        found = _create_view(cursor, replaces=False)
     elif cursor.accept("CREATE", "SCHEMA"):
         guarded = cursor.accept("IF", "NOT", "EXISTS")
         found = SchemaStatement(cursor.names(), "create", guarded)
     elif cursor.accept("CREATE", "ROW", "ACCESS", "POLICY"):
         found = _row_policy(cursor)
+    elif cursor.accept("DROP", "ROW", "ACCESS", "POLICY"):
+        found = _no_row_policy(cursor)
     elif cursor.accept("DROP", "SCHEMA"):
         guarded = cursor.accept("IF", "EXISTS")
         found = SchemaStatement(cursor.names(), "drop", guarded)
     elif cursor.accept("DROP", "TABLE"):
         guarded = cursor.accept("IF", "EXISTS")
         found = DropTable(cursor.names(), guarded)
+    elif cursor.accept("DROP", "VIEW"):
+        guarded = cursor.accept("IF", "EXISTS")
+        found = DropTable(cursor.names(), guarded, view=True)
     elif cursor.accept("ALTER", "TABLE"):
         found = _alter_table(cursor)
     elif cursor.accept("TRUNCATE", "TABLE"):
@@ -146,6 +170,22 @@ def _create_table(cursor: Cursor) -> CreateTable:
     if not columns and not query:
         raise parse_error(f"CREATE TABLE {'.'.join(name)} declares no columns")
     return CreateTable(name, columns, partition_keys, primary_key, properties, lifecycle, comment, guarded, query=query)
+
+
+def _create_view(cursor: Cursor, *, replaces: bool) -> CreateView:
+    guarded = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.names()
+    columns: list[tuple[str, str]] = []
+    if cursor.accept("("):
+        while True:
+            column = cursor.name()
+            columns.append((column, cursor.string() if cursor.accept("COMMENT") else ""))
+            if cursor.accept(")"):
+                break
+            cursor.expect(",")
+    comment = cursor.string() if cursor.accept("COMMENT") else ""
+    cursor.expect("AS")
+    return CreateView(name, cursor.rest(), tuple(columns), comment, guarded, replaces)
 
 
 def _column_list(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
@@ -281,6 +321,15 @@ def _row_policy(cursor: Cursor) -> AlterTable:
     return AlterTable(name, "set row policy", text=policy)
 
 
+def _no_row_policy(cursor: Cursor) -> AlterTable:
+    """``DROP ROW ACCESS POLICY p ON TABLE t``."""
+    cursor.accept("IF", "EXISTS")
+    policy = cursor.name()
+    cursor.expect("ON")
+    cursor.accept("TABLE")
+    return AlterTable(cursor.names(), "drop row policy", text=policy)
+
+
 def _show(cursor: Cursor) -> Show:
     if cursor.accept("PARTITIONS"):
         name = cursor.names()
@@ -288,6 +337,8 @@ def _show(cursor: Cursor) -> Show:
         return Show("partitions", name, specs[0] if specs else None)
     if cursor.accept("HISTORY", "FOR", "TABLE"):
         return Show("history", cursor.names())
+    if cursor.accept("VIEWS"):
+        return Show("views", cursor.names() if cursor.accept("IN") else ())
     if cursor.accept("TABLES"):
         return Show("tables", cursor.names() if cursor.accept("IN") else ())
     if cursor.accept("SCHEMAS"):

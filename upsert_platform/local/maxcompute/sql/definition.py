@@ -96,7 +96,10 @@ def drop_table(context: Context, statement: DropTable) -> Result:
     table = context.store.catalogue.find_table(schema, name)
     if table is None and statement.if_exists:
         return Result()
-    context.store.drop(table or context.table(statement.name))
+    table = table or context.relation(statement.name)
+    if bool(table.query) != statement.view:
+        raise semantic_error(f"{name} is a {'view: DROP VIEW' if table.query else 'table: DROP TABLE'} removes it")
+    context.store.drop(table)
     return Result()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +18,7 @@ from upsert_platform.local.maxcompute.sql.context import Context, Result
 from upsert_platform.local.maxcompute.sql.functions import MaxComputeSql, rewrite_functions
 from upsert_platform.local.maxcompute.sql.relations import create_view
 from upsert_platform.local.maxcompute.sql.travel import Travel, mark_ranges, travel_of
+from upsert_platform.local.maxcompute.storage.compute import quoted
 from upsert_platform.local.maxcompute.types import DataType, type_of_arrow
 
 # MaxCompute's DATETIME counts milliseconds and its TIMESTAMP nanoseconds.
@@ -57,12 +58,37 @@ class Scope:
     context: Context
     cursor: duckdb.DuckDBPyConnection
     count: int = 0
+    inside: list[str] = field(default_factory=list)
 
     def view(self, table: Table, *, travel: Travel | None = None) -> str:
         """A new view of the table, as it is or as it was."""
+        if table.query:
+            return self._view_of_view(table, travel)
         self.count += 1
         name = f"t{self.count}"
         create_view(self.context.store, self.cursor, table, name, travel=travel)
+        return name
+
+    def _view_of_view(self, table: Table, travel: Travel | None) -> str:
+        """What a view gives now: names in its query are looked up in its own schema."""
+        if travel is not None:
+            raise semantic_error(f"{table.name} is a view and has no history")
+        if table.table_id in self.inside:
+            raise semantic_error(f"view {table.name} is made of itself")
+        outer, self.context = self.context, replace(self.context, schema=table.schema)
+        self.inside.append(table.table_id)
+        try:
+            sql = self.bind(parse(table.query))
+        finally:
+            self.inside.pop()
+            self.context = outer
+        self.count += 1
+        name = f"t{self.count}"
+        columns = ", ".join(quoted(column.name) for column in table.columns)
+        try:
+            self.cursor.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} ({columns}) AS {sql}")
+        except duckdb.Error as error:
+            raise semantic_error(f"view {table.name} cannot be read: {error}") from error
         return name
 
     def bind(self, tree: exp.Expression) -> str:
@@ -74,7 +100,7 @@ class Scope:
                 continue
             if isinstance(node.this, exp.Func):
                 continue
-            table = self.context.table(table_name(node))
+            table = self.context.relation(table_name(node))
             view = self.view(table, travel=travel_of(self.context, self.cursor, table, node))
             alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
             replacement = exp.Table(this=exp.to_identifier(view, quoted=True), alias=alias)

@@ -16,6 +16,7 @@ from upsert_platform.local.maxcompute.sql.context import Context, Result
 from upsert_platform.local.maxcompute.sql.ddl import (
     AlterTable,
     CreateTable,
+    CreateView,
     DropTable,
     SchemaStatement,
     Show,
@@ -32,6 +33,7 @@ from upsert_platform.local.maxcompute.sql.definition import (
 )
 from upsert_platform.local.maxcompute.sql.query import parse, run_query
 from upsert_platform.local.maxcompute.sql.tokens import split_statements
+from upsert_platform.local.maxcompute.sql.views import create_view
 from upsert_platform.local.maxcompute.storage.store import Change
 
 _SETTING = re.compile(r"\s*SET\s+([\w.]+)\s*=\s*(.*)", re.IGNORECASE | re.DOTALL)
@@ -75,6 +77,8 @@ def _run_statement(context: Context, sql: str) -> Result:
             return _create_as(context, statement)
         case CreateTable():
             return create_table(context, statement)
+        case CreateView():
+            return create_view(context, statement)
         case DropTable():
             return drop_table(context, statement)
         case AlterTable():
@@ -113,9 +117,10 @@ def _create_as(context: Context, statement: CreateTable) -> Result:
 
 def _show(context: Context, statement: Show) -> Result:
     match statement.what:
-        case "tables":
+        case "tables" | "views":
             schema = statement.name[-1] if statement.name else context.schema
-            names = [table.name for table in context.store.catalogue.tables(schema)]
+            found = context.store.catalogue.tables(schema)
+            names = [table.name for table in found if table.query or statement.what == "tables"]
             return Result(text="\n".join(f"{context.owner}:{name}" for name in names))
         case "schemas":
             return Result(text="\n".join(context.store.catalogue.schema_names()))
@@ -130,7 +135,7 @@ def _show(context: Context, statement: Show) -> Result:
             return Result(text="\n".join(specs))
         case "history":
             return Result(text=show_history(context, context.table(statement.name)))
-    return Result(text=describe(context.table(statement.name)))
+    return Result(text=describe(context.relation(statement.name)))
 
 
 def empty_rows(result: Result) -> pa.Table:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upsert_platform.local.maxcompute.errors import no_such_table
+from upsert_platform.local.maxcompute.errors import is_a_view, no_such_table
 from upsert_platform.local.maxcompute.schema import Partition, Table, dump_columns, load_columns
 
 _SCHEMA = """
@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS tables (
     table_id TEXT PRIMARY KEY, schema TEXT NOT NULL, name TEXT NOT NULL, columns TEXT NOT NULL,
     partition_keys TEXT NOT NULL, primary_key TEXT NOT NULL, properties TEXT NOT NULL, lifecycle INTEGER NOT NULL,
     comment TEXT NOT NULL, owner TEXT NOT NULL, created REAL NOT NULL, last_ddl REAL NOT NULL,
-    last_modified REAL NOT NULL, version INTEGER NOT NULL, schema_version INTEGER NOT NULL, UNIQUE (schema, name));
+    last_modified REAL NOT NULL, version INTEGER NOT NULL, schema_version INTEGER NOT NULL,
+    query TEXT NOT NULL DEFAULT '', UNIQUE (schema, name));
 CREATE TABLE IF NOT EXISTS partitions (
     partition_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id TEXT NOT NULL, spec TEXT NOT NULL,
     created REAL NOT NULL, modified REAL NOT NULL, first_version INTEGER NOT NULL DEFAULT 0, UNIQUE (table_id, spec));
@@ -51,7 +52,7 @@ CREATE INDEX IF NOT EXISTS staged_by_session ON staged (session_id);
 """
 _TABLE_COLUMNS = (
     "table_id, schema, name, columns, partition_keys, primary_key, properties, lifecycle, comment, owner, created,"
-    " last_ddl, last_modified, version, schema_version"
+    " last_ddl, last_modified, version, schema_version, query"
 )
 _PARTITION_COLUMNS = "partition_id, table_id, spec, created, modified, first_version"
 DEFAULT_SCHEMA = "default"
@@ -67,6 +68,9 @@ class Catalogue:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.executescript(_SCHEMA)
+        if "query" not in [row[1] for row in self.execute("PRAGMA table_info(tables)")]:
+            # Of a directory that was made when there were no views.
+            self.execute("ALTER TABLE tables ADD COLUMN query TEXT NOT NULL DEFAULT ''")
         self.execute("INSERT OR IGNORE INTO schemas VALUES (?, ?)", DEFAULT_SCHEMA, time.time())
 
     def close(self) -> None:
@@ -122,8 +126,8 @@ class Catalogue:
         )
         return _table(rows[0]) if rows else None
 
-    def table(self, schema: str, name: str) -> Table:
-        """The table of that name.
+    def relation(self, schema: str, name: str) -> Table:
+        """The table or view of that name.
 
         Raises:
             ServiceError: NoSuchTable.
@@ -131,6 +135,17 @@ class Catalogue:
         found = self.find_table(schema, name)
         if found is None:
             raise no_such_table(name if schema == DEFAULT_SCHEMA else f"{schema}.{name}")
+        return found
+
+    def table(self, schema: str, name: str) -> Table:
+        """The table of that name.
+
+        Raises:
+            ServiceError: NoSuchTable, or it is a view, which has no rows to write or to read as they are.
+        """
+        found = self.relation(schema, name)
+        if found.query:
+            raise is_a_view(found.name)
         return found
 
     def table_by_id(self, table_id: str) -> Table | None:
@@ -143,7 +158,7 @@ class Catalogue:
 
     def put_table(self, table: Table) -> None:
         self.execute(
-            f"INSERT OR REPLACE INTO tables ({_TABLE_COLUMNS}) VALUES ({', '.join('?' * 15)})",
+            f"INSERT OR REPLACE INTO tables ({_TABLE_COLUMNS}) VALUES ({', '.join('?' * 16)})",
             table.table_id,
             table.schema,
             table.name,
@@ -159,6 +174,7 @@ class Catalogue:
             table.last_modified,
             table.version,
             table.schema_version,
+            table.query,
         )
 
     def add_version(self, table: Table, operation: str) -> Table:
@@ -226,4 +242,5 @@ def _table(row: tuple[Any, ...]) -> Table:
         last_modified=row[12],
         version=row[13],
         schema_version=row[14],
+        query=row[15],
     )

@@ -68,6 +68,7 @@ class Sessions:
         ):
             self.find(kind, session_id)
         self._catalogue.execute("DELETE FROM sessions WHERE status <> ? AND created < ?", NORMAL, now - _KEPT_SECONDS)
+        self._catalogue.execute("DELETE FROM streams WHERE session_id NOT IN (SELECT session_id FROM sessions)")
 
     def create(self, kind: str, table: Table, state: dict[str, Any]) -> Session:
         """A new session on the table."""
