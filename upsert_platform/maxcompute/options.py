@@ -289,7 +289,10 @@ class MaxComputeSettings(Settings):
         description="Uncompressed size at which a task sends the rows it holds.",
     )  # fmt: skip
     request_timeout: Duration = option(
-        "request.timeout", timedelta(seconds=120), origin="platform", description="Longest wait for one answer."
+        "request.timeout",
+        timedelta(seconds=120),
+        origin="platform",
+        description="Longest wait for one answer; a commit waits for `upsert.commit.timeout`.",
     )
     commit_interval: Duration | None = option(
         "commit.min-interval", None, origin="platform",
