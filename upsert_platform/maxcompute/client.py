@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlparse
 
+from upsert_platform.errors import EndpointError
 from upsert_platform.maxcompute.connection import (
     Connection,
     ServiceError,
@@ -31,6 +33,7 @@ T = TypeVar("T")
 _FIRST_POLL_SECONDS = 0.02
 _LONGEST_POLL_SECONDS = 2.0
 _NULL = "\\N"
+_ADDRESS = re.compile(r"[\w.-]+(:\d+)?(/[\w./-]*)?")
 _QUERY_SECONDS = 3600.0
 _STATEMENT_SECONDS = 600.0
 _SPLIT_ROWS = 200_000
@@ -144,8 +147,14 @@ class Client:
             params = {"quotaName": self.connection.quota} if self.connection.quota else {}
             doing = f"asking project '{self.connection.project}' for its tunnel"
             answer = self._run(lambda: rest.get(url, action="service", params=params), doing)
+            found = answer.text.strip()
+            if not _ADDRESS.fullmatch(found):
+                raise EndpointError(
+                    f"{doing}: {found[:100]!r} is not a host with a port. Check 'odps.end.point'"
+                    f" ({self.connection.endpoint}), or set 'odps.tunnel.end.point'"
+                )
             scheme = urlparse(rest.endpoint).scheme
-            self._tunnel = f"{scheme}://{answer.text.strip()}"
+            self._tunnel = f"{scheme}://{found}"
         return self._tunnel
 
     def run_sql(

@@ -100,6 +100,8 @@ class MaxStorage:
             flags["quota_name"] = self.connection.quota
         request = CreateTableWriteSessionRequest(partial_partition_spec=partition, flags=flags)
         answer = self._run(lambda: self._stub.create_table_write_session(self._table, request, None))
+        if not answer.session_id:
+            raise ServiceError("the answer has no session id", status=None, code="", sure=False, told=False)
         return WriteSession(answer.session_id, answer.route_token)
 
     def open_stream(self, session: WriteSession, stream_id: str, version: int) -> WriteStream:

@@ -19,6 +19,7 @@ from upsert_platform.maxcompute.control import ControlTable, destination_key
 from upsert_platform.maxcompute.ddl import prepare_table
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
+from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.frames import stored
 from upsert_platform_tests.maxcompute.sending import batch, open_job, send
 
@@ -163,3 +164,25 @@ def test_rows_of_another_table_are_not_seen(maxcompute: ServerHandle, make_table
         send(job, [batch(table, [("U", (number, "x"))])])
         storage.commit(job.session, [("0", 1)])
     assert stored(maxcompute, one) == [(0, "x")]
+
+
+def test_a_page_in_place_of_the_tunnels_address_is_refused(maxcompute: ServerHandle, make_table: Make) -> None:
+    with fault_proxy(maxcompute) as proxy:
+        proxy.faults.append(Fault("GET tunnel", status=200, body=b"<html>sign in</html>"))
+        settings = make_table().settings.model_copy(update={"endpoint": proxy.endpoint})
+        with closing(Client(Connection.of(settings))) as client:
+            with pytest.raises(EndpointError, match=r"'<html>sign in</html>' is not a host"):
+                client.tunnel_endpoint()
+            assert client.tunnel_endpoint() == proxy.endpoint
+
+
+def test_a_page_of_404_is_not_a_missing_table(maxcompute: ServerHandle, make_table: Make) -> None:
+    with fault_proxy(maxcompute) as proxy:
+        table = make_table()
+        proxy.faults.append(Fault(f"GET {table.target.table}", times=9, status=404, body=b"<html>not here</html>"))
+        settings = table.settings.model_copy(update={"endpoint": proxy.endpoint})
+        with closing(Client(Connection.of(settings))) as client:
+            with pytest.raises(DestinationError, match="reading table"):
+                client.table(table.target)
+            proxy.faults.clear()
+            assert client.table(table.target) is None

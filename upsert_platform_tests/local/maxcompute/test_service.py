@@ -166,3 +166,10 @@ def test_a_table_and_a_partition_are_touched(odps: Any, name: str) -> None:
     assert table.schema_version in (None, "0", 0)
     with pytest.raises(ODPSError):
         table.touch("ds='9'")
+
+
+def test_what_this_server_has_none_of_is_an_empty_list(odps: Any) -> None:
+    assert [list(odps.list_resources()), list(odps.list_functions()), list(odps.list_volumes())] == [[], [], []]
+    assert not odps.exist_resource("a.py")
+    assert not odps.exist_function("f")
+    assert not odps.exist_volume("v")

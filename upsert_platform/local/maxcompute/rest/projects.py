@@ -37,7 +37,26 @@ def route(service: Service, request: Request, rest: str) -> Response:
             return Response(204)
         case "POST", ["authorization"]:
             return _authorization(service, request)
+    match request.method, _without_schema(parts):
+        # Kinds of things that this server has none of: clients that clear up ask for them.
+        case "GET", [("resources" | "volumes") as kind]:
+            return _nothing(kind)
+        case "GET", ["registration", ("functions") as kind]:
+            return _nothing(kind)
+        case "GET" | "HEAD" | "DELETE", [("resources" | "volumes") as kind, name]:
+            raise ServiceError(404, "NoSuchObject", f"{kind}: there is no '{name}'")
+        case "GET" | "HEAD" | "DELETE", ["registration", "functions", name]:
+            raise ServiceError(404, "NoSuchObject", f"functions: there is no '{name}'")
     raise invalid_argument(f"{request.method} {request.path} is not an operation of this server")
+
+
+def _without_schema(parts: list[str]) -> list[str]:
+    return parts[2:] if len(parts) > 2 and parts[0] == "schemas" else parts
+
+
+def _nothing(kind: str) -> Response:
+    """A list of no things."""
+    return answer((kind.capitalize(), [("Marker", ""), ("MaxItems", "0")]))
 
 
 def route_global(service: Service, request: Request) -> Response:
