@@ -6,19 +6,18 @@ Delta table and carry the position of the head, so a kill at any point leaves ei
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.latest import last_rows, last_rows_per_partition
-from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.store import ChangelogStore, LiveFile
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
 from upsert_platform.errors import ChangelogError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SMALL_FILES: Final = 64
 """So many files make the next run merge the small ones."""
@@ -27,14 +26,6 @@ SMALL_FILE_BYTES: Final = 32 << 20
 LARGE_FILE_BYTES: Final = SMALL_FILE_BYTES * 4
 FEW_FILES: Final = 8
 """So many small files make a compaction that was asked for merge them."""
-_CONFLICTS: Final = (
-    "ConcurrentDelete",
-    "ConcurrentAppend",
-    "ConcurrentWrite",
-    "ConcurrentTransaction",
-    "DELTA_CONCURRENT",
-)
-_USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +43,9 @@ def needs_merging(store: ChangelogStore) -> bool:
     return len(small_files(store)) >= SMALL_FILES
 
 
-def small_files(store: ChangelogStore) -> list[int]:
-    """Sizes in bytes of the files below SMALL_FILE_BYTES."""
-    return [size for size in store.file_sizes() if size < SMALL_FILE_BYTES]
+def small_files(store: ChangelogStore) -> list[LiveFile]:
+    """The files below SMALL_FILE_BYTES."""
+    return [item for item in store.files() if item.size < SMALL_FILE_BYTES]
 
 
 def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
@@ -63,16 +54,9 @@ def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
     Raises:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
-    from delta.tables import DeltaTable
-
-    spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(SMALL_FILE_BYTES))
-    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", str(LARGE_FILE_BYTES))
-    spark.conf.set(_USER_METADATA, store.commit_metadata())
-    try:
-        with _conflicts_told(store):
-            DeltaTable.forPath(spark, store.uri).optimize().executeCompaction()
-    finally:
-        spark.conf.unset(_USER_METADATA)
+    small = small_files(store)
+    if len(small) > 1:
+        _rewrite(store, _spread(store.rows_of(spark, small), size=sum(item.size for item in small)), small)
 
 
 def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int) -> CompactionReport:
@@ -98,8 +82,8 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     floor = droppable_tombstones(store, applied_everywhere)
     # Told first: a kill after this refuses no destination that there is, and one before it drops nothing.
     raise_floor(store, floor)
-    sizes = store.file_sizes()
-    whole = spark.read.format("delta").load(store.uri).where(f"{rows.BATCH} <= {head.batch}")
+    found = [item for item in store.files() if item.first_batch is None or item.first_batch <= head.batch]
+    whole = store.rows_of(spark, found)
     is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS)
     changes = whole.where(is_change)
     rows_before = changes.count()
@@ -108,20 +92,27 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
     latest = last_rows_per_partition(changes, key=key) if quarantines else last_rows(changes, key=key)
     kept = latest.select(*whole.columns).where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
-    files = max(1, round(sum(sizes) / LARGE_FILE_BYTES))
     compacted = kept.unionByName(whole.where(~is_change))
-    spread = compacted.coalesce(1) if files == 1 else compacted.repartitionByRange(files, rows.BATCH)
-    with _conflicts_told(store):
-        (
-            spread.sortWithinPartitions(rows.BATCH)
-            .write.format("delta")
-            .mode("overwrite")
-            .option("replaceWhere", f"{rows.BATCH} <= {head.batch}")
-            .option("userMetadata", store.commit_metadata(reduced=head.batch))
-            .save(store.uri)
-        )
+    _rewrite(store, _spread(compacted, size=sum(item.size for item in found)), found, reduced=head.batch)
     rows_after = store.read(spark, after=0, upto=head.batch).count()
-    return CompactionReport(len(sizes), len(store.file_sizes()), rows_before, rows_after)
+    return CompactionReport(len(found), len(store.files()), rows_before, rows_after)
+
+
+def _spread(frame: DataFrame, *, size: int) -> DataFrame:
+    """Rows by batch, in as many partitions as there should be files for `size` bytes."""
+    files = max(1, round(size / LARGE_FILE_BYTES))
+    spread = frame.coalesce(1) if files == 1 else frame.repartitionByRange(files, rows.BATCH)
+    return spread.sortWithinPartitions(rows.BATCH)
+
+
+def _rewrite(store: ChangelogStore, frame: DataFrame, replaced: Sequence[LiveFile], *, reduced: int = 0) -> None:
+    """Puts the rows of a frame, each in its own batch, in the place of files, in one commit."""
+    files = store.write(frame, batch=None)
+    if not store.replace(files, replaced=[item.path for item in replaced], reduced=reduced):
+        raise ChangelogError(
+            f"another run rewrote files of the changelog of '{store.table.name}' meanwhile; nothing was changed, the"
+            " next compaction does it"
+        )
 
 
 def droppable_tombstones(store: ChangelogStore, applied_everywhere: int) -> int:
@@ -150,20 +141,7 @@ def compact(spark: SparkSession, store: ChangelogStore, *, applied_everywhere: i
         return reduce_history(spark, store, applied_everywhere=applied_everywhere)
     head = store.head()
     assert head is not None
-    before = len(store.file_sizes())
+    before = len(store.files())
     merge_files(spark, store)
     count = store.read(spark, after=0, upto=head.batch).count()
-    return CompactionReport(before, len(store.file_sizes()), count, count)
-
-
-@contextmanager
-def _conflicts_told(store: ChangelogStore) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if not any(name in f"{type(error).__name__}: {error}" for name in _CONFLICTS):
-            raise
-        raise ChangelogError(
-            f"another run rewrote files of the changelog of '{store.table.name}' meanwhile; nothing was changed, the"
-            " next compaction does it"
-        ) from error
+    return CompactionReport(before, len(store.files()), count, count)

@@ -10,22 +10,26 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from upsert_platform.changelog import rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 FILE_BYTES: Final = 128 << 20
 """A file that has reached this size is followed by another."""
-MANIFEST: Final = "path STRING, size BIGINT, modified BIGINT, rows BIGINT, least_kind STRING, greatest_kind STRING"
+MANIFEST: Final = (
+    "path STRING, size BIGINT, modified BIGINT, rows BIGINT, least_kind STRING, greatest_kind STRING,"
+    " first_batch BIGINT, last_batch BIGINT"
+)
 """What a task answers, as Spark DDL: the fields of DataFile."""
 
 _REPEATED: Final = (rows.BATCH, rows.KIND, rows.TOPIC, rows.PARTITION, rows.ROW)
@@ -42,6 +46,8 @@ class DataFile:
         modified: milliseconds since 1970.
         rows: how many it holds, at least one.
         least_kind: the smallest row kind in it; with `greatest_kind`, readers pass over files by them.
+        first_batch: the smallest batch in it, and `last_batch` the greatest, where rows keep their own; None where the
+            commit tells the batch of them all.
     """
 
     path: str
@@ -50,14 +56,22 @@ class DataFile:
     rows: int
     least_kind: str
     greatest_kind: str
+    first_batch: int | None = None
+    last_batch: int | None = None
 
     def statistics(self, batch: int) -> str:
-        """The statistics of a Delta Lake commit, for the columns that the table declares to have them."""
+        """The statistics of a Delta Lake commit, for the columns that the table declares to have them.
+
+        Args:
+            batch: of all rows, where the file does not tell.
+        """
+        first = batch if self.first_batch is None else self.first_batch
+        last = batch if self.last_batch is None else self.last_batch
         return json.dumps(
             {
                 "numRecords": self.rows,
-                "minValues": {rows.BATCH: batch, rows.KIND: self.least_kind},
-                "maxValues": {rows.BATCH: batch, rows.KIND: self.greatest_kind},
+                "minValues": {rows.BATCH: first, rows.KIND: self.least_kind},
+                "maxValues": {rows.BATCH: last, rows.KIND: self.greatest_kind},
                 "nullCount": {rows.BATCH: 0, rows.KIND: 0},
             }
         )
@@ -83,6 +97,7 @@ class _OpenFile:
         )
         self._rows = 0
         self._kinds: set[str] = set()
+        self._batches: set[int] = set()
 
     def write(self, table: pa.Table) -> None:
         """Writes rows as a row group of their own."""
@@ -91,6 +106,7 @@ class _OpenFile:
         self._writer.write_table(table)
         self._rows += table.num_rows
         self._kinds.update(pc.unique(table.column(rows.KIND)).to_pylist())
+        self._batches.update(pc.min_max(table.column(rows.BATCH)).as_py().values())
 
     def is_full(self) -> bool:
         return int(self._sink.tell()) >= FILE_BYTES
@@ -99,7 +115,9 @@ class _OpenFile:
         self._writer.close()
         size = int(self._sink.tell())
         self._sink.close()
-        return DataFile(self.name, size, int(time.time() * 1000), self._rows, min(self._kinds), max(self._kinds))
+        modified = int(time.time() * 1000)
+        kinds, batches = self._kinds, self._batches
+        return DataFile(self.name, size, modified, self._rows, min(kinds), max(kinds), min(batches), max(batches))
 
     def discard(self) -> None:
         """Gives up: whatever of it stays in the folder is garbage."""
@@ -111,12 +129,13 @@ class _OpenFile:
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], *, uri: str, schema: pa.Schema, batch: int
+    batches: Iterable[pa.RecordBatch], *, uri: str, schema: pa.Schema, batch: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Writes rows into new files of a changelog. Runs in Spark workers, and holds one batch at a time.
 
     Args:
-        batches: columns of `schema`; `_batch` may be missing, and is set to `batch` in any case.
+        batches: columns of `schema`; `_batch` may be missing where `batch` is given.
+        batch: of all rows; None where each keeps its own.
         uri: of the Delta table; a path, or a URI that delta-rs opens.
         schema: `rows.arrow_schema` of the table.
 
@@ -146,7 +165,7 @@ def write_files(
         yield _manifest(done)
 
 
-def write_frame(frame: DataFrame, *, uri: str, schema: pa.Schema, batch: int) -> list[DataFile]:
+def write_frame(frame: DataFrame, *, uri: str, schema: pa.Schema, batch: int | None) -> list[DataFile]:
     """Writes the rows of a frame into new files of a changelog; see `write_files`."""
     return collect_files(frame.mapInArrow(partial(write_files, uri=uri, schema=schema, batch=batch), MANIFEST))
 
@@ -171,18 +190,73 @@ def _dictionaries(schema: pa.Schema) -> list[str]:
     return [*_REPEATED, *declared]
 
 
-def _complete(item: pa.RecordBatch, schema: pa.Schema, batch: int) -> pa.Table:
+def _complete(item: pa.RecordBatch, schema: pa.Schema, batch: int | None) -> pa.Table:
     import pyarrow as pa
 
-    number = pa.repeat(pa.scalar(batch, pa.int64()), item.num_rows)
+    number = None if batch is None else pa.repeat(pa.scalar(batch, pa.int64()), item.num_rows)
     columns: list[Any] = [
-        number if column.name == rows.BATCH else _as(item.column(column.name), column.type) for column in schema
+        number if column.name == rows.BATCH and number is not None else _as(item.column(column.name), column.type)
+        for column in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.cast(kind)
+
+
+def read_files(spark: SparkSession, uri: str, paths: Sequence[str], *, schema: str) -> DataFrame:
+    """Rows of data files of a table, read by Spark from the list that delta-rs gives; nothing replays a log in the JVM.
+
+    Spark opens files of this machine by itself; behind a URI its Python tasks do, with delta-rs' own store, so that a
+    lake needs no file system of Hadoop.
+
+    Args:
+        uri: of the Delta table.
+        paths: relative to it.
+        schema: Spark DDL of the rows; columns that a file lacks are null.
+    """
+    local = local_path(uri)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    if local is not None:
+        found = [f"{local}/{path}" for path in paths]
+        reader = spark.read.schema(schema).option("__globPaths__", "false")  # a name may hold what a pattern means
+        return reader.parquet(*found)
+    listed = spark.createDataFrame([(path,) for path in paths], "path STRING").repartition(len(paths), "path")
+    return listed.mapInArrow(partial(_read_listed, uri=uri, schema=schema), schema)
+
+
+def _read_listed(batches: Iterable[pa.RecordBatch], *, uri: str, schema: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    wanted = to_arrow_schema(StructType.fromDDL(schema))
+    system, folder = file_system(uri)
+    for item in batches:
+        for path in item.column("path").to_pylist():
+            with system.open_input_file(f"{folder}{path}") as stream:
+                file = pq.ParquetFile(stream)
+                known = [field.name for field in wanted if field.name in file.schema_arrow.names]
+                for found in file.iter_batches(columns=known):
+                    columns = [
+                        _as(found.column(field.name), field.type)
+                        if field.name in known
+                        else pa.nulls(found.num_rows, field.type)
+                        for field in wanted
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def local_path(uri: str) -> str | None:
+    """The folder that a path or a file URI names; None for a store elsewhere."""
+    if "://" not in uri:
+        return uri
+    if uri.startswith("file://"):
+        return unquote(uri.removeprefix("file://"))
+    return None
 
 
 def file_system(uri: str) -> tuple[FileSystem, str]:

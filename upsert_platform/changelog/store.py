@@ -7,20 +7,20 @@ Positions are read and commits are made by delta-rs, without a JVM; rows are wri
 from __future__ import annotations
 
 import fcntl
-import json
 import random
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
-from upsert_platform.changelog.data_files import DataFile, write_frame
+from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.evolution import add_columns, missing_columns
+from upsert_platform.changelog.head import Head, Positions, commit_record, commit_text
+from upsert_platform.changelog.live_files import LiveFile, live_files
 from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
 
@@ -40,72 +40,6 @@ _RUN_DEPTH: Final = 5000
 
 _COMMIT_ATTEMPTS: Final = 8
 """How often a commit is tried while others come first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Where reading goes on, per topic.
-
-    Attributes:
-        offsets: topic to partition to the first offset not read yet.
-        topic_ids: topic to the id that the broker gave it; a new id means that the topic was recreated.
-    """
-
-    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-
-    def advanced(self, ends: Mapping[tuple[str, int], int], topic_ids: Mapping[str, str]) -> Positions:
-        """These positions with the given ends (topic, partition) put in their place."""
-        offsets = {topic: dict(partitions) for topic, partitions in self.offsets.items()}
-        for (topic, partition), end in ends.items():
-            offsets.setdefault(topic, {})[partition] = end
-        return Positions(offsets, {**self.topic_ids, **topic_ids})
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """State of a changelog after its last commit.
-
-    Attributes:
-        changelog_id: made when the changelog is created.
-        batch: number of the last batch, 0 before the first.
-        run: name of the run that committed it.
-        delta_version: of the Delta table; counts compactions too, so it is no position.
-        floor: tombstones up to this batch may be gone; a destination that applied some batches, but not this one,
-            cannot read on.
-    """
-
-    changelog_id: str
-    batch: int
-    positions: Positions
-    run: str = ""
-    delta_version: int = 0
-    floor: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LiveFile:
-    """A data file of the present version, and what its statistics tell; None where they tell nothing."""
-
-    path: str
-    size: int
-    rows: int | None
-    first_batch: int | None
-    last_batch: int | None
-    least_kind: str | None
-    greatest_kind: str | None
-
-    def may_hold(self, *, after: int, upto: int) -> bool:
-        """Whether there may be changes of the batches after `after` and up to `upto` in it."""
-        if self.first_batch is not None and self.first_batch > upto:
-            return False
-        if self.last_batch is not None and self.last_batch <= after:
-            return False
-        least, greatest = min(rows.CHANGE_KINDS), max(rows.CHANGE_KINDS)
-        return not (
-            (self.least_kind is not None and self.least_kind > greatest)
-            or (self.greatest_kind is not None and self.greatest_kind < least)
-        )
 
 
 class ChangelogStore:
@@ -157,7 +91,7 @@ class ChangelogStore:
         if batch == 0:
             return Head(changelog_id, 0, Positions(), delta_version=delta.version())
         for commit in delta.history(_HISTORY_DEPTH):
-            record = _commit_record(commit.get("userMetadata"))
+            record = commit_record(commit.get("userMetadata"))
             if record is not None and record["batch"] == batch:
                 offsets = {
                     topic: {int(partition): end for partition, end in partitions.items()}
@@ -215,8 +149,12 @@ class ChangelogStore:
         """Further properties of a new table."""
         return {}
 
-    def write(self, frame: DataFrame, *, batch: int) -> list[DataFile]:
-        """Writes a frame of the columns of `rows.spark_schema` (`_batch` is set) into data files for `append`."""
+    def write(self, frame: DataFrame, *, batch: int | None) -> list[DataFile]:
+        """Writes a frame of the columns of `rows.spark_schema` into data files for `append` or `replace`.
+
+        Args:
+            batch: of all rows; None where each keeps its own.
+        """
         return write_frame(frame, uri=self.uri, schema=rows.arrow_schema(self.table), batch=batch)
 
     def append(
@@ -256,7 +194,7 @@ class ChangelogStore:
         now = int(time.time() * 1000)
         actions += [RemoveAction(path, True, now, partition_values={}) for path in sorted(replaced)]
         properties = CommitProperties(
-            custom_metadata={"userMetadata": _commit_text(record), "isBlindAppend": not replaced},
+            custom_metadata={"userMetadata": commit_text(record), "isBlindAppend": not replaced},
             # Nothing but the version that follows the one looked at, which has no batch of this number.
             max_commit_retries=0,
             app_transactions=[Transaction(head.changelog_id, batch)],
@@ -287,6 +225,51 @@ class ChangelogStore:
         # A commit whose answer was lost is found to be there by the next attempt.
         return after if after is not None and after.run == attempt else None
 
+    def replace(self, files: Sequence[DataFile], *, replaced: Collection[str], reduced: int = 0) -> bool:
+        """Commits files in the place of others, beside whatever is appended meanwhile. No JVM.
+
+        Args:
+            files: with the rows of `replaced`, as far as they are needed.
+            replaced: paths of files of the present version.
+            reduced: the batch up to which the commit reduces history.
+
+        Returns:
+            False when one of `replaced` was replaced by another run first; nothing was changed then.
+
+        Raises:
+            ChangelogError: other commits came first again and again, or the folder is read-only.
+        """
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(item.path, item.size, {}, item.modified, False, item.statistics(0)) for item in files
+        ]
+        actions += [RemoveAction(path, False, now, partition_values={}) for path in sorted(replaced)]
+        for number in range(1, _COMMIT_ATTEMPTS + 1):
+            delta = self._opened()
+            if not set(replaced) <= {item.path for item in live_files(delta)}:
+                return False
+            # The head is read before the commit, which fails when something came between.
+            properties = CommitProperties(
+                custom_metadata={"userMetadata": self.commit_metadata(reduced=reduced)}, max_commit_retries=0
+            )
+            try:
+                delta.create_write_transaction(
+                    actions, mode="append", schema=delta.schema(), commit_properties=properties
+                )
+                return True
+            except CommitFailedError as error:
+                if number == _COMMIT_ATTEMPTS:
+                    raise ChangelogError(
+                        f"files of the changelog at {self.uri} were not replaced in {number} attempts: other commits"
+                        f" came first each time, or its folder cannot be written ({error})"
+                    ) from error
+                time.sleep(random.uniform(0.01, 0.02 * 2**number))
+        return False
+
     def _opened(self) -> DeltaTable:
         delta = self._delta()
         if delta is None:
@@ -308,14 +291,12 @@ class ChangelogStore:
             "topic_ids": head.positions.topic_ids,
             **({"reduced": reduced} if reduced else {}),
         }
-        return _commit_text(record)
+        return commit_text(record)
 
     def commit_records(self) -> list[dict[str, Any]]:
         """What the latest commits tell of themselves, newest first. No JVM."""
         delta = self._delta()
-        records = (
-            _commit_record(item.get("userMetadata")) for item in (delta.history(_HISTORY_DEPTH) if delta else ())
-        )
+        records = (commit_record(item.get("userMetadata")) for item in (delta.history(_HISTORY_DEPTH) if delta else ()))
         return [record for record in records if record is not None]
 
     def batches_of_run(self, run: str) -> list[int]:
@@ -325,7 +306,7 @@ class ChangelogStore:
             return []
         found: set[int] = set()
         for commit in delta.history(_RUN_DEPTH):
-            record = _commit_record(commit.get("userMetadata"))
+            record = commit_record(commit.get("userMetadata"))
             if record is None:
                 continue
             if record["run"].partition("/")[0] == run:
@@ -370,34 +351,21 @@ class ChangelogStore:
             condition = condition & (ds.field(rows.BATCH) <= upto)
         return delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=condition)
 
-    def file_sizes(self) -> list[int]:
-        """Sizes in bytes of the live data files. No JVM."""
-        return [item.size for item in self.files()]
-
     def files(self) -> list[LiveFile]:
         """The live data files. No JVM."""
         delta = self._delta()
-        if delta is None:
-            return []
-        import pyarrow as pa
+        return live_files(delta) if delta is not None else []
 
-        table = pa.table(delta.get_add_actions(flatten=True))
-        columns = [
-            table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
-            for name in (
-                "path", "size_bytes", "num_records",
-                f"min.{rows.BATCH}", f"max.{rows.BATCH}", f"min.{rows.KIND}", f"max.{rows.KIND}",
-            )
-        ]  # fmt: skip
-        return [LiveFile(*row) for row in zip(*columns, strict=True)]
+    def rows_of(self, spark: SparkSession, files: Sequence[LiveFile]) -> DataFrame:
+        """All rows of some files, of every kind: the columns of `rows.spark_schema`."""
+        return read_files(spark, self.uri, [item.path for item in files], schema=rows.spark_schema(self.table))
 
     def read(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         """Change rows of the batches after `after` and up to `upto`: all columns, no quarantine, no accounting."""
         kinds = ", ".join(f"'{kind}'" for kind in rows.CHANGE_KINDS)
-        return (
-            spark.read.format("delta")
-            .load(self.uri)
-            .where(f"{rows.BATCH} > {after} AND {rows.BATCH} <= {upto} AND {rows.KIND} IN ({kinds})")
+        found = [item for item in self.files() if item.may_hold(after=after, upto=upto)]
+        return self.rows_of(spark, found).where(
+            f"{rows.BATCH} > {after} AND {rows.BATCH} <= {upto} AND {rows.KIND} IN ({kinds})"
         )
 
 
@@ -411,17 +379,3 @@ def _creation_lock(uri: str) -> Iterator[None]:
     with (path.parent / f".{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _commit_text(record: Mapping[str, Any]) -> str:
-    return json.dumps({"upsert_platform": record}, separators=(",", ":"))
-
-
-def _commit_record(text: str | None) -> dict[str, Any] | None:
-    if not text:
-        return None
-    try:
-        record = json.loads(text).get("upsert_platform")
-    except (ValueError, AttributeError):
-        return None
-    return record if isinstance(record, dict) else None

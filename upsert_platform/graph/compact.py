@@ -87,7 +87,7 @@ def _compacted(
     if not compaction.is_worthwhile(store, applied_everywhere=applied):
         context.log.info("nothing is new since the last compaction")
         return None
-    context.log.info(f"reading {len(store.file_sizes())} files; every table has applied batch {applied}")
+    context.log.info(f"reading {len(store.files())} files; every table has applied batch {applied}")
     report = compaction.compact(spark.spark_session, store, applied_everywhere=applied)
     context.log.info(
         f"{report.rows_before} rows in {report.files_before} files became {report.rows_after} in {report.files_after}"

@@ -24,7 +24,6 @@ from xml.sax.saxutils import quoteattr
 
 from upsert_platform.errors import UpsertPlatformError
 
-DELTA_VERSION = "4.4.0"
 KAFKA_VERSION = "4.3.1"
 KAFKA_VERSION_OLDER = "3.9.1"
 REGISTRY_VERSION = "3.0.9"
@@ -67,11 +66,6 @@ class Artifact:
     def file_name(self) -> str:
         _, name, version, classifier, extension = self.parts
         return f"{name}-{version}{'-' if classifier else ''}{classifier}.{extension}"
-
-
-def delta_jars() -> list[Path]:
-    """The jars of Delta Lake for Spark, without those that PySpark ships; give them to ``spark.jars``."""
-    return resolve(f"delta-{DELTA_VERSION}")
 
 
 def kafka_broker_jars(version: str = KAFKA_VERSION) -> list[Path]:
@@ -257,7 +251,6 @@ def _checked_java(java_home: str | None, search_path: str) -> Path:
 
 def _fetch_what_everyone_needs() -> None:
     try:
-        delta_jars()
         kafka_broker_jars()
     except UpsertPlatformError as error:
         raise SystemExit(str(error)) from None

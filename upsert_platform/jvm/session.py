@@ -28,24 +28,20 @@ comes too late to be used. A session that moves millions of rows needs it."""
 
 
 def default_settings(*, brief: bool = False) -> dict[str, str]:
-    """Spark settings of a local session: loopback only, no web page unless asked for, Delta Lake on, UTC.
+    """Spark settings of a local session: loopback only, no web page unless asked for, UTC.
 
-    Jars are resolved once into the cache and named one by one (`spark.jars.packages` would ask the network at every
-    start). Few shuffle partitions: a batch is bounded, and a task costs more than a megabyte of shuffle.
+    No jars beside PySpark's own: tables of the lake are listed and committed by delta-rs. Few shuffle partitions: a
+    batch is bounded, and a task costs more than a megabyte of shuffle.
 
     Args:
         brief: the session will move few rows, so it should rather start fast.
     """
     from upsert_platform.jvm.class_archive import archive_options
-    from upsert_platform.jvm.jars import delta_jars
 
     cores = os.cpu_count() or 1
     return {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "upsert-platform",
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -65,9 +61,8 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.warehouse.dir": os.path.join(os.environ.get("TMPDIR", "/tmp"), "upsert-platform-warehouse"),  # noqa: PTH118
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+        # Files are named one by one, from the list that delta-rs gives: no job has to look for them.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
         # Spark's own default, INT96, is slower and has no statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.speculation": "false",
@@ -91,7 +86,7 @@ def open_session(settings: Mapping[str, str] | None = None, *, brief: bool = Fal
         brief: see `default_settings`.
 
     Raises:
-        EndpointError: Java is missing or too old, or a jar cannot be had.
+        EndpointError: Java is missing or too old.
     """
     from pyspark.sql import SparkSession
 

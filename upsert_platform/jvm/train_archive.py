@@ -97,8 +97,8 @@ def _train(archive: str, folder: str) -> None:
     table = str(Path(folder) / "table")
     made = spark.range(1000).selectExpr("id % 10 AS k", "id AS v", "'text' AS s", "TIMESTAMP_NTZ '2026-01-01' AS t")
     for _ in range(2):
-        made.mapInArrow(lambda batches: batches, made.schema).write.format("delta").mode("append").save(table)
-    stored = spark.read.format("delta").load(table).where("v > 10")
+        made.mapInArrow(lambda batches: batches, made.schema).write.mode("append").parquet(table)
+    stored = spark.read.schema(made.schema).parquet(table).where("v > 10")
     last = stored.groupBy("k").agg(F.max_by(F.struct("s", "t"), F.struct("v")).alias("last")).persist()
     last.select("k", "last.*").join(stored, "k", "full_outer").groupBy("k").count().collect()
     gateway = SparkContext._gateway  # noqa: SLF001 - the program waits for its JVM

@@ -86,14 +86,21 @@ def test_batch_committed_meanwhile_is_kept_and_another_compaction_is_not_undone(
     assert snapshot(spark, store, after=2) == {2: None, 4: "d"}
 
 
-@pytest.mark.parametrize(
-    "text", ["[DELTA_CONCURRENT_DELETE_READ] deleted by another", "delta.exceptions.ConcurrentDeleteDeleteException"]
-)
-def test_conflict_with_another_compaction_is_told_as_one(store: ChangelogStore, text: str) -> None:
-    with (
-        pytest.raises(ChangelogError, match="another run rewrote files of the changelog of 'orders'"),
-        compaction._conflicts_told(store),
-    ):
-        raise RuntimeError(text)
-    with pytest.raises(RuntimeError, match="no space left"), compaction._conflicts_told(store):
-        raise RuntimeError("no space left")
+def test_what_another_compaction_replaced_is_left_to_it(
+    spark: SparkSession, store: ChangelogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        commit(spark, store, [(number, "a")])
+    write = store.write
+
+    def late(*args: Any, **more: Any) -> Any:
+        files = write(*args, **more)
+        monkeypatch.undo()
+        compaction.merge_files(spark, store)
+        return files
+
+    monkeypatch.setattr(store, "write", late)
+    with pytest.raises(ChangelogError, match="another run rewrote files of the changelog of 'orders'"):
+        compaction.reduce_history(spark, store, applied_everywhere=0)
+    assert len(store.files()) == 1
+    assert store.read(spark, after=0, upto=3).count() == 3

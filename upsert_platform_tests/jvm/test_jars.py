@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +11,6 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.jvm import jars
-
-
-def name_of(file_name: str) -> str:
-    return re.sub(r"-\d[^-]*(-[^-]*)?\.jar$", "", file_name)
 
 
 @pytest.fixture
@@ -33,11 +29,11 @@ def fake_java(tmp_path: Path):
 
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a repository on disk that holds the Delta jars; returns the repository."""
+    """An empty cache, and a repository on disk that holds the jars of the broker; returns the repository."""
     source = tmp_path / "mirror"
     source.mkdir()
-    for jar in jars.delta_jars():
-        shutil.copy(jar, source)
+    for jar in jars.kafka_broker_jars():
+        os.link(jar, source / jar.name)
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(
         '<ivysettings><settings defaultResolver="disk"/><resolvers><filesystem name="disk">'
@@ -54,12 +50,6 @@ def test_every_pin_has_a_digest_and_a_file_name_of_its_own(name: str) -> None:
     artifacts = jars.pinned_sets()[name]
     assert all(re.fullmatch(r"[0-9a-f]{64}", item.sha256) for item in artifacts)
     assert len({item.file_name for item in artifacts}) == len(artifacts)
-
-
-def test_delta_set_repeats_no_jar_of_pyspark() -> None:
-    shipped = {name_of(jar.name) for jar in jars._ivy_jar().parent.glob("*.jar")}
-    assert "jackson-core" in shipped
-    assert not {name_of(item.file_name) for item in jars.pinned_sets()["delta-4.4.0"]} & shipped
 
 
 def test_broker_jars_are_on_disk() -> None:
@@ -106,7 +96,7 @@ def test_parallel_processes_fetch_once(
     counter = tmp_path / "runs"
     real = jars.java()
     monkeypatch.setenv("JAVA_HOME", str(fake_java(f'[ "$1" = -jar ] && echo run >> {counter}\nexec {real} "$@"')))
-    code = "from upsert_platform.jvm import jars; print(*jars.delta_jars(), sep=chr(10))"
+    code = "from upsert_platform.jvm import jars; print(*jars.kafka_broker_jars(), sep=chr(10))"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     printed = [process.communicate(timeout=120)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
@@ -118,32 +108,34 @@ def test_parallel_processes_fetch_once(
 
 
 def test_deleted_jar_is_fetched_again(mirror: Path) -> None:
-    first, *others = jars.delta_jars()
+    first, *others = jars.kafka_broker_jars()
     first.unlink()
-    assert jars.delta_jars() == [first, *others]
+    assert jars.kafka_broker_jars() == [first, *others]
     assert first.is_file()
 
 
 def test_other_bytes_are_not_installed(mirror: Path, tmp_path: Path) -> None:
-    victim = next(mirror.glob("delta-storage-*.jar"))
+    victim = next(mirror.glob("kafka-raft-*.jar"))
     victim.unlink()
     victim.write_bytes(b"something else")
-    with pytest.raises(jars.JarError, match=r"io\.delta:delta-storage:4\.4\.0 has SHA-256 [0-9a-f]{64}, pinned is"):
-        jars.delta_jars()
+    with pytest.raises(
+        jars.JarError, match=r"org\.apache\.kafka:kafka-raft:4\.3\.1 has SHA-256 [0-9a-f]{64}, pinned is"
+    ):
+        jars.kafka_broker_jars()
     assert not [entry for entry in (tmp_path / "cache" / "jars").iterdir() if not entry.name.endswith(".lock")]
 
 
 def test_failed_download_is_one_line_that_names_the_jar(mirror: Path) -> None:
-    next(mirror.glob("delta-storage-*.jar")).unlink()
-    with pytest.raises(jars.JarError, match=r"delta-storage.*UPSERT_PLATFORM_IVY_SETTINGS") as caught:
-        jars.delta_jars()
+    next(mirror.glob("kafka-raft-*.jar")).unlink()
+    with pytest.raises(jars.JarError, match=r"kafka-raft.*UPSERT_PLATFORM_IVY_SETTINGS") as caught:
+        jars.kafka_broker_jars()
     assert "\n" not in str(caught.value)
 
 
 def test_setup_fetches_what_everyone_needs_or_says_why_not_in_one_line(mirror: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "upsert_platform.jvm.jars"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1  # the repository at hand has the Delta jars alone
+    command = [sys.executable, "-m", "upsert_platform.jvm.jars"]
+    next(mirror.glob("kafka-raft-*.jar")).unlink()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "fetching 'kafka-4.3.1' failed" in done.stderr
