@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack, checks_of
@@ -55,7 +55,7 @@ def after(cls: type, name: str) -> Callable[[pytest.MonkeyPatch], None]:
 POINTS = {
     "before-changelog-commit": before(ChangelogStore, "append"),
     "after-changelog-commit": after(ChangelogStore, "append"),
-    "before-offsets-are-published": before(ChangelogHop, "_publish"),
+    "before-offsets-are-published": before(TopicSource, "publish"),
     "before-tablestore-write": before(TablestoreDestination, "write"),
     "after-tablestore-write": after(TablestoreDestination, "write"),
     "before-maxcompute-write": before(MaxComputeDestination, "write"),
