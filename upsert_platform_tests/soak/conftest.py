@@ -26,6 +26,15 @@ def seed(record_property: Callable[[str, object], None]) -> int:
     return chosen
 
 
+@pytest.fixture
+def scale(record_property: Callable[[str, object], None]) -> float:
+    """How much of a campaign is done: `SOAK_SCALE` of it, from 0 to 1."""
+    chosen = float(os.environ.get("SOAK_SCALE", "1"))
+    record_property("scale", chosen)
+    print(f"SOAK_SCALE={chosen}")  # noqa: T201
+    return chosen
+
+
 @pytest.fixture(scope="session")
 def tablestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TablestoreServer]:
     """A Tablestore server."""
