@@ -22,7 +22,7 @@ _TOLD = (
     ("twice", "there more than once"),
     ("refused", "refused by the table's system (see 'quarantine list')"),
     ("open_keys", "not judged: their last record is beyond the referee"),
-    ("unknown", "not judged: the topic lost its oldest records"),
+    ("unknown", "not judged: the topic lost its oldest records, or has keys beyond the referee"),
 )
 
 

@@ -43,7 +43,8 @@ class Verdict:
         twice: keys with more than one row.
         refused: keys that differ and are known to be refused by the table's system; not among the others.
         open_keys: keys that differ, whose last record the referee's decoders leave open; not among the others.
-        unknown: rows of keys that the topic holds nothing of, where it lost its oldest records.
+        unknown: rows of keys that the topic holds nothing of, where it lost its oldest records, or has records whose
+            keys cannot be judged.
         topic: what became of the topic's records.
         differences: the first of every status.
     """
@@ -116,7 +117,7 @@ def judge(
         judged.expect(topic, selection)
         judged.find(rows)
         judged.refuse(refused)
-        verdict = judged.compare(lost_records=lost_records, shown=shown)
+        verdict = judged.compare(lost_records=lost_records or topic.counts.lost_keys > 0, shown=shown)
     finally:
         judged.close()
     verdict.topic = asdict(topic.counts)
