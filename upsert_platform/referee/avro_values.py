@@ -119,7 +119,7 @@ class _Datum:
             case "null":
                 return None
             case "boolean":
-                return self._take(1) != b"\0"
+                return self._take(1) == b"\1"
             case "int" | "long":
                 return _logical(self._long(), schema)
             case "float":
@@ -205,6 +205,8 @@ def _logical(value: Any, schema: Schema) -> Any:
     return (schema["logicalType"], value, schema.get("scale", 0))
 
 
+_FARTHEST = (1 << 63) * 1_000
+"""Nanoseconds; beyond, microseconds do not fit a long."""
 _UNITS = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
 
 
@@ -219,9 +221,15 @@ def _fit(value: Any, kind: Kind) -> Any:
         case "DECIMAL":
             with localcontext() as context:
                 context.prec = 400
-                return rounded_decimal(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale), kind)
+                found = rounded_decimal(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale), kind)
+            if found is None:
+                raise UnjudgedError("a decimal with more digits than its type")
+            return found
         case "TIMESTAMP" | "TIMESTAMP_LTZ" | "TIME":
-            return value * _UNITS[name.rpartition("-")[2] or "millis"]
+            nanos = value * _UNITS[name.rpartition("-")[2] or "millis"]
+            if abs(nanos) >= _FARTHEST:
+                raise UnjudgedError("a time that not every reader has room for")
+            return nanos
         case "INT" | "DATE" | "TINYINT" | "SMALLINT":
             bits = {"TINYINT": 7, "SMALLINT": 15}.get(kind.root, 31)
             if not -(1 << bits) <= value < 1 << bits:

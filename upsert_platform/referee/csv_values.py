@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from upsert_platform.referee import clocks, numbers
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.kinds import BINARIES, INTEGERS, TEXTS, Kind
+from upsert_platform.referee.raw_values import from_base64
 
 _KNOWN = {
     "csv.field-delimiter", "csv.disable-quote-character", "csv.quote-character", "csv.null-literal",
@@ -119,10 +118,7 @@ def _value(text: str, kind: Kind) -> Any:
     if kind.root == "DECIMAL":
         return numbers.read_decimal(text, kind)
     if kind.root in BINARIES:
-        try:
-            return base64.b64decode(text.encode("ascii"), validate=True)
-        except (UnicodeEncodeError, binascii.Error):
-            raise UnjudgedError("base64 that some readers take") from None
+        return from_base64(text)
     if kind.root == "DATE":
         days = clocks.read_date(text)
         if -141_438 < days < -141_427:

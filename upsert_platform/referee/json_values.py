@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -12,6 +10,7 @@ from typing import Any
 from upsert_platform.referee import clocks, numbers
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.kinds import BINARIES, INTEGERS, TEXTS, Kind
+from upsert_platform.referee.raw_values import from_base64
 
 _KNOWN = {"json.ignore-parse-errors", "json.fail-on-missing-field", "json.timestamp-format.standard"}
 _ENCODING_ONLY = ("json.encode.", "json.map-null-key.")
@@ -162,7 +161,7 @@ class _Reader:
         if bare:
             raise UnjudgedError(f"{text[:40]} for a {kind.root}")
         if kind.root in BINARIES:
-            return _from_base64(text)
+            return from_base64(text)
         if kind.root == "DATE":
             return clocks.read_date(text)
         if kind.root == "TIME":
@@ -186,10 +185,3 @@ def _whole(text: str) -> int:
 def _repaired(text: str) -> str:
     """A half of a surrogate pair that stands alone becomes a question mark, as in Java."""
     return _LONE.sub("?", text)
-
-
-def _from_base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error):
-        raise UnjudgedError("base64 that some readers take") from None

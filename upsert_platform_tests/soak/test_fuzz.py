@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +180,11 @@ def _judge(format_id: str, fuzz: Fuzz, topic: str, bootstrap: str, store: Change
     names = list(fuzz.columns)
     rows = _rows(store, ["_offset", "_kind", *names])
     last: dict[str, tuple[int, str, list[Any]]] = {}
-    found = rows.filter(_is_change(rows)).to_pydict()
+    changes = rows.filter(_is_change(rows))
+    # As numbers: days and times beyond the year 9999 are none of Python's.
+    numbers = {"h": pa.int32(), "i": pa.int64()}
+    cast = [pa.field(item.name, numbers.get(item.name, item.type)) for item in changes.schema]
+    found = changes.cast(pa.schema(cast)).to_pydict()
     for index, offset in enumerate(found["_offset"]):
         key = found["id"][index]
         if key not in last or offset > last[key][0]:
@@ -202,11 +205,8 @@ def _plain(value: Any, kind: Kind) -> Any:
     if value is None:
         return None
     match kind.root:
-        case "DATE":
-            return (value - date(1970, 1, 1)).days
         case "TIMESTAMP":
-            since = value.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-            return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
+            return value * 1_000
         case "ROW":
             return [_plain(value[name], part) for name, part in kind.parts]
         case "ARRAY":

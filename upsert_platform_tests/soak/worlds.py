@@ -314,7 +314,8 @@ class World:
             found = {}
             for name, mode_name in self.modes.items():
                 mode = MODES[mode_name]
-                selection = Selection(declared.whole().columns, mode.where[1])
+                nulls = {"ds": "__DEFAULT_PARTITION__"} if mode.partitioned else {}
+                selection = Selection(declared.whole().columns, mode.where[1], nulls)
                 found[name] = judge(last, self._rows(name, mode), declared.target, selection)
         finally:
             last.close()

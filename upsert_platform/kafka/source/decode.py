@@ -287,7 +287,8 @@ class RecordDecoder:
         filled = {
             **place_columns(block),
             rows.KIND: pa.repeat(pa.scalar(rows.KIND_QUARANTINED), len(block)),
-            rows.REASON: pa.array(list(reasons), pa.string()),
+            # A reason quotes what was read, and half of a surrogate pair cannot be stored.
+            rows.REASON: pa.array([text.encode("utf-8", "backslashreplace").decode() for text in reasons], pa.string()),
             rows.RAW_KEY: block.keys,
             rows.RAW_VALUE: block.values,
             rows.RAW_HEADERS: pa.array([header_rows(record) for record in objects_of(block)], header),

@@ -278,3 +278,11 @@ def test_a_full_buffer_is_handed_on_and_everything_is_counted():
     assert account.kept == len(rows) > 1500
     last = {row["id"]: row["name"] for row in rows}
     assert all(last[index % 1500].endswith(f"-{index}") for index in range(1500, 3000))
+
+
+def test_a_reason_that_quotes_half_a_character_is_kept() -> None:
+    table = read(declare({"id": "INT", "name": "INT"}))
+    rows, account = run(table, records(('{"id":1}', '{"name":"\\ud800"}'), ('{"id":2}', '{"name":2}')))
+    assert brief(rows) == [("?", 0), ("+U", 1, 2, 2)]
+    assert "\\ud800" in rows[0]["_reason"]
+    assert account.quarantined == 1
