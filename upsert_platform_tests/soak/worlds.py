@@ -17,9 +17,9 @@ from upsert_platform.changelog import compaction
 from upsert_platform.changelog.accounting import total
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.replay import replay
 from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.referee.last_values import LastValues
 from upsert_platform.referee.selection import Condition, Selection
@@ -100,7 +100,7 @@ class KilledError(Exception):
 
 POINTS: Final[tuple[tuple[type, str], ...]] = (
     (ChangelogStore, "append"),
-    (ChangelogHop, "_publish"),
+    (TopicSource, "publish"),
     (TablestoreDestination, "write"),
     (MaxComputeDestination, "write"),
     (KafkaDestination, "write"),
