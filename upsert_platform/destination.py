@@ -263,6 +263,9 @@ class KeepsOlderRows(Protocol):
 class StoresOtherValues(Protocol):
     """A destination that does not hold some values as rows have them: a partition has a value where a row has none."""
 
+    def folded_key(self) -> tuple[str, ...]:
+        """Primary key columns of which several values are stored as one, so that several keys may be one row."""
+
     def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
         """What `Destination.read` gives where rows have `value` in the column of that name."""
 

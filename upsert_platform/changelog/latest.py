@@ -72,17 +72,25 @@ def _last_of_partitions(changes: DataFrame, *, key: Sequence[str], keep: Sequenc
     return changes.repartition(*_named(key)).groupBy(*_named(key), *PLACE).agg(last)
 
 
-def latest_per_key(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+def latest_per_key(
+    changes: DataFrame, *, key: Sequence[str], columns: Sequence[str], ordered: bool = False
+) -> DataFrame:
     """Reduces change rows to one per key.
 
     Args:
         changes: rows of a changelog.
         key: names of the primary key columns.
         columns: the other columns to keep.
+        ordered: `_seq` is the struct that orders rows (see `last_written`), for keys that may prove to be the same.
 
     Returns:
         The key and the columns, `_kind`, `_seq` (BIGINT, the batch of the row) and `_partitions`.
     """
+    if ordered:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        last = last_rows(changes, key=key, keep=[*columns, rows.KIND, *_ORDERED_BY])
+        return last.withColumn(SEQUENCE, F.struct(*_ORDERED_BY)).drop(*_ORDERED_BY)
     return last_rows(changes, key=key, keep=[*columns, rows.KIND, rows.BATCH]).withColumnRenamed(rows.BATCH, SEQUENCE)
 
 
@@ -100,7 +108,7 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
 
 
 def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
-    """A change frame made of `every_row`: the last row per key, or all rows without one.
+    """A change frame made of `every_row` or of ordered rows: the last row per key, or all rows without one.
 
     Returns:
         The frame's columns with `_seq` as the batch, and `_partitions`.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
+from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key, quote
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
@@ -21,6 +21,7 @@ from upsert_platform.destination import (
     Destination,
     DestinationState,
     Lease,
+    StoresOtherValues,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError
@@ -197,7 +198,7 @@ class DestinationHop:
         names = [column.name for column in stored_columns(source)]
         if not source.primary_key:
             return every_row(found, columns=names)
-        return latest_per_key(found, key=source.primary_key, columns=names)
+        return latest_per_key(found, key=source.primary_key, columns=names, ordered=bool(self._folded_key()))
 
     def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
         """The change frame of reduced rows; where these had no key, with `_partitions` of the target's keys."""
@@ -205,9 +206,24 @@ class DestinationHop:
         view = f"changes_{uuid.uuid4().hex}"
         reduced.createOrReplaceTempView(view)
         changes = spark.sql(change_query(self.target.insert, self.target.source.table, self.target.table, view))
+        key, folded = self.destination.primary_key, self._folded_key()
+        if folded and isinstance(self.destination, StoresOtherValues):
+            from pyspark.sql import functions as F  # noqa: N812
+
+            # Keys that the destination stores as one are one key, of which the last row counts.
+            stored = {
+                f"_stored_{place}": self.destination.stored_value(name, F.col(quote(name)))
+                for place, name in enumerate(key)
+            }
+            last = last_written(changes.withColumns(stored), key=list(stored)).drop(*stored)
+            return last.drop(PARTITIONS_MET) if self.target.source.table.primary_key else last
         if self.target.source.table.primary_key:
             return changes
-        return last_written(changes, key=self.destination.primary_key)
+        return last_written(changes, key=key)
+
+    def _folded_key(self) -> tuple[str, ...]:
+        destination = self.destination
+        return destination.folded_key() if isinstance(destination, StoresOtherValues) else ()
 
     def _check_identity(self, plan: DestinationPlan) -> None:
         written_by = plan.state.changelog_id

@@ -234,6 +234,12 @@ class MaxComputeDestination:
 
         return read_table(spark, self._clients.reading(self._actual()), keys=keys)
 
+    def folded_key(self) -> tuple[str, ...]:
+        """Primary key columns of which several values are stored as one: several keys may be one row."""
+        from upsert_platform.maxcompute.stored import folded_key
+
+        return folded_key(self.table, self._actual()) if self.primary_key else ()
+
     def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
         """What the table holds where rows have `value` in a declared column: partitions have values of their own."""
         from upsert_platform.maxcompute.stored import stored_value

@@ -87,15 +87,25 @@ def is_absent(value: SparkColumn, declared: LogicalType) -> SparkColumn:
     return value.isNull()
 
 
-def folded_keys(table: MaxComputeTable, actual: TableState) -> tuple[str, ...]:
+def folded_key(table: MaxComputeTable, actual: TableState) -> tuple[str, ...]:
     """Primary key columns of which several values are stored as one, so that several keys may be one row."""
-    folded = []
-    for name in table.primary_key if table.upserts else ():
-        found = actual.column(name)
-        partition = name.lower() in table.partitions.columns
-        if partition or (found is not None and found.type.root == "CHAR"):
-            folded.append(name)
-    return tuple(folded)
+    return tuple(name for name in table.primary_key if _folds(name, table, actual))
+
+
+def _folds(name: str, table: MaxComputeTable, actual: TableState) -> bool:
+    from upsert_platform.maxcompute.decode import default_value
+
+    plan = table.partitions
+    declared = next(column.type for column in table.columns if column.name == name)
+    assert declared is not None
+    if name.lower() in dict(plan.static):
+        return True
+    if name.lower() in plan.dynamic:
+        return spark_type(declared) == "STRING" or (
+            partition_holds(plan.default, declared) and default_value(plan.default, declared) is not None
+        )
+    found = actual.column(name)
+    return found is not None and found.type.root == "CHAR"
 
 
 def default_text(plan: PartitionPlan, declared: LogicalType) -> str | None:

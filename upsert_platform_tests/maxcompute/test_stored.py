@@ -5,14 +5,25 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.errors import SourceLocation
+from upsert_platform.hops.binding import Target
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.verify import check_everything
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.maxcompute.stored import MOST_PREDICATE_BYTES, folded_keys, key_predicate
+from upsert_platform.maxcompute.stored import MOST_PREDICATE_BYTES, key_predicate
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.maxcompute.types import maxcompute_type
+from upsert_platform.model import Insert
 from upsert_platform.types import parse_type, spark_type
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.declare import declare
@@ -147,9 +158,47 @@ def test_partition_columns_of_another_type_are_named(
 
 
 def test_keys_that_may_be_stored_as_one_are_known(opened: Opened) -> None:
-    columns = {"a": "BIGINT", "c": "CHAR(3)", "s": "STRING", "ds": "STRING"}
-    destination = opened(columns, key=["a", "c", "s", "ds"], partitioned_by=["ds"])
-    assert folded_keys(destination.table, destination._actual()) == ("c", "ds")
+    columns = {"a": "BIGINT", "c": "CHAR(3)", "s": "STRING", "ds": "STRING", "day": "DATE", "hour": "INT"}
+    destination = opened(columns, key=list(columns), partitioned_by=["ds", "day", "hour"])
+    assert destination.folded_key() == ("c", "ds")
+    fixed = opened(columns, key=["a", "hour", "ds"], partitioned_by=["hour", "ds"], sink_partition="hour=1,ds=x")
+    assert fixed.folded_key() == ("hour", "ds")
+    assert opened({"a": "BIGINT", "ds": "STRING"}, key=["a"], partitioned_by=["ds"]).folded_key() == ()
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["upsert-kafka", "kafka"])
+def test_of_keys_that_are_stored_as_one_the_last_row_counts_and_is_what_checks_expect(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened, tmp_path: Path, keyed: bool
+) -> None:
+    columns = {"id": "BIGINT", "ds": "STRING", "v": "STRING"}
+    destination = opened(columns, key=["id", "ds"], partitioned_by=["ds"])
+    values = [(1, "", "a"), (1, None, "b"), (1, " ", "c"), (2, None, "d"), (2, "__DEFAULT_PARTITION__", None)]
+    source = declare(columns, key=["id", "ds"] if keyed else [], name="users")
+    store = ChangelogStore(str(tmp_path / "users"), source)
+    written = [
+        {
+            rows.BATCH: 1,
+            rows.KIND: rows.KIND_UPDATE_AFTER if value is not None else rows.KIND_DELETE,
+            **{rows.TOPIC: "users", rows.PARTITION: 0, rows.OFFSET: offset, rows.ROW: 0},
+            rows.TIMESTAMP: dt.datetime(2026, 1, 1, tzinfo=dt.UTC) - dt.timedelta(seconds=offset),
+            **{"id": key, "ds": ds, "v": value},
+        }
+        for offset, (key, ds, value) in enumerate(values)
+    ]
+    head = store.create()
+    batch = pa.Table.from_pylist(written, schema=rows.arrow_schema(source))
+    frame = spark.createDataFrame(batch, schema=rows.spark_schema(source))
+    assert store.append(store.write(frame, batch=1), head=head, positions=head.positions, run="run") is not None
+    insert = Insert("users", "t", ("`id`", "`ds`", "`v`"), None, "", SourceLocation("tables.sql", 1))
+    target_table = declare(columns, key=["id", "ds"], partitioned_by=["ds"], options=UPSERT)
+    target = Target(target_table, insert, SimpleNamespace(table=source), None, destination.table)  # type: ignore[arg-type]
+    hop = DestinationHop(target, store, destination, refused=RefusedStore(str(tmp_path / "refused")), run="run")
+    done = hop.execute(spark)
+    assert done is not None
+    assert (done.report.upserts, done.report.deletes) == (1, 1)
+    assert stored(maxcompute, destination.table, "id, v, ds") == [(1, "c", "__DEFAULT_PARTITION__")]
+    found = check_everything(spark, hop, upto=1)
+    assert (found.compared, found.passed) == (2, True)
 
 
 def places(*kinds: str) -> list[tuple[str, Any, Any]]:
