@@ -30,6 +30,7 @@ from upsert_platform.maxcompute.partitions import distinct_specs, may_leave, wit
 from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending, wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -195,7 +196,7 @@ def _explain_spark(error: Exception, table: MaxComputeTable) -> Exception:
     """The platform's error for a failed stage; faults of the declared SQL stay Spark's."""
     lines = [line.strip() for line in str(error).splitlines() if _ERROR_LINE in line]
     if not lines:
-        return error
+        return failure_of(error) or error
     reason = Connection.of(table.settings).hide(lines[-1].split(_ERROR_LINE, 1)[1])
     return DestinationError(f"writing to {table.target}: {reason}. Nothing was committed; run again")
 

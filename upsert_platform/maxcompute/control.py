@@ -27,6 +27,7 @@ from upsert_platform.destination import Verdict
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import ServiceError, explain, is_foreign, to_service_error
 from upsert_platform.maxcompute.names import TableName, quote, sql_text
+from upsert_platform.writing.lease import Tenure
 
 if TYPE_CHECKING:
     from upsert_platform.maxcompute.maxstorage import MaxStorage
@@ -119,6 +120,11 @@ class ControlRecord:
     verdict: str = ""
     commits: str = ""
     committed_at: int = 0
+
+    @property
+    def tenure(self) -> Tenure:
+        """The lease."""
+        return Tenure(self.token, self.lease_expires / 1000, self.holder)
 
     @property
     def pending_commit(self) -> Pending | None:

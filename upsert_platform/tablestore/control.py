@@ -18,9 +18,9 @@ from upsert_platform.destination import BatchSpan, Verdict
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing, may_repeat
 from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
-from upsert_platform.tablestore.guard import Tenure
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
+from upsert_platform.writing.lease import Tenure
 
 KEY: Final = "destination"
 """Primary key of the control table: the name of the destination table."""
@@ -89,7 +89,7 @@ class ControlTable:
     def tenure(self) -> Tenure | None:
         """The lease of the record, for tasks that write under it."""
         record = self.read()
-        return None if record is None else Tenure(record.epoch, record.expires, record.holder)
+        return None if record is None else Tenure(str(record.epoch), record.expires, record.holder)
 
     def take(self, record: ControlRecord | None, *, holder: str, token: str, expires: float) -> bool:
         """Makes the caller the holder, if the record is still as read. Creates the control table when missing."""

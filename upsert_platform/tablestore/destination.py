@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
+from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.outcomes import opener_of, run_writing_task
 from upsert_platform.tablestore.schema import created_at, prepare_table
@@ -60,12 +61,13 @@ class TablestoreDestination(ControlledDestination):
         """
         from upsert_platform.tablestore.writer import writing_task
 
+        assert isinstance(lease, TablestoreLease)
         lease.check()
         started = time.monotonic()
         if self.table.settings.parallelism is not None:
             changes = changes.repartition(self.table.settings.parallelism)
         opener = opener_of(keep_refused)
-        task = writing_task(self.table, epoch=lease.epoch, expires=lease.deadline.timestamp(), open_file=opener)
+        task = writing_task(self.table, terms=lease.terms, open_file=opener)
         written = run_writing_task(changes, task, name=self.name, settings=self.table.settings, keep=keep_refused)
         written.keep_refused()
         self._record_applied(span, lease)

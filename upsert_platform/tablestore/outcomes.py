@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedRow
-from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
+from upsert_platform.writing.outcomes import raising_what_tasks_raised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from upsert_platform.tablestore.task import TaskStats
 
 _EXAMPLES = 20
-_RAISED = re.compile(r"^upsert_platform\.(?:\w+\.)+(\w+): (.*)$", re.MULTILINE)
-_ERRORS = {"LeaseHeldError": LeaseHeldError, "RecordError": RecordError, "DestinationError": DestinationError}
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ def run_writing_task(
     total = TaskStats()
     refused: list[RefusedRow] = []
     files: list[str] = []
-    with errors_of_tasks():
+    with raising_what_tasks_raised(f"table '{name}'"):
         for outcome in frame.mapInArrow(task, OUTCOME_DDL).collect():
             if outcome.stats is not None:
                 total.add(TaskStats.from_json(outcome.stats))
@@ -101,18 +97,3 @@ def run_writing_task(
         written.discard()
         raise too_many_refused(name, most, total.refused, example)
     return written
-
-
-@contextmanager
-def errors_of_tasks() -> Iterator[None]:
-    """Turns what Spark reports of a failed task into the error that the task raised."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        raised = _RAISED.findall(str(error))
-        if not raised:
-            raise
-        kind, message = raised[-1]
-        raise _ERRORS.get(kind, DestinationError)(message) from error

@@ -12,9 +12,9 @@ from datetime import timedelta
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.encoder import EncodedRows, batch_write_body
 from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
-from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.pace import Pace, pause_before_attempt
 from upsert_platform.tablestore.transport import Transport
+from upsert_platform.writing.lease import LeaseGuard
 
 _API = "BatchWriteRow"
 _PLACES_PER_REQUEST = 4

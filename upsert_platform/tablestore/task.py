@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +14,17 @@ from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation
-from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.refused_output import OpenFile, RefusedOutput
 from upsert_platform.tablestore.rows import Block, Creations, requests_of
 from upsert_platform.tablestore.sender import Delivery, Sender
 from upsert_platform.tablestore.transport import Endpoint, Transport
+from upsert_platform.writing.lease import LeaseGuard, Terms
+from upsert_platform.writing.outcomes import TaskStats as Counts
 
 
 @dataclass(slots=True)
-class TaskStats:
+class TaskStats(Counts):
     """Counts of one task; every source row is in exactly one of the first six."""
 
     puts: int = 0
@@ -39,20 +39,6 @@ class TaskStats:
     bytes: int = 0
     seconds: float = 0.0
 
-    def to_json(self) -> str:
-        """The form that a task yields."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> TaskStats:
-        """The inverse of to_json."""
-        return TaskStats(**json.loads(text))
-
-    def add(self, other: TaskStats) -> None:
-        """Sums up tasks."""
-        for name, value in asdict(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
 
 class WritingTask:
     """Writes blocks to one table under a lease. Runs in a Spark worker; whoever opens it closes it."""
@@ -63,16 +49,14 @@ class WritingTask:
         *,
         name: str,
         table_name: str,
-        epoch: int,
-        expires: float,
+        terms: Terms,
         open_file: OpenFile | None = None,
     ) -> None:
         """Opens a transport.
 
         Args:
             name: of the declared table, for messages.
-            epoch: of the lease.
-            expires: of the lease as known now, seconds since 1970.
+            terms: of the lease.
             open_file: opens a file for refused rows; without it the task yields them.
         """
         self._settings = settings
@@ -80,13 +64,7 @@ class WritingTask:
         self._client = Client.of(settings)
         control = ControlTable(self._client, settings, table_name)
         self._transport = Transport(Endpoint.of(settings), connections=settings.max_concurrency)
-        guard = LeaseGuard(
-            table=name,
-            epoch=epoch,
-            expires=expires,
-            request_timeout=settings.request_timeout.total_seconds(),
-            read_tenure=control.tenure,
-        )
+        guard = LeaseGuard(terms, control.tenure, longest=settings.request_timeout.total_seconds())
         self._sender = Sender(
             self._transport,
             table=table_name,

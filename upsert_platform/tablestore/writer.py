@@ -10,18 +10,18 @@ from upsert_platform.tablestore.refused_output import OpenFile
 from upsert_platform.tablestore.rows import Block, blocks_of, encode_block
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.task import WritingTask
+from upsert_platform.writing.lease import Terms
 
 
 def writing_task(
-    table: TablestoreTable, *, epoch: int, expires: float, open_file: OpenFile | None = None
+    table: TablestoreTable, *, terms: Terms, open_file: OpenFile | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow`` that writes a change frame under a lease.
 
     It yields batches of `upsert_platform.tablestore.refused_output.OUTCOME_SCHEMA`.
 
     Args:
-        epoch: of the lease.
-        expires: of the lease as known now, seconds since 1970.
+        terms: of the lease.
         open_file: opens a file for refused rows; without it the task yields them.
     """
 
@@ -30,8 +30,7 @@ def writing_task(
             table.settings,
             name=table.name,
             table_name=table.table_name,
-            epoch=epoch,
-            expires=expires,
+            terms=terms,
             open_file=open_file,
         )
         try:

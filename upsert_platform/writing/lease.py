@@ -10,6 +10,7 @@ that (transactions, conditional writes, recorded commits) stays with them.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +21,7 @@ from typing import Final
 
 from upsert_platform.errors import LeaseHeldError, UpsertPlatformError
 
+_LOG: Final = logging.getLogger(__name__)
 MARGIN: Final = 1 / 3
 """Part of the duration, before the end, in which nothing is sent any more."""
 _RENEWALS: Final = 4
@@ -162,8 +164,9 @@ class RenewedLease(ABC):
             except LeaseHeldError as error:
                 self._lost = str(error)
                 return
-            except UpsertPlatformError:
+            except UpsertPlatformError as error:
                 # Tried again at the next turn; `check` and the tasks' guards act on the deadline.
+                _LOG.warning("%s: the lease could not be renewed, trying again: %s", self.what, error)
                 continue
             self.extended(asked_at)
 
@@ -242,4 +245,4 @@ def lost_message(what: str, found: Tenure | None) -> str:
 
 def shown(seconds: float) -> str:
     """A moment in messages, UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 OUTCOME_DDL: Final = "stats STRING, key STRING, row STRING, reason STRING"
 """What a task yields: refused rows (key, row, reason), and rows with its counts as JSON (stats)."""
+_TASK_DIED: Final = "PythonException"
 _RAISED: Final = re.compile(
     r"^upsert_platform\.(?:\w+\.)*(?P<kind>\w+): (?P<text>.*?)(?=\n\s*(?:\n|at |\tat |JVM stacktrace)|\Z)",
     re.DOTALL | re.MULTILINE,
@@ -72,24 +74,35 @@ def run_tasks(
     Raises:
         UpsertPlatformError: what a task raised, or DestinationError when a task ended otherwise.
     """
-    from pyspark.errors import PySparkException
-
     total = stats()
     refused: list[RefusedRow] = []
-    try:
+    with raising_what_tasks_raised(what):
         for row in frame.mapInArrow(task, OUTCOME_DDL).collect():
             if row.stats is not None:
                 total.add(stats.from_json(row.stats))
             else:
                 refused.append(RefusedRow(row.key, row.row, row.reason))
-    except PySparkException as error:
-        raise raised_in_task(error, what=what) from error
     return total, refused
 
 
-def raised_in_task(error: BaseException, *, what: str) -> UpsertPlatformError:
-    """What ended a writing task, as an error of the platform."""
-    return failure_of(error) or DestinationError(f"{what}: a writing task failed: {str(error)[:2000]}")
+@contextmanager
+def raising_what_tasks_raised(what: str) -> Iterator[None]:
+    """Turns what Spark raises of a failed task into the error that the task raised.
+
+    Faults that are no task's, such as those of the declared SQL, stay Spark's.
+
+    Raises:
+        UpsertPlatformError: what a task raised, or DestinationError when it ended otherwise.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raised = failure_of(error)
+        if raised is None and _TASK_DIED not in str(error):
+            raise
+        raise raised or DestinationError(f"{what}: a writing task failed: {str(error)[:2000]}") from error
 
 
 def failure_of(error: BaseException) -> UpsertPlatformError | None:

@@ -15,6 +15,7 @@ from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
+from upsert_platform_tests.writing.leases import terms
 
 ROWS = 200_000
 SESSION_ROWS = 400_000
@@ -178,7 +179,7 @@ def _writer_process(
         change_batch(table, bench_rows(first, min(first + _BATCH, start + count)))
         for first in range(start, start + count, _BATCH)
     ]
-    task = writing_task(table, epoch=1, expires=time.time() + 600)
+    task = writing_task(table, terms=terms())
     ready.wait()
     began = time.time()
     outcomes = [outcome for batch in task(iter(batches)) for outcome in batch.to_pylist()]
@@ -203,7 +204,7 @@ def _stream_process(
             keys = pc.binary_join_element_wise("user-", pc.utf8_lpad(numbers, 12, "0"), "")
             yield model.slice(0, len(keys)).set_column(0, "user_id", keys)
 
-    task = writing_task(table, epoch=1, expires=time.time() + 1800)
+    task = writing_task(table, terms=terms(1800))
     ready.wait()
     began = time.time()
     outcomes = [outcome for batch in task(batches()) for outcome in batch.to_pylist()]

@@ -14,7 +14,6 @@ from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.failures import NoAnswerError
-from upsert_platform.tablestore.guard import LeaseGuard, Tenure
 from upsert_platform.tablestore.lease import hold_lease
 from upsert_platform.tablestore.transport import Endpoint
 from upsert_platform_tests.local.tablestore.server import ServerHandle
@@ -151,64 +150,3 @@ def test_verdicts_are_kept_without_a_lease(control: ControlTable) -> None:
     control.forget_position()
     record = control.read()
     assert record is None or record.verdict is None
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.reads = 0
-        self.tenure: Tenure | None = Tenure(7, 1100.0, "me")
-
-    def guard(self) -> LeaseGuard:
-        def read() -> Tenure | None:
-            self.reads += 1
-            return self.tenure
-
-        return LeaseGuard(
-            table="users", epoch=7, expires=1100.0, request_timeout=10, read_tenure=read, now=lambda: self.now
-        )
-
-
-def test_a_task_reads_the_lease_again_only_near_its_end() -> None:
-    clock = _Clock()
-    guard = clock.guard()
-    assert guard.time_for_request() == 10
-    assert clock.reads == 0
-    clock.now = 1060.0
-    clock.tenure = Tenure(7, 1160.0, "me")
-    assert guard.time_for_request() == 10
-    assert clock.reads == 1
-    clock.now = 1090.0
-    assert guard.time_for_request() == 10
-    assert clock.reads == 1
-
-
-def test_a_task_stops_when_nobody_renews() -> None:
-    clock = _Clock()
-    guard = clock.guard()
-    clock.now = 1089.0
-    assert guard.time_for_request() == 10
-    clock.now = 1090.5
-    with pytest.raises(LeaseHeldError, match="was not renewed"):
-        guard.time_for_request()
-
-
-@pytest.mark.parametrize("tenure", [None, Tenure(8, 2000.0, "other")])
-def test_a_task_stops_when_its_lease_was_lost(tenure: Tenure | None) -> None:
-    clock = _Clock()
-    guard = clock.guard()
-    clock.now, clock.tenure = 1060.0, tenure
-    with pytest.raises(LeaseHeldError, match="'other'" if tenure else "nobody"):
-        guard.time_for_request()
-
-
-def test_a_task_that_begins_after_the_end_it_was_told_asks_for_the_renewed_one() -> None:
-    clock = _Clock()
-    clock.now, clock.tenure = 1130.0, Tenure(7, 1190.0, "me")
-    guard = clock.guard()
-    assert guard.time_for_request() == 10
-    clock.now = 1150.0
-    assert guard.time_for_request() == 10
-    clock.now = 1185.0
-    with pytest.raises(LeaseHeldError, match="was not renewed"):
-        guard.time_for_request()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, declare
 from upsert_platform_tests.tablestore.sts import StsServer, sts_server
+from upsert_platform_tests.writing.leases import terms
 
 HIDDEN = "hidden-secret"
 
@@ -71,7 +71,7 @@ def _write(table: TablestoreTable) -> list[dict[str, Any]]:
     prepare_table(client, table)
     client.close()
     sent: TablestoreTable = pickle.loads(pickle.dumps(table))
-    task = writing_task(sent, epoch=1, expires=time.time() + 600)
+    task = writing_task(sent, terms=terms())
     return [row for batch in task(iter([change_batch(table, [{"id": "a"}])])) for row in batch.to_pylist()]
 
 
@@ -119,7 +119,7 @@ def test_a_refusal_is_told_without_what_was_signed(
 ) -> None:
     table = _table(server, sts, {**KEYS, "retry.deadline": "200 ms"})
     sts.refusal = (status, code)
-    task = writing_task(table, epoch=1, expires=time.time() + 600)
+    task = writing_task(table, terms=terms())
     with pytest.raises(DestinationError) as raised:
         list(task(iter([change_batch(table, [{"id": "a"}])])))
     assert message in str(raised.value)

@@ -18,6 +18,7 @@ from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 from upsert_platform_tests.tablestore.disturbance import FAULTS, killing_between
+from upsert_platform_tests.writing.leases import terms
 
 ROWS = 50_000
 TASKS = 2
@@ -44,7 +45,7 @@ def test_50_000_rows_arrive_through_faults_and_restarts(
         def write(task: int) -> TaskStats:
             # The first task's batches are handed out as fast as they are taken, so both tasks are in the middle.
             found = killing_between(batches(task), server, at=(3, 7)) if task == 0 else iter(batches(task))
-            outcomes = writing_task(table, epoch=1, expires=time.time() + 600)(found)
+            outcomes = writing_task(table, terms=terms())(found)
             rows = [row for batch in outcomes for row in batch.to_pylist()]
             assert [row["reason"] for row in rows if row["stats"] is None] == []
             return TaskStats.from_json(rows[-1]["stats"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
+from upsert_platform_tests.writing.leases import terms
 
 KEYS: list[tuple[str, Callable[[int], Any], Any]] = [
     ("STRING", lambda number: f"k{number:05}", ["k05000"]),
@@ -33,7 +33,7 @@ def _filled(server: ServerHandle, kind: str, key: Callable[[int], Any], rows: in
     prepare_table(client, table)
     client.close()
     batch = change_batch(table, [{"id": key(n), "part": n % 3, "name": f"n{n}"} for n in range(rows)])
-    list(writing_task(table, epoch=1, expires=time.time() + 600)(iter([batch])))
+    list(writing_task(table, terms=terms())(iter([batch])))
     return table
 
 
@@ -56,7 +56,7 @@ def test_ranges_lie_between_the_split_points_of_the_table(
     prepare_table(client, table)
     client.close()
     rows = [{"id": f"k{n // 4}", "part": n % 4, "name": "x" * 1_000_000} for n in range(10)]
-    list(writing_task(table, epoch=1, expires=time.time() + 600)(iter([change_batch(table, rows)])))
+    list(writing_task(table, terms=terms())(iter([change_batch(table, rows)])))
     monkeypatch.setattr("upsert_platform.tablestore.ranges.RANGE_MEGABYTES", 3)
     ranges = read_ranges(table)
     assert [json.loads(bounds) for bounds in ranges] == [

@@ -20,6 +20,7 @@ from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
+from upsert_platform_tests.writing.leases import terms
 
 COLUMNS = {"id": "STRING NOT NULL", "name": "STRING", "score": "DOUBLE", "visits": "BIGINT"}
 Stored = Callable[[ServerHandle, TablestoreTable], dict[Any, Any]]
@@ -33,9 +34,9 @@ def _prepare(table: TablestoreTable) -> TablestoreTable:
 
 
 def _run(
-    table: TablestoreTable, *batches: pa.RecordBatch, expires: float | None = None
+    table: TablestoreTable, *batches: pa.RecordBatch, left: float | None = None
 ) -> tuple[TaskStats, list[dict[str, Any]]]:
-    task = writing_task(table, epoch=1, expires=time.time() + 600 if expires is None else expires)
+    task = writing_task(table, terms=terms(600 if left is None else left))
     outcomes = [row for batch in task(iter(batches)) for row in batch.to_pylist()]
     stats = [TaskStats.from_json(row["stats"]) for row in outcomes if row["stats"] is not None]
     assert len(stats) == 1
@@ -358,7 +359,7 @@ def test_5_4_hopeless_errors_stop_at_once(disturbed: ServerHandle, code: str) ->
 def test_a_task_stops_before_its_lease_ends(server: ServerHandle) -> None:
     table = _prepare(table_on(server, COLUMNS, ["id"]))
     with pytest.raises(LeaseHeldError, match="lease of this write was lost, and nobody holds it"):
-        _run(table, change_batch(table, _rows(5)), expires=time.time() - 1)
+        _run(table, change_batch(table, _rows(5)), left=-1)
 
 
 def test_credentials_are_fetched_before_the_lease_is_asked_for_time(
@@ -366,7 +367,7 @@ def test_credentials_are_fetched_before_the_lease_is_asked_for_time(
 ) -> None:
     """Assuming a role can take seconds; between the look at the lease and the request it could outlast the lease."""
     from upsert_platform.tablestore.credentials import KeySource
-    from upsert_platform.tablestore.guard import LeaseGuard
+    from upsert_platform.writing.lease import LeaseGuard
 
     table = _prepare(table_on(server, COLUMNS, ["id"]))
     order: list[str] = []
@@ -422,7 +423,7 @@ def test_memory_is_bounded_by_requests_in_flight(server: ServerHandle) -> None:
     import tracemalloc
 
     tracemalloc.start()
-    task = writing_task(table, epoch=1, expires=time.time() + 600)
+    task = writing_task(table, terms=terms())
     for _ in task(batches()):
         pass
     peak = tracemalloc.get_traced_memory()[1]

@@ -17,7 +17,9 @@ from upsert_platform.tablestore.connect.reports import Mail
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
-from upsert_platform.tablestore.outcomes import Written, errors_of_tasks, opener_of, run_writing_task
+from upsert_platform.tablestore.lease import TablestoreLease
+from upsert_platform.tablestore.outcomes import Written, opener_of, run_writing_task
+from upsert_platform.writing.outcomes import raising_what_tasks_raised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +75,7 @@ class ConnectDestination(ControlledDestination):
         """
         from upsert_platform.tablestore.connect.frame import before_stops, first_errors, record_frame
 
+        assert isinstance(lease, TablestoreLease)
         lease.check()
         started = time.monotonic()
         fatal = self.sink.failures.fatal
@@ -82,7 +85,7 @@ class ConnectDestination(ControlledDestination):
         if fatal:
             records = records.persist()
         try:
-            with errors_of_tasks():
+            with raising_what_tasks_raised(f"table '{self.name}'"):
                 stops = first_errors(records, fatal) if fatal else []
             wanted = before_stops(records, [stop.record for stop in stops])
             task = self._task(lease, opener_of(keep_refused))
@@ -163,22 +166,19 @@ class ConnectDestination(ControlledDestination):
             return in_order(records, tasks=tasks)
         return records if tasks is None else records.repartition(tasks)
 
-    def _task(self, lease: Lease, open_file: OpenFile | None) -> Callable[[Any], Any]:
+    def _task(self, lease: TablestoreLease, open_file: OpenFile | None) -> Callable[[Any], Any]:
         from upsert_platform.tablestore.connect.points import points_task
         from upsert_platform.tablestore.connect.writer import records_task
 
-        sink, expires = self.sink, lease.deadline.timestamp()
+        sink, terms = self.sink, lease.terms
         if sink.points is not None:
-            return points_task(
-                sink.points, sink.settings, name=sink.name, epoch=lease.epoch, expires=expires, open_file=open_file
-            )
+            return points_task(sink.points, sink.settings, name=sink.name, terms=terms, open_file=open_file)
         return records_task(
             sink.tables,
             sink.settings,
             name=sink.name,
             table_name=sink.table_name,
-            epoch=lease.epoch,
-            expires=expires,
+            terms=terms,
             open_file=open_file,
         )
 

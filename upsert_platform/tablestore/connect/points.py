@@ -16,11 +16,11 @@ from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTab
 from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWriter
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.control import ControlTable
-from upsert_platform.tablestore.guard import LeaseGuard
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.refused_output import OpenFile, RefusedOutput
 from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.tablestore.transport import Endpoint, Transport
+from upsert_platform.writing.lease import LeaseGuard, Terms
 
 _BLOCK_RECORDS = 2_000
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -42,8 +42,7 @@ def points_task(
     settings: TablestoreSettings,
     *,
     name: str,
-    epoch: int,
-    expires: float,
+    terms: Terms,
     open_file: OpenFile | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one time-series table under a lease.
@@ -53,8 +52,7 @@ def points_task(
 
     Args:
         name: of the declared table, for messages.
-        epoch: of the lease.
-        expires: of the lease as known now, seconds since 1970.
+        terms: of the lease.
         open_file: opens a file for refused records; without it the task yields them.
     """
 
@@ -63,11 +61,7 @@ def points_task(
         client = Client.of(settings)
         transport = Transport(Endpoint.of(settings), connections=settings.max_concurrency)
         guard = LeaseGuard(
-            table=name,
-            epoch=epoch,
-            expires=expires,
-            request_timeout=settings.request_timeout.total_seconds(),
-            read_tenure=ControlTable(client, settings, table.name).tenure,
+            terms, ControlTable(client, settings, table.name).tenure, longest=settings.request_timeout.total_seconds()
         )
         writer = TimeseriesWriter(
             transport,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from upsert_platform.destination import Lease
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
 from upsert_platform.tablestore.connect.reports import Letter, Mail, dead_letter, error_letter
 from upsert_platform.tablestore.connect.table import ConnectSink
-from upsert_platform.tablestore.guard import LeaseGuard, Tenure
+from upsert_platform.tablestore.lease import TablestoreLease
+from upsert_platform.writing.lease import LeaseGuard, Tenure
 
 if TYPE_CHECKING:
     from upsert_platform.tablestore.connect.change import RowChange
@@ -54,7 +54,7 @@ class Reporter:
             )
         return self._mail
 
-    def report(self, refused: Sequence[RefusedRecord], lease: Lease) -> None:
+    def report(self, refused: Sequence[RefusedRecord], lease: TablestoreLease) -> None:
         """Reports records; returns when all reports are safe.
 
         Raises:
@@ -81,7 +81,7 @@ class Reporter:
         table = self._sink.tables[refused.record.topic]
         return table.key_side, table.value_side
 
-    def _write(self, table: str, rows: Sequence[RowChange], lease: Lease) -> None:
+    def _write(self, table: str, rows: Sequence[RowChange], lease: TablestoreLease) -> None:
         import numpy as np
 
         from upsert_platform.tablestore.connect.encode import encode_changes
@@ -91,13 +91,7 @@ class Reporter:
 
         settings = self._sink.settings
         transport = Transport(Endpoint.of(settings), connections=1)
-        guard = LeaseGuard(
-            table=self._sink.name,
-            epoch=lease.epoch,
-            expires=lease.deadline.timestamp(),
-            request_timeout=settings.request_timeout.total_seconds(),
-            read_tenure=self._read_tenure,
-        )
+        guard = LeaseGuard(lease.terms, self._read_tenure, longest=settings.request_timeout.total_seconds())
         sender = Sender(transport, table=table, guard=guard, retry_deadline=settings.retry_deadline, concurrency=1)
         operations = np.fromiter((row.operation for row in rows), np.uint8, len(rows))
         block = Block(len(rows), encode_changes(rows), np.arange(len(rows)), operations, {}, lambda row, reason: [])

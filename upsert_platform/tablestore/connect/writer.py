@@ -20,6 +20,7 @@ from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.refused_output import OpenFile
 from upsert_platform.tablestore.rows import Block, without_oversized
 from upsert_platform.tablestore.task import WritingTask
+from upsert_platform.writing.lease import Terms
 
 _BLOCK_RECORDS = 2_000
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -33,8 +34,7 @@ def records_task(
     *,
     name: str,
     table_name: str,
-    epoch: int,
-    expires: float,
+    terms: Terms,
     open_file: OpenFile | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one table under a lease.
@@ -45,15 +45,12 @@ def records_task(
     Args:
         tables: topic to table; several topics may share one.
         name: of the declared table, for messages.
-        epoch: of the lease.
-        expires: of the lease as known now, seconds since 1970.
+        terms: of the lease.
         open_file: opens a file for refused records; without it the task yields them.
     """
 
     def write(batches: Batches) -> Batches:
-        task = WritingTask(
-            settings, name=name, table_name=table_name, epoch=epoch, expires=expires, open_file=open_file
-        )
+        task = WritingTask(settings, name=name, table_name=table_name, terms=terms, open_file=open_file)
         try:
             yield from task.run(blocks_of_records(batches, tables))
         finally:

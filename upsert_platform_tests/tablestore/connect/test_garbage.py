@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.garbage import garbage
 from upsert_platform_tests.tablestore.connect.test_compare import KEYED, sink_on
 from upsert_platform_tests.tablestore.connect.test_writer import frame
+from upsert_platform_tests.writing.leases import terms
 
 COUNT = 2_000
 MODES = {
@@ -45,9 +45,7 @@ def test_every_record_is_in_the_table_or_kept_aside(
             dirty.add(offset)
         else:
             expected[tuple(cell for _, cell in change.key)] = change.operation is not RowOperation.DELETE
-    task = records_task(
-        sink.tables, sink.settings, name="c", table_name=sink.table_name, epoch=1, expires=time.time() + 600
-    )
+    task = records_task(sink.tables, sink.settings, name="c", table_name=sink.table_name, terms=terms())
     outcomes = [row for batch in task(iter([frame(records)])) for row in batch.to_pylist()]
     stats = TaskStats.from_json(outcomes[-1]["stats"])
     refused = [json.loads(row["row"]) for row in outcomes if row["stats"] is None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,6 +27,7 @@ from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.records import message, table
 from upsert_platform_tests.tablestore.declared import table_on
 from upsert_platform_tests.tablestore.disturbance import FAULTS
+from upsert_platform_tests.writing.leases import terms
 
 SCHEMA = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.int64()),
@@ -72,7 +72,7 @@ def write(sdk_client: Callable[[ServerHandle], Any]) -> Callable[..., tuple[Task
             wait_until_ready(client, name, probe=probe, seconds=5)
             client.close()
             names[server.endpoint, name] = name
-        task = records_task({"t": made}, used, name=name, table_name=name, epoch=1, expires=time.time() + 600)
+        task = records_task({"t": made}, used, name=name, table_name=name, terms=terms())
         outcomes = [row for batch in task(iter([frame(records)])) for row in batch.to_pylist()]
         stats = [TaskStats.from_json(row["stats"]) for row in outcomes if row["stats"]]
         return stats[0], [row for row in outcomes if row["stats"] is None], _read(sdk_client(server), name, made)
