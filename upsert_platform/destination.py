@@ -271,6 +271,14 @@ class StoresOtherValues(Protocol):
 
 
 @runtime_checkable
+class HoldsLess(Protocol):
+    """A destination whose format cannot hold every row as it is."""
+
+    def held(self, changes: DataFrame) -> DataFrame:
+        """A change frame as `Destination.read` gives its rows; a row that it will not give at all is a delete."""
+
+
+@runtime_checkable
 class WritesByMode(Protocol):
     """A destination whose options say that it does less than make its table equal to its source.
 

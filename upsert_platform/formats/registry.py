@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -14,6 +15,9 @@ _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _TIMEOUT: Final = (5.0, 30.0)
 """Seconds to connect, and to wait for an answer."""
 _ATTEMPTS: Final = 3
+_NOT_FOUND: Final = (40401, 40402, 40403)
+"""The registry's own codes for a subject, a version and a schema that it does not have. Any other 404 is of an address
+that is not a registry's, and says nothing of the schema."""
 
 
 class SchemaNotFoundError(ValueError):
@@ -79,7 +83,7 @@ class HttpSchemaRegistry:
             raise SchemaNotFoundError(f"schema id {schema_id} is {kind}, not AVRO")
         texts: dict[str, str] = {}
         self._collect(found.get("references") or [], texts)
-        return RegisteredSchema(found["schema"], tuple(texts.values()))
+        return RegisteredSchema(self._text(found), tuple(texts.values()))
 
     def _collect(self, references: list[dict[str, Any]], texts: dict[str, str]) -> None:
         for one in references:
@@ -89,12 +93,15 @@ class HttpSchemaRegistry:
                     "GET", path, missing=f"the schema '{one['name']}' referred to is not in the registry"
                 )
                 self._collect(found.get("references") or [], texts)
-                texts[one["name"]] = found["schema"]
+                texts[one["name"]] = self._text(found)
 
     def register(self, subject: str, schema: str) -> int:
         """See `SchemaRegistry.register`."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        return int(self._call("POST", path, body={"schema": schema})["id"])
+        found = self._call("POST", path, body={"schema": schema}).get("id")
+        if not isinstance(found, int):
+            raise self._no_registry(self._bases[0], "POST", path, "an answer without 'id'")
+        return found
 
     def close(self) -> None:
         """Closes connections. Idempotent."""
@@ -113,8 +120,10 @@ class HttpSchemaRegistry:
             except requests.RequestException as error:
                 trouble = f"{type(error).__name__} at {_without_credentials(base)}"
                 continue
-            if answer.status_code == 404 and missing is not None:
+            if answer.status_code == 404 and missing is not None and _error_code(answer) in _NOT_FOUND:
                 raise SchemaNotFoundError(missing)
+            if answer.status_code == 404 and _error_code(answer) is None:
+                raise self._no_registry(base, method, path, "status 404")
             if answer.status_code >= 500 or answer.status_code == 429:
                 trouble = f"status {answer.status_code} at {_without_credentials(base)}"
                 continue
@@ -122,11 +131,40 @@ class HttpSchemaRegistry:
                 raise EndpointError(
                     f"the schema registry {_without_credentials(base)} refused {method} {path}: {_reason(answer)}"
                 )
-            found: dict[str, Any] = answer.json()
+            found = _json(answer)
+            if found is None:
+                kind = answer.headers.get("Content-Type", "no content type")
+                raise self._no_registry(base, method, path, f"an answer that is not a JSON object ({kind})")
             return found
         raise EndpointError(
             f"the schema registry does not answer {method} {path} ({trouble}); check 'avro-confluent.url'"
         )
+
+    def _text(self, found: Mapping[str, Any]) -> str:
+        text = found.get("schema")
+        if not isinstance(text, str):
+            raise self._no_registry(self._bases[0], "GET", "/schemas", "an answer without 'schema'")
+        return text
+
+    @staticmethod
+    def _no_registry(base: str, method: str, path: str, what: str) -> EndpointError:
+        return EndpointError(
+            f"{_without_credentials(base)} does not answer {method} {path} as a schema registry does: {what}; check"
+            " the address and path of 'avro-confluent.url'"
+        )
+
+
+def _json(answer: Any) -> dict[str, Any] | None:
+    try:
+        found = answer.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _error_code(answer: Any) -> int | None:
+    found = (_json(answer) or {}).get("error_code")
+    return found if isinstance(found, int) else None
 
 
 def _reason(answer: Any) -> str:

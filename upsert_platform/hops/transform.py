@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from upsert_platform.changelog.rows import KIND, KIND_DELETE, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
+from upsert_platform.changelog.rows import (
+    KIND,
+    KIND_DELETE,
+    KIND_INSERT,
+    KIND_UPDATE_AFTER,
+    KIND_UPDATE_BEFORE,
+    stored_columns,
+)
 from upsert_platform.connector import Writable
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.hops.connectors import connector_of
@@ -24,17 +31,22 @@ def change_query(insert: Insert, source: Table, target: Table, view: str) -> str
     """Spark SQL of the change frame that an insert makes of changes of its source.
 
     With a primary key in the source, a row that is deleted or does not (any more) meet the predicate becomes ``D``: the
-    target may hold it from before. Without one every row stands for itself: rows that do not meet the predicate, and
-    before-images, are left out.
+    target may hold it from before. Without one every row stands for itself: rows that do not meet the predicate are
+    left out, and a before-image that meets it becomes ``D`` where the target has a key: its row is no longer what it
+    was, and the row after it, which may have another key or not meet the predicate, follows in the order of changes.
 
     Args:
         view: name of a temporary view with the source's stored columns, `_kind` and `_seq`; reduced to the last row per
             key where the source has one.
     """
     columns = written_columns(target)
-    put = f"{_PUTS} AND COALESCE({insert.predicate}, FALSE)" if insert.predicate else _PUTS
+    met = f" AND COALESCE({insert.predicate}, FALSE)" if insert.predicate else ""
+    put = f"{_PUTS}{met}"
     operation = f"IF({put}, '{OPERATION_UPSERT}', '{OPERATION_DELETE}')"
-    where = "" if source.primary_key else f"\n  WHERE ({put}) OR {KIND} = '{KIND_DELETE}'"
+    where = ""
+    if not source.primary_key:
+        taken_back = f" OR ({KIND} = '{KIND_UPDATE_BEFORE}'{met})" if target.primary_key else ""
+        where = f"\n  WHERE ({put}) OR {KIND} = '{KIND_DELETE}'{taken_back}"
     selected = [
         _selected(projection, column, target) for projection, column in zip(insert.projections, columns, strict=True)
     ]

@@ -18,6 +18,8 @@ from upsert_platform.destination import (
     OPERATION_UPSERT,
     SEQUENCE,
     ComparesRecords,
+    Destination,
+    HoldsLess,
     KeepsOlderRows,
     ReadsRecent,
     StoresOtherValues,
@@ -83,7 +85,7 @@ def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: i
     changes = hop.changes(spark, after=since, upto=upto)
     if since < after:
         changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
-    changes = changes.persist()
+    changes = _as_held(destination, changes).persist()
     try:
         keys = changes.select(*[_column(name) for name in destination.primary_key])
         if recent is None:
@@ -99,7 +101,12 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     """Compares every row of the destination with the changelog up to the applied batch."""
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
-    return _compare(hop, hop.changes(spark, after=0, upto=upto), hop.destination.read(spark), batch=upto, complete=True)
+    changes = _as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
+    return _compare(hop, changes, hop.destination.read(spark), batch=upto, complete=True)
+
+
+def _as_held(destination: Destination, changes: DataFrame) -> DataFrame:
+    return destination.held(changes) if isinstance(destination, HoldsLess) else changes
 
 
 def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | None) -> tuple[int, int]:

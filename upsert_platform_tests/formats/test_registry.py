@@ -41,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.command, self.path, dict(self.headers), content))
         queue = self.server.answers.get(self.path, [(404, {"error_code": 40403, "message": "Schema not found"})])
         status, data = queue.pop(0) if len(queue) > 1 else queue[0]
-        text = json.dumps(data).encode()
+        text = data if isinstance(data, bytes) else json.dumps(data).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -79,6 +79,35 @@ def test_schemas_come_with_what_they_refer_to(fake: Fake) -> None:
     assert client(fake.url).schema(7) == RegisteredSchema("{}", ('"int"',))
     with pytest.raises(SchemaNotFoundError, match="id 8"):
         client(fake.url).schema(8)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (404, b"<html>no such page</html>"),
+        (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+        (404, {"detail": "Not Found"}),
+        (200, b"<html>please log in</html>"),
+        (200, {"id": 7}),
+        (200, ["schema"]),
+        (200, {"schema": None}),
+    ],
+)
+def test_an_address_that_is_no_registry_says_nothing_of_a_message(fake: Fake, status: int, answer: Any) -> None:
+    """A wrong path or a proxy's page: the run ends, and no record goes to quarantine."""
+    fake.answers["/schemas/ids/7"] = [(status, answer)]
+    with pytest.raises(EndpointError, match="/schemas"):
+        client(fake.url).schema(7)
+    columns, message = columns_of("v INT"), b"\x00\x00\x00\x00\x07\x02"
+    with pytest.raises(EndpointError):
+        build_decoder("avro-confluent", columns, {"avro-confluent.url": fake.url}).decode([message])
+
+
+@pytest.mark.parametrize("answer", [b"<html>please log in</html>", {"version": 1}])
+def test_an_address_that_is_no_registry_registers_nothing(fake: Fake, answer: Any) -> None:
+    fake.answers["/subjects/users-value/versions"] = [(200, answer)]
+    with pytest.raises(EndpointError, match="as a schema registry does"):
+        client(fake.url).register("users-value", '"int"')
 
 
 def test_a_protobuf_schema_is_refused(fake: Fake) -> None:

@@ -114,11 +114,50 @@ def test_without_a_source_key_rows_that_do_not_meet_the_predicate_are_left_out(s
             ("-D", 5, 4, "gone"),
         ],
     )
-    assert sorted(map(tuple, changes.collect())) == [
+    assert sorted(map(tuple, changes.collect()), key=lambda row: row[3]) == [
         (1, "ann", "U", 1),
+        (3, None, "D", 3),
         (3, "new", "U", 4),
         (4, None, "D", 5),
     ]
+
+
+def test_changes_of_a_source_without_a_key_leave_the_rows_that_there_are(spark: SparkSession) -> None:
+    """Updates that change the key, swap keys or leave the predicate; the model replays them on a plain dict."""
+    from random import Random
+
+    from upsert_platform.changelog.latest import every_row, last_written
+
+    insert, source, target = declared(
+        """CREATE TABLE t (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+           INSERT INTO t SELECT user_id, name FROM log WHERE name <> 'test';"""
+    )
+    chance = Random(7)
+    table: dict[int, str] = {}
+    changes: list[tuple[str, int, int, int, str]] = []
+    for offset in range(300):
+        key, name = chance.randrange(12), chance.choice(["ann", "bob", "test"])
+        if table and chance.random() < 0.7:
+            old = chance.choice(sorted(table))
+            gone = table.pop(old)
+            if chance.random() < 0.2:
+                changes.append(("-D", offset, 0, old, gone))
+                continue
+            key = key if key not in table else old
+            changes += [("-U", offset, 0, old, gone), ("+U", offset, 1, key, name)]
+            table[key] = name
+        elif key not in table:
+            changes.append(("+I", offset, 0, key, name))
+            table[key] = name
+    schema = "_kind STRING, _offset BIGINT, _row INT, user_id BIGINT, name STRING"
+    rows = spark.createDataFrame(changes, schema).selectExpr(
+        "*", "1L AS _batch", "timestamp'2024-01-01' AS _timestamp", "'log' AS _topic", "0 AS _partition"
+    )
+    every_row(rows, columns=["user_id", "name"]).createOrReplaceTempView("changes_without_key")
+    frame = spark.sql(change_query(insert, source, target, "changes_without_key"))
+    last = {row["id"]: row["name"] for row in last_written(frame, key=["id"]).where("_op = 'U'").collect()}
+    assert last == {key: name for key, name in table.items() if name != "test"}
+    assert last
 
 
 def test_without_a_target_key_deletes_keep_the_row(spark: SparkSession) -> None:

@@ -41,7 +41,7 @@ def test_the_control_table_is_created_by_the_first_lease(control: ControlTable) 
         record = control.read()
         assert record is not None
         assert (record.epoch, record.holder, lease.epoch) == (1, "first", 1)
-        assert abs((lease.deadline - datetime.now(UTC)).total_seconds() - 60) < 5
+        assert 0 < (lease.deadline - datetime.now(UTC)).total_seconds() < 45 < record.expires - time.time() < 61
         lease.check()
     record = control.read()
     assert record is not None
@@ -50,9 +50,11 @@ def test_the_control_table_is_created_by_the_first_lease(control: ControlTable) 
 
 def test_a_second_writer_is_told_who_holds_it_and_until_when(control: ControlTable) -> None:
     with hold_lease(control, owner="run 7", duration=MINUTE) as lease:
-        ends = lease.deadline.isoformat(timespec="seconds")
+        lease.check()
         with (
-            pytest.raises(LeaseHeldError, match=rf"written by 'run 7', whose lease ends at {ends[:16]}"),
+            pytest.raises(
+                LeaseHeldError, match=rf"written by 'run 7', whose lease ends at {datetime.now(UTC):%Y-%m-%d} .* UTC"
+            ),
             hold_lease(control, owner="run 8", duration=MINUTE),
         ):
             pytest.fail("two writers hold the table")

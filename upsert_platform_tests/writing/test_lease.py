@@ -116,7 +116,7 @@ def test_a_clock_that_is_set_neither_prolongs_nor_ends_a_lease(clock: Clock, ste
     guard.check()
     clock.pass_(14)
     guard.check()
-    clock.tenure = Tenure("7", 0.0, "me")
+    clock.fails = True
     clock.pass_(7)
     with pytest.raises(LeaseHeldError):
         guard.check()

@@ -269,6 +269,12 @@ class KafkaDestination:
         """
         return last_values(spark, self.table, ranges_behind(self.table), keys=keys)
 
+    def held(self, changes: DataFrame) -> DataFrame:
+        """Rows as the table's formats hold them: the same when they are written and read again."""
+        from upsert_platform.kafka.sink.held import HeldRows
+
+        return changes.mapInArrow(HeldRows(self.table), changes.schema)
+
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""
         return [batch for batch, _ in self._marks()]

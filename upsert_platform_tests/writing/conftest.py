@@ -1,0 +1,80 @@
+"""Every destination by one name, each on its real system; a new one is a function, and a line in DESTINATIONS."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+
+from upsert_platform.destination import Destination
+from upsert_platform_tests.kafka.tables import declare as declare_topic
+from upsert_platform_tests.kafka.tables import read as read_topic
+from upsert_platform_tests.maxcompute.conftest import make_table, maxcompute  # noqa: F401 (fixtures)
+from upsert_platform_tests.tablestore.conftest import server  # noqa: F401 (a fixture)
+from upsert_platform_tests.tablestore.declared import table_on
+from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
+
+COLUMNS: Final = {"id": "BIGINT", "name": "STRING"}
+Open = Callable[[], Destination]
+"""Opens a destination; each call another object on one and the same table."""
+
+
+def at_least_once(request: pytest.FixtureRequest, **options: str) -> Open:
+    from upsert_platform.kafka.sink.destination import KafkaDestination
+
+    topic = f"contract-{uuid.uuid4().hex[:12]}"
+    servers = {"properties.bootstrap.servers": request.getfixturevalue("kafka_bootstrap")}
+    named = {name: f"{value}-{topic}" if name.endswith("prefix") else value for name, value in options.items()}
+    declared = declare_topic(COLUMNS, topic=topic, **servers, **{"sink.parallelism": "2"}, **named)
+    return lambda: KafkaDestination(read_topic(declared, writes=True))
+
+
+def exactly_once(request: pytest.FixtureRequest) -> Open:
+    options = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "contract"}
+    return at_least_once(request, **options)
+
+
+def tablestore(request: pytest.FixtureRequest) -> Open:
+    from upsert_platform.tablestore.destination import TablestoreDestination
+
+    table = table_on(request.getfixturevalue("server"), COLUMNS, ["id"])
+    return lambda: TablestoreDestination(table)
+
+
+def maxcompute_delta(request: pytest.FixtureRequest) -> Open:
+    from upsert_platform.maxcompute.destination import MaxComputeDestination
+
+    table = request.getfixturevalue("make_table")(COLUMNS, commit_min__interval="0 s")
+    return lambda: MaxComputeDestination(table)
+
+
+def memory(request: pytest.FixtureRequest) -> Open:
+    place = Place()
+    return lambda: MemoryDestination(place)
+
+
+DESTINATIONS: Final[Mapping[str, Callable[[pytest.FixtureRequest], Open]]] = {
+    "upsert-kafka": at_least_once,
+    "upsert-kafka-exactly-once": exactly_once,
+    "tablestore": tablestore,
+    "maxcompute": maxcompute_delta,
+    "memory": memory,
+}
+
+
+@pytest.fixture(params=list(DESTINATIONS))
+def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
+    """Opens destinations of one kind, which are closed at the end."""
+    build = DESTINATIONS[request.param](request)
+    made: list[Any] = []
+
+    def open_() -> Destination:
+        made.append(build())
+        return made[-1]
+
+    yield open_
+    for destination in made:
+        destination.close()
+        destination.close()  # closing is idempotent

@@ -1,0 +1,103 @@
+"""What every destination promises: spans that may be written again, one holder, a position that tells the truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from upsert_platform.destination import BatchSpan, Destination
+from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.writing.lease import RenewedLease
+
+MINUTE = timedelta(seconds=60)
+DDL = "id BIGINT, name STRING, _op STRING, _seq BIGINT"
+Open = Callable[[], Destination]
+
+
+class KilledError(BaseException):
+    """Ends a run as a signal would: nobody catches it on the way."""
+
+
+def frame(spark: SparkSession, rows: Sequence[tuple[int, str | None, str, int]]) -> DataFrame:
+    return spark.createDataFrame(list(rows), DDL)
+
+
+def write(destination: Destination, changes: DataFrame, upto: int, after: int = 0, **options: Any) -> None:
+    destination.prepare()
+    with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
+        destination.write(changes, span=BatchSpan(after, upto, "changelog-1", "run"), lease=lease, **options)
+
+
+def contents(spark: SparkSession, destination: Destination) -> dict[int, str]:
+    return {row["id"]: row["name"] for row in destination.read(spark).collect()}
+
+
+def die(lease: Any) -> None:
+    """As if the holder's process were frozen: nobody renews any more."""
+    assert isinstance(lease, RenewedLease)
+    lease._ended.set()
+
+
+def test_a_span_may_be_written_again_and_a_run_killed_before_its_position(spark: SparkSession, opened: Open) -> None:
+    first = frame(spark, [(1, "a", "U", 1), (2, "b", "U", 1), (3, None, "D", 1)])
+    destination = opened()
+    assert destination.state().applied_batch == 0
+    destination.prepare()
+
+    def killed(refused: object) -> None:
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        write(destination, first, 1, keep_refused=killed)
+    assert opened().state().applied_batch == 0
+    write(opened(), first, 1)
+    state = opened().state()
+    assert (state.applied_batch, state.changelog_id, state.holder) == (1, "changelog-1", None)
+    write(opened(), first, 1)
+    assert contents(spark, opened()) == {1: "a", 2: "b"}
+    write(opened(), frame(spark, [(2, None, "D", 2), (4, "d", "U", 2)]), 2, 1)
+    assert contents(spark, opened()) == {1: "a", 4: "d"}
+    assert opened().state().applied_batch == 2
+    keys = spark.createDataFrame([(4,), (9,)], "id BIGINT")
+    assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["d"]
+
+
+def test_one_holder_and_a_dead_ones_lease_is_taken_over(spark: SparkSession, opened: Open) -> None:
+    changes = frame(spark, [(1, "late", "U", 1)])
+    dead, other = opened(), opened()
+    dead.prepare()
+    with dead.lease(owner="first", duration=timedelta(seconds=4)) as lease:
+        assert other.state().holder == "first"
+        with pytest.raises(LeaseHeldError, match="'first'"), other.lease(owner="second", duration=MINUTE):
+            pass
+        die(lease)
+        time.sleep(4.2)
+        with other.lease(owner="second", duration=MINUTE) as taken:
+            assert taken.epoch > lease.epoch
+            with pytest.raises(LeaseHeldError):
+                dead.write(changes, span=BatchSpan(0, 1, "changelog-1", "first"), lease=lease)
+            assert opened().state().holder == "second"
+            taken.check()
+    assert opened().state().applied_batch == 0
+    assert opened().state().holder is None
+
+
+def test_a_lease_that_ends_while_rows_are_sent_records_nothing(spark: SparkSession, opened: Open) -> None:
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(4)
+        yield from batches
+
+    destination = opened()
+    destination.prepare()
+    slow = frame(spark, [(1, "a", "U", 1)]).mapInArrow(slowly, DDL)
+    with destination.lease(owner="slow", duration=timedelta(seconds=4)) as lease:
+        die(lease)
+        with pytest.raises(DestinationError, match="lease"):
+            destination.write(slow, span=BatchSpan(0, 1, "changelog-1", "slow"), lease=lease)
+    assert opened().state().applied_batch == 0
