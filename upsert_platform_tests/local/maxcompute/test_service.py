@@ -173,3 +173,16 @@ def test_what_this_server_has_none_of_is_an_empty_list(odps: Any) -> None:
     assert not odps.exist_resource("a.py")
     assert not odps.exist_function("f")
     assert not odps.exist_volume("v")
+
+
+def test_schemas_are_told_apart(odps: Any, name: str) -> None:
+    odps.create_schema(name)
+    assert (odps.exist_schema(name), odps.exist_schema(f"{name}_other")) == (True, False)
+    assert odps.get_schema(name).owner == "ALIYUN$test_id"
+    odps.delete_schema(name)
+    assert not odps.exist_schema(name)
+
+
+def test_nothing_waits_for_a_quota(odps: Any) -> None:
+    instance = odps.execute_sql("select 1")
+    assert (instance.get_task_quota(), list(odps.list_instance_queueing_infos())) == ({}, [])

@@ -263,3 +263,27 @@ def test_errors_of_the_catalogue_have_their_class(odps: Any, name: str) -> None:
     odps.create_schema(f"s_{name}")
     with pytest.raises(ObjectAlreadyExists):
         odps.create_schema(f"s_{name}")
+
+
+def test_owner_properties_and_the_statement_that_creates_a_table(odps: Any, run: Any, name: str) -> None:
+    run(
+        "create table {t} (k bigint not null, d decimal(5,2) comment 'it''s', primary key (k)) comment 'c' partitioned"
+        " by (ds string) tblproperties ('transactional'='true', 'write.bucket.num'='2', 'mine'='1') lifecycle 3"
+    )
+    odps.get_table(name).set_owner("ALIYUN$somebody")
+    run("alter table {t} unset tblproperties ('mine')")
+    with pytest.raises(ODPSError, match="cannot be unset"):
+        run("alter table {t} unset tblproperties ('transactional')")
+    text = run("show create table {t}").get_task_results().popitem()[1]
+    other = f"{name}_again"
+    odps.execute_sql(text.replace(name, other))
+    first, second = odps.get_table(name), odps.get_table(other)
+    assert (first.owner, second.owner) == ("ALIYUN$somebody", "ALIYUN$test_id")
+    for told in ("table_properties", "primary_key", "comment", "lifecycle"):
+        assert getattr(first, told) == getattr(second, told)
+    assert "mine" not in first.table_properties
+    assert [(c.name, str(c.type), c.nullable, c.comment) for c in first.table_schema.columns] == [
+        (c.name, str(c.type), c.nullable, c.comment) for c in second.table_schema.columns
+    ]
+    listed = odps.execute_sql(f"show tables like '{name[:-1]}*again'").get_task_results().popitem()[1]
+    assert listed.split(":")[-1] == other

@@ -76,6 +76,8 @@ def get_instance(service: Service, request: Request, instance_id: str) -> Respon
         return _result(instance)
     if "instanceprogress" in query:
         return _progress(instance)
+    if "instancequota" in query:
+        return Response(200, b"{}", {"Content-Type": "application/json"})
     if "instancesummary" in query:
         body = json.dumps({"Instance": {"JsonSummary": "{}", "Summary": ""}})
         return Response(200, body.encode(), {"Content-Type": "application/json", "x-odps-task-finalized": "true"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from upsert_platform.local.maxcompute.errors import is_a_view, no_such_partition, no_such_schema
+from upsert_platform.local.maxcompute.errors import ServiceError, is_a_view, no_such_partition
 from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.rest.xml import Literal, Node, answer, http_date
 from upsert_platform.local.maxcompute.schema import Partition, Table, full_spec, parse_spec
@@ -68,10 +68,18 @@ def _extended(service: Service) -> Response:
 
 def get_schema(service: Service, request: Request, schema: str) -> Response:
     """``GET /projects/P/schemas/S``."""
-    if schema.lower() not in service.catalogue.schema_names():
-        raise no_such_schema(schema)
-    body = json.dumps({"name": schema.lower(), "owner": service.owner, "type": "MANAGED"})
-    return Response(200, body.encode(), {"Content-Type": "application/json"})
+    created = dict(service.catalogue.execute("SELECT name, created FROM schemas")).get(schema.lower())
+    if created is None:
+        # Over REST with another code than in SQL: clients take this one for "no".
+        raise ServiceError(404, "NoSuchObject", f"ODPS-0110061:Schema not found - '{schema}'")
+    moment = http_date(created)
+    return answer(
+        (
+            "Schema",
+            [("Project", service.project), ("Name", schema.lower()), ("Owner", service.owner), ("Type", "MANAGED")],
+        ),
+        headers={"x-odps-owner": service.owner, "x-odps-creation-time": moment, "Last-Modified": moment},
+    )
 
 
 def list_schemas(service: Service, request: Request) -> Response:

@@ -110,6 +110,14 @@ def _change_definition(context: Context, table: Table, statement: AlterTable) ->
             case "drop row policy":
                 left = {name: value for name, value in table.properties.items() if name != ROW_POLICY}
                 table = replace(table, properties=left, last_ddl=now)
+            case "unset properties":
+                for key in statement.names:
+                    if key in ("transactional", "write.bucket.num"):
+                        raise semantic_error(f"table {table.name}: '{key}' cannot be unset")
+                left = {name: value for name, value in table.properties.items() if name not in statement.names}
+                table = replace(table, properties=left, last_ddl=now)
+            case "set owner":
+                table = replace(table, owner=statement.text, last_ddl=now)
             case "set comment":
                 table = replace(table, comment=statement.text, last_ddl=now)
             case "set lifecycle":

@@ -78,11 +78,12 @@ class SchemaStatement:
 
 @dataclass(frozen=True)
 class Show:
-    """``what`` is partitions, tables, views, schemas, desc or history."""
+    """``what`` is partitions, tables, views, schemas, desc, create or history; ``pattern`` is of names, with ``*``."""
 
     what: str
     name: Name = ()
     spec: Spec | None = None
+    pattern: str = "*"
 
 
 Statement = CreateTable | CreateView | DropTable | AlterTable | Truncate | SchemaStatement | Show
@@ -294,6 +295,14 @@ def _alter_table(cursor: Cursor) -> AlterTable:
         return AlterTable(name, "change column", names=(before,), columns=(column,))
     if cursor.accept("SET", "TBLPROPERTIES"):
         return AlterTable(name, "set properties", properties=_properties(cursor))
+    if cursor.accept("UNSET", "TBLPROPERTIES", "("):
+        keys = [cursor.next().text]
+        while cursor.accept(","):
+            keys.append(cursor.next().text)
+        cursor.expect(")")
+        return AlterTable(name, "unset properties", names=tuple(keys))
+    if cursor.accept("CHANGEOWNER", "TO"):
+        return AlterTable(name, "set owner", text=cursor.string())
     if cursor.accept("SET", "COMMENT"):
         return AlterTable(name, "set comment", text=cursor.string())
     if cursor.accept("SET", "LIFECYCLE"):
@@ -339,8 +348,11 @@ def _show(cursor: Cursor) -> Show:
         return Show("history", cursor.names())
     if cursor.accept("VIEWS"):
         return Show("views", cursor.names() if cursor.accept("IN") else ())
+    if cursor.accept("CREATE", "TABLE"):
+        return Show("create", cursor.names())
     if cursor.accept("TABLES"):
-        return Show("tables", cursor.names() if cursor.accept("IN") else ())
+        schema = cursor.names() if cursor.accept("IN") else ()
+        return Show("tables", schema, pattern=cursor.string() if cursor.accept("LIKE") else "*")
     if cursor.accept("SCHEMAS"):
         return Show("schemas")
     raise parse_error(f"unsupported SHOW statement: {cursor.rest()[:200]}")

@@ -16,6 +16,7 @@ from upsert_platform.local.maxcompute.errors import (
 from upsert_platform.local.maxcompute.schema import Column, Partition, Table, format_spec, full_spec, parse_spec
 from upsert_platform.local.maxcompute.sql.context import Context, Result
 from upsert_platform.local.maxcompute.sql.ddl import CreateTable, DropTable, SchemaStatement, Spec, Truncate
+from upsert_platform.local.maxcompute.storage.compute import literal
 from upsert_platform.local.maxcompute.storage.store import Change
 
 MAXIMUM_BUCKETS, MAXIMUM_RETAIN_HOURS, MAXIMUM_PARTITION_LEVELS, MAXIMUM_NAME_BYTES = 4096, 168, 6, 128
@@ -200,6 +201,37 @@ def describe(table: Table) -> str:
         lines.append("| Partition Columns: |")
         lines += [f"| {column.name} | {column.type} | {column.comment} |" for column in table.partition_keys]
     return "\n".join(lines)
+
+
+def creation(table: Table) -> str:
+    """The statement that creates such a table or view."""
+
+    def column(item: Column) -> str:
+        comment = f" COMMENT {_text(item.comment)}" if item.comment else ""
+        return f"`{item.name}` {str(item.type).upper()}{'' if item.nullable else ' NOT NULL'}{comment}"
+
+    if table.query:
+        names = ", ".join(f"`{item.name}`" for item in table.columns)
+        return f"CREATE VIEW `{table.name}` ({names}) AS {table.query}"
+    lines = [column(item) for item in table.columns]
+    if table.primary_key:
+        lines.append(f"PRIMARY KEY ({', '.join(f'`{name}`' for name in table.primary_key)})")
+    parts = [f"CREATE TABLE `{table.name}` ({', '.join(lines)})"]
+    if table.comment:
+        parts.append(f"COMMENT {_text(table.comment)}")
+    if table.partition_keys:
+        parts.append(f"PARTITIONED BY ({', '.join(map(column, table.partition_keys))})")
+    told = {name: value for name, value in table.properties.items() if not name.startswith("local.")}
+    if told:
+        listed = ", ".join(f"{_text(name)}={_text(value)}" for name, value in told.items())
+        parts.append(f"TBLPROPERTIES ({listed})")
+    if table.lifecycle > 0:
+        parts.append(f"LIFECYCLE {table.lifecycle}")
+    return " ".join(parts)
+
+
+def _text(value: str) -> str:
+    return literal(value.replace("\\", "\\\\"))
 
 
 def next_column_id(table: Table) -> int:

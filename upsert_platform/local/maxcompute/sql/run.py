@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pyarrow as pa
 from sqlglot import exp
@@ -25,6 +26,7 @@ from upsert_platform.local.maxcompute.sql.ddl import (
 )
 from upsert_platform.local.maxcompute.sql.definition import (
     create_table,
+    creation,
     describe,
     drop_table,
     run_schema_statement,
@@ -120,7 +122,8 @@ def _show(context: Context, statement: Show) -> Result:
         case "tables" | "views":
             schema = statement.name[-1] if statement.name else context.schema
             found = context.store.catalogue.tables(schema)
-            names = [table.name for table in found if table.query or statement.what == "tables"]
+            chosen = [table for table in found if table.query or statement.what == "tables"]
+            names = [table.name for table in chosen if fnmatchcase(table.name, statement.pattern.lower())]
             return Result(text="\n".join(f"{context.owner}:{name}" for name in names))
         case "schemas":
             return Result(text="\n".join(context.store.catalogue.schema_names()))
@@ -133,6 +136,8 @@ def _show(context: Context, statement: Show) -> Result:
                 if all(parse_spec(partition.spec).get(name) == value for name, value in wanted.items())
             ]
             return Result(text="\n".join(specs))
+        case "create":
+            return Result(text=creation(context.relation(statement.name)))
         case "history":
             return Result(text=show_history(context, context.table(statement.name)))
     return Result(text=describe(context.relation(statement.name)))
