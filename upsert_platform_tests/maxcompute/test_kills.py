@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
-from upsert_platform_tests.soak.partition_kills import Kills, kill_and_compare, open_sessions
+from upsert_platform_tests.soak.partition_kills import Kills, kill_and_compare, written_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def test_invariant_4_killed_writers_of_many_partitions_lose_and_double_nothing(
     spark: SparkSession, maxcompute: ServerHandle, tmp_path: Path
 ) -> None:
-    open_before = open_sessions(maxcompute)
+    open_before = written_sessions(maxcompute)
     kills = Kills(count=3, lines=3, seconds=1.0, lease=timedelta(seconds=2), environment=_of_jvm(spark))
     seed = uuid.uuid4().int % 1_000_000
     print(f"seed {seed}: {kill_and_compare(maxcompute, tmp_path, seed, kills)}")  # noqa: T201 - shown with a failure
-    assert open_sessions(maxcompute) == open_before
+    assert written_sessions(maxcompute) == open_before
 
 
 def _of_jvm(spark: SparkSession) -> Mapping[str, str]:

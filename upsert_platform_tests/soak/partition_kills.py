@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
+import sqlite3
 import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -72,6 +74,18 @@ def open_sessions(server: ServerHandle) -> int:
         metrics = response.read().decode()
     found = re.findall(r'^maxcompute_sessions\{kind="([^"]*)",status="normal"\} (\d+)', metrics, re.M)
     return sum(int(count) for kind, count in found if "read" not in kind)
+
+
+def written_sessions(server: ServerHandle) -> int:
+    """Open write sessions that a task has begun to write into.
+
+    A writer that dies between the answer that opened a session and the record of its id leaves one that nobody knows
+    of: it holds nothing, and ends by itself.
+    """
+    with closing(sqlite3.connect(f"file:{server.data / 'catalogue.sqlite'}?mode=ro", uri=True)) as catalogue:
+        begun = "SELECT session_id FROM staged UNION SELECT session_id FROM streams"
+        query = f"SELECT count(*) FROM sessions WHERE status IN ('normal', 'committing') AND session_id IN ({begun})"
+        return int(catalogue.execute(query).fetchone()[0])
 
 
 def _options(server: ServerHandle, mode: str) -> dict[str, str]:

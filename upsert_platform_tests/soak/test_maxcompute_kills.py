@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
-from upsert_platform_tests.soak.partition_kills import Kills, kill_and_compare, open_sessions
+from upsert_platform_tests.soak.partition_kills import Kills, kill_and_compare, written_sessions
 
 KILLS = Kills(count=30, lines=4, seconds=2.5, lease=timedelta(seconds=8))
 """The first write of a process takes two to three seconds, later ones about one."""
@@ -23,4 +23,4 @@ def test_killed_writers_of_many_partitions_lose_and_double_nothing(
     maxcompute: ServerHandle, tmp_path: Path, seed: int
 ) -> None:
     print(kill_and_compare(maxcompute, tmp_path, seed, KILLS))  # noqa: T201
-    assert open_sessions(maxcompute) == 0
+    assert written_sessions(maxcompute) == 0
