@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from upsert_platform.errors import SourceLocation
+from upsert_platform.plan import Query
 from upsert_platform.types import LogicalType
 
 _SECRET_WORDS = (
@@ -134,6 +135,8 @@ class Insert:
         sql: the statement as written, for messages and metadata.
         overwrite: ``INSERT OVERWRITE``: every run that finds something new replaces what the target holds by the whole
             result of the query.
+        query: what has to be computed first, if the statement needs more than one row at a time; `source` is its name
+            then, and projections and predicate are over its result.
     """
 
     source: str
@@ -143,6 +146,12 @@ class Insert:
     sql: str
     location: SourceLocation
     overwrite: bool = False
+    query: Query | None = None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the declared tables that it reads."""
+        return self.query.tables if self.query is not None else (self.source,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,5 +164,10 @@ class Project:
 
     def sources(self) -> tuple[Table, ...]:
         """Tables that some insert reads, in order of declaration."""
-        read = {insert.source for insert in self.inserts}
+        read = {name for insert in self.inserts for name in insert.tables}
         return tuple(table for name, table in self.tables.items() if name in read)
+
+    def queries(self) -> tuple[Query, ...]:
+        """Queries that inserts read, each once, in order of declaration."""
+        found = {insert.query.name: insert.query for insert in self.inserts if insert.query is not None}
+        return tuple(found.values())

@@ -6,6 +6,7 @@ makes it of a statement, `queries` carries it out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -382,3 +383,48 @@ def scans(node: Node) -> list[Scan]:
 
 def _padded(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     return tuple(replace(field, type=replace(field.type, nullable=True)) for field in fields)
+
+
+def expressions(node: Node) -> list[Expression]:
+    """All expressions of a plan."""
+    own: list[Expression] = []
+    if isinstance(node, Project):
+        own = [expression for _, expression in node.columns]
+    elif isinstance(node, Filter):
+        own = [node.condition]
+    return [*own, *(found for item in node.inputs for found in expressions(item))]
+
+
+def lineage(node: Node) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Which columns of tables each column of a result is made of: name to (table, column)."""
+    match node:
+        case Scan():
+            return {field.name: ((node.table, field.name),) for field in node.columns}
+        case Project():
+            found = lineage(node.input)
+            return {name: _together(found[read] for read in item.reads) for name, item in node.columns}
+        case Window():
+            found = lineage(node.input)
+            return found | dict.fromkeys(node.names, found[node.time])
+        case Aggregate():
+            found = lineage(node.input)
+            own = {
+                call.name: _together(found[name] for name in (call.argument, call.filter) if name is not None)
+                for call in node.calls
+            }
+            return {name: found[name] for name in node.group} | own
+        case TopN():
+            found = lineage(node.input)
+            if node.rank is not None:
+                used = (*node.partition, *(item.column for item in node.order))
+                found = found | {node.rank.name: _together(found[name] for name in used)}
+            return found
+        case Union():
+            branches = [list(lineage(branch).values()) for branch in node.branches]
+            names = [field.name for field in node.fields]
+            return {name: _together(branch[at] for branch in branches) for at, name in enumerate(names)}
+    return {name: item for side in node.inputs for name, item in lineage(side).items()}
+
+
+def _together(parts: Iterable[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
+    return tuple(dict.fromkeys(item for part in parts for item in part))

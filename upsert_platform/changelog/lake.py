@@ -22,6 +22,11 @@ def changelog_uri(root: str, table: str) -> str:
     return f"{root.rstrip('/')}/changelogs/{table}"
 
 
+def query_uri(root: str, query: str) -> str:
+    """The Delta table that holds the result and the state of a query."""
+    return f"{root.rstrip('/')}/queries/{query.removesuffix('$query')}"
+
+
 def refused_uri(root: str, table: str) -> str:
     """The Delta table that holds rows which a destination refused."""
     return f"{root.rstrip('/')}/refused/{table}"

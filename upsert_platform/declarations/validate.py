@@ -34,7 +34,7 @@ def project_problems(
         keyed: tables that declare a primary key which is not in the project because of an error of its own.
     """
     problems: list[Problem] = []
-    sources = {insert.source for insert in project.inserts}
+    sources = {name for insert in project.inserts for name in insert.tables}
     targets = {insert.target for insert in project.inserts}
     for table in project.tables.values():
         used = table.name in sources or table.name in targets
@@ -105,7 +105,7 @@ def _too_fine(logical: LogicalType) -> int | None:
 def _graph_problems(project: Project) -> list[Problem]:
     problems: list[Problem] = []
     first: dict[str, str] = {}
-    sources = {insert.source for insert in project.inserts}
+    sources = {name for insert in project.inserts for name in insert.tables}
     for insert in project.inserts:
         if insert.target in first:
             message = (
@@ -114,7 +114,7 @@ def _graph_problems(project: Project) -> list[Problem]:
             )
             problems.append(Problem(message, insert.location))
         first.setdefault(insert.target, str(insert.location))
-        if insert.target == insert.source:
+        if insert.target in insert.tables:
             problems.append(Problem(f"table '{insert.target}' is written from itself", insert.location))
         elif insert.target in sources:
             message = (

@@ -18,6 +18,8 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.connectors import kind_of, streams_of
 from upsert_platform.model import Insert, Project, Table
+from upsert_platform.plan import Query
+from upsert_platform.queries.store import query_table
 
 
 def topic_assets(project: Project) -> list[Any]:
@@ -100,12 +102,44 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
     return changelog
 
 
-def destination_asset(insert: Insert, source: Table, target: Table) -> dg.AssetsDefinition:
+def query_asset(query: Query) -> dg.AssetsDefinition:
+    """The result of a query, kept up with the changelogs that it reads."""
+    table = query_table(query)
+
+    @dg.asset(
+        key=keys.query_key(query.name),
+        deps=[keys.changelog_key(name) for name in query.tables],
+        io_manager_key=keys.QUERY_IO,
+        group_name="queries",
+        kinds={"arrow", "deltalake"},
+        description=f"Result of a query, with the state that keeps it up to date.\n\n```sql\n{query.statement}\n```",
+        metadata={
+            keys.TABLE_METADATA: query.name,
+            "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
+            "dagster/column_lineage": keys.column_lineage(query),
+        },
+    )
+    def result(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
+        with told_plainly():
+            hop = platform.query_hop(query.name, run=context.run.run_id)
+            plan = hop.plan()
+        shown = metadata.of_query_plan(plan)
+        version = metadata.data_version_of_query(plan)
+        if not plan.is_due:
+            context.log.info("every batch is applied: nothing is computed")
+            return dg.MaterializeResult(metadata={**shown, "batches": 0}, data_version=version)
+        context.log.info(f"{plan.behind} batches to apply")
+        return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
+
+    return result
+
+
+def destination_asset(insert: Insert, target: Table) -> dg.AssetsDefinition:
     """A destination table, kept equal to what its insert selects."""
 
     @dg.asset(
         key=keys.destination_key(target.name),
-        deps=[keys.changelog_key(source.name)],
+        deps=[keys.query_key(insert.source) if insert.query else keys.changelog_key(insert.source)],
         io_manager_key=keys.DESTINATION_IO,
         group_name="tables",
         kinds={"spark", kind_of(target)},
@@ -144,13 +178,15 @@ def project_assets(project: Project) -> Iterator[Any]:
     yield from topic_assets(project)
     for table in project.sources():
         yield changelog_asset(table)
-    for insert, source, target in inserts_of(project):
-        yield destination_asset(insert, source, target)
+    for query in project.queries():
+        yield query_asset(query)
+    for insert, target in inserts_of(project):
+        yield destination_asset(insert, target)
     yield from delta_source_assets(project)
 
 
-def inserts_of(project: Project) -> Iterable[tuple[Insert, Table, Table]]:
-    """Inserts with the tables that they read and write."""
+def inserts_of(project: Project) -> Iterable[tuple[Insert, Table]]:
+    """Inserts with the tables that they write, where all that they name is declared."""
     for insert in project.inserts:
-        if insert.source in project.tables and insert.target in project.tables:
-            yield insert, project.tables[insert.source], project.tables[insert.target]
+        if insert.target in project.tables and all(name in project.tables for name in insert.tables):
+            yield insert, project.tables[insert.target]

@@ -7,7 +7,7 @@ import dagster as dg
 from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
-from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
+from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager, QueryIOManager
 from upsert_platform.graph.resources import (
     KafkaResource,
     MaxComputeResource,
@@ -35,7 +35,7 @@ def build_definitions(
         kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource()
     )
     sync = jobs.sync_job(project)
-    targets = [target for _, _, target in assets.inserts_of(project)]
+    targets = [target for _, target in assets.inserts_of(project)]
     major_compact = major_compact_job(project)
     upkeep = [] if major_compact is None else [major_compact]
     return dg.Definitions(
@@ -50,6 +50,7 @@ def build_definitions(
             "platform": platform,
             "spark": spark,
             keys.CHANGELOG_IO: ChangelogIOManager(platform=platform, spark=spark),
+            keys.QUERY_IO: QueryIOManager(platform=platform, spark=spark),
             keys.DESTINATION_IO: DestinationIOManager(platform=platform, spark=spark),
         },
         loggers={console.CONSOLE: console.console},

@@ -18,8 +18,10 @@ from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import console, keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.binding import changelog_of
+from upsert_platform.hops.binding import changelog_of, query_store
 from upsert_platform.model import Project, Table
+from upsert_platform.plan import Query
+from upsert_platform.queries import upkeep as queries_upkeep
 
 COMPACT = "compact"
 
@@ -34,7 +36,7 @@ class CompactConfig(dg.Config):
 
 def compact_job(project: Project) -> dg.JobDefinition:
     """One step per changelog; those that have nothing to gain start no JVM."""
-    steps = [_step(table) for table in project.sources()]
+    steps = [*(_step(table) for table in project.sources()), *(_query_step(query) for query in project.queries())]
 
     @dg.job(
         name=COMPACT,
@@ -81,6 +83,35 @@ def _step(table: Table) -> Any:
     return step
 
 
+def _query_step(query: Query) -> Any:
+    @dg.op(
+        name=keys.op_name("compact_query", query.name),
+        description=f"Compacts the result of query {query.name}.",
+        tags={"dagster/kind/deltalake": ""},
+        out=dg.Out(dg.Nothing),
+    )
+    def step(context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource) -> None:
+        with told_plainly():
+            store = query_store(platform.binding().queries[query.name], platform.root)
+            applied = _applied_everywhere(context, platform, query.name)
+            worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
+            report = queries_upkeep.compact(store, applied_everywhere=applied) if worthwhile else None
+            removed = remove_unused(store, hours=config.keep_hours)
+        context.log_event(
+            dg.AssetObservation(
+                asset_key=keys.query_key(query.name),
+                description="compacted" if report else "nothing to compact",
+                metadata={
+                    **(_shown(report) if report else {}),
+                    "files_deleted": removed,
+                    "applied_everywhere": applied,
+                },
+            )
+        )
+
+    return step
+
+
 def _compacted(
     context: dg.OpExecutionContext, store: ChangelogStore, spark: SparkResource, applied: int
 ) -> CompactionReport | None:
@@ -96,9 +127,14 @@ def _compacted(
 
 
 def _applied_everywhere(context: dg.OpExecutionContext, platform: PlatformResource, source: str) -> int:
-    """The lowest batch that the tables of a changelog have applied; 0 where one cannot be asked."""
+    """The lowest batch that the tables and queries of a changelog have applied; 0 where one cannot be asked."""
+    binding = platform.binding()
     lowest: list[int] = []
-    for name, target in platform.binding().targets.items():
+    for bound in binding.queries.values():
+        if source in bound.query.tables:
+            head = query_store(bound, platform.root).head()
+            lowest.append(head.positions.offsets.get(source, {}).get(0, 0) if head is not None else 0)
+    for name, target in binding.targets.items():
         if target.source.table.name != source:
             continue
         try:

@@ -18,6 +18,7 @@ from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.query_hop import QueryHop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +66,26 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
             store.read(spark, after=0, upto=head.batch), key=source.table.primary_key, columns=names
         )
         return latest.where(f"{KIND} <> '{KIND_DELETE}'").select(*[f"`{name}`" for name in names])
+
+
+class QueryIOManager(dg.ConfigurableIOManager):
+    """Computes the batches that a query has not applied; loads its result."""
+
+    platform: dg.ResourceDependency[PlatformResource]
+    spark: dg.ResourceDependency[SparkResource]
+
+    def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
+        """Computes and commits every batch; Spark's session is opened when there is enough to do."""
+        with told_plainly():
+            run = obj.execute(lambda: self.spark.spark_session)
+        context.add_output_metadata(metadata.of_query_run(run))
+
+    def load_input(self, context: dg.InputContext) -> "DataFrame":
+        """The rows of the result."""
+        assert context.upstream_output is not None
+        with told_plainly():
+            hop = self.platform.query_hop(_table_of(context.upstream_output), run=context.upstream_output.run_id)
+            return hop.result(self.spark.spark_session)
 
 
 class DestinationIOManager(dg.ConfigurableIOManager):

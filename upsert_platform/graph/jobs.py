@@ -15,7 +15,7 @@ VERIFY = "verify"
 
 
 def sync_job(project: Project) -> Job:
-    """Topics to changelogs to destinations, with their checks, in one process (one JVM)."""
+    """Topics to changelogs to queries to destinations, with their checks, in one process (one JVM)."""
     return dg.define_asset_job(
         SYNC,
         selection=dg.AssetSelection.assets(*_materialised(project)),
@@ -43,4 +43,5 @@ def _destinations(project: Project) -> Iterable[dg.AssetKey]:
 
 
 def _materialised(project: Project) -> list[dg.AssetKey]:
-    return [*(keys.changelog_key(table.name) for table in project.sources()), *_destinations(project)]
+    changelogs = [keys.changelog_key(table.name) for table in project.sources()]
+    return [*changelogs, *(keys.query_key(query.name) for query in project.queries()), *_destinations(project)]

@@ -9,10 +9,12 @@ import dagster as dg
 
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, Table
+from upsert_platform.plan import Query, lineage
 from upsert_platform.types import LogicalType
 
 CHANGELOG_IO = "changelog_io"
 DESTINATION_IO = "destination_io"
+QUERY_IO = "query_io"
 TABLE_METADATA = "upsert/table"
 CHECK_LAST_VALUE = "last_value_per_key"
 CHECK_ACCOUNTED = "offsets_accounted"
@@ -39,6 +41,11 @@ def topic_key(topic: str) -> dg.AssetKey:
 def changelog_key(table: str) -> dg.AssetKey:
     """Key of the changelog asset of a declared table."""
     return dg.AssetKey(["changelogs", _part(table)])
+
+
+def query_key(query: str) -> dg.AssetKey:
+    """Key of the asset of a query."""
+    return dg.AssetKey(["queries", _part(query.removesuffix("$query"))])
 
 
 def destination_key(table: str) -> dg.AssetKey:
@@ -70,6 +77,16 @@ def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> 
             for column in columns
         ],
         constraints=dg.TableConstraints(other=[f"PRIMARY KEY ({', '.join(primary_key)})"] if primary_key else []),
+    )
+
+
+def column_lineage(query: Query) -> dg.TableColumnLineage:
+    """Which columns of its inputs each column of a query's result is made of."""
+    return dg.TableColumnLineage(
+        {
+            name: [dg.TableColumnDep(changelog_key(table), column) for table, column in found]
+            for name, found in lineage(query.plan).items()
+        }
     )
 
 

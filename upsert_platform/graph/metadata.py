@@ -11,7 +11,9 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.destination import DestinationState
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
 from upsert_platform.hops.destination_hop import DestinationPlan, DestinationRun
+from upsert_platform.hops.query_hop import QueryRun
 from upsert_platform.hops.verify import Comparison
+from upsert_platform.queries.engine import QueryBatchPlan
 
 
 def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:
@@ -146,4 +148,29 @@ def of_state(state: DestinationState) -> Mapping[str, Any]:
         "last_check": "none"
         if verdict is None
         else f"{'passed' if verdict.passed else 'failed'} at batch {verdict.batch}",
+    }
+
+
+def of_query_plan(plan: QueryBatchPlan) -> dict[str, Any]:
+    """Of a query before a run."""
+    return {"batches_behind": plan.behind, "batch": plan.head.batch if plan.head else 0}
+
+
+def data_version_of_query(plan: QueryBatchPlan) -> dg.DataVersion:
+    """Heads of the changelogs that a query reads."""
+    return dg.DataVersion(";".join(f"{item.changelog_id}:{item.head}" for item in plan.slices) or "none")
+
+
+def of_query_run(run: QueryRun) -> dict[str, Any]:
+    """Of a query after a run."""
+    return {
+        "batch": run.batch,
+        "batches": run.batches,
+        "batches_behind": 0,
+        "changes_read": run.read,
+        "rows": run.written,
+        "state_rows_written": run.state_rows,
+        "state_bytes": run.state_bytes,
+        "seconds": round(run.seconds, 3),
+        "changes_per_second": round(run.read / run.seconds, 1) if run.seconds else 0.0,
     }

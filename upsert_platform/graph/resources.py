@@ -14,10 +14,11 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
-from upsert_platform.hops.binding import Binding, bind, changelog_of, load
+from upsert_platform.hops.binding import Binding, bind, changelog_of, load, query_store
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.query_hop import QueryHop
 
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
@@ -169,6 +170,13 @@ class PlatformResource(dg.ConfigurableResource):
         """The hop from the topics of a declared table to its changelog."""
         source = self.binding().sources[name]
         return ChangelogHop(source, changelog_of(source, self.root), run=run)
+
+    def query_hop(self, name: str, *, run: str) -> QueryHop:
+        """The hop from the changelogs that a query reads to its result."""
+        binding = self.binding()
+        source = binding.queries[name]
+        inputs = {table: binding.changelog(table, self.root) for table in source.query.tables}
+        return QueryHop(query_store(source, self.root), inputs, run=run)
 
     def destination_hop(self, name: str, *, run: str) -> DestinationHop:
         """The hop to a declared destination table; the caller closes its destination."""

@@ -35,7 +35,8 @@ def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
     need their changelogs alone, so those that the run left behind catch up even while a topic cannot be reached.
     """
     sources = [table.name for table in project.sources()]
-    tables = [keys.destination_key(insert.target) for insert in project.inserts]
+    queries = [keys.query_key(query.name) for query in project.queries()]
+    tables = [*queries, *(keys.destination_key(insert.target) for insert in project.inserts)]
 
     @dg.sensor(
         name="new_offsets",

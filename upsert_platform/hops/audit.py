@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.hops.audit_selection import NotJudgedError, selection_of
-from upsert_platform.hops.binding import Target, changelog_of
+from upsert_platform.hops.binding import QuerySource, Target, changelog_of
 from upsert_platform.kafka.options import KeyConflict, StartupMode, UpsertKafkaSettings
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import FormatSide, KafkaTable
@@ -87,7 +87,7 @@ def audit(bound: Target, root: str) -> Audit:
     return Audit(verdict, applied, max(0, (head.batch if head else 0) - applied))
 
 
-def _kafka(source: Source) -> KafkaTable:
+def _kafka(source: Source | QuerySource) -> KafkaTable:
     if isinstance(source, TopicSource):
         return source.kafka
     raise NotJudgedError(f"table '{source.table.name}': the referee reads topics, and it has none")

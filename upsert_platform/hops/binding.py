@@ -5,8 +5,8 @@ Knows no dagster and opens no connection, so `validate`, the graph and tests sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,26 @@ from upsert_platform.hops.connectors import (
     unknown_connector,
 )
 from upsert_platform.model import Insert, Project, Table
-from upsert_platform.source import Source
+from upsert_platform.plan import Query
+from upsert_platform.queries.store import QueryStore, query_table
+from upsert_platform.source import MODE_APPEND, MODE_UPSERT, Source
+
+
+@dataclass(frozen=True)
+class QuerySource:
+    """The result of a query, which inserts read like the changelog of a table.
+
+    Attributes:
+        table: the result's columns, with the query's name.
+    """
+
+    table: Table
+    query: Query
+
+    @property
+    def mode(self) -> str:
+        """``upsert`` for a result with a key, else ``append``."""
+        return MODE_UPSERT if self.query.key else MODE_APPEND
 
 
 @dataclass(frozen=True)
@@ -38,7 +57,7 @@ class Target:
 
     table: Table
     insert: Insert
-    source: Source
+    source: Source | QuerySource
     connector: Writable[Any]
     checked: Any
 
@@ -59,6 +78,11 @@ class Binding:
     sources: Mapping[str, Source]
     targets: Mapping[str, Target]
     warnings: tuple[Problem, ...] = ()
+    queries: Mapping[str, QuerySource] = field(default_factory=dict)
+
+    def changelog(self, name: str, root: str) -> ChangelogStore:
+        """The changelog of a table that is read, or of a query."""
+        return changelog_of(self.queries[name] if name in self.queries else self.sources[name], root)
 
 
 def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Table:
@@ -67,8 +91,15 @@ def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Ta
     return replace(table, options=table.options.with_defaults(own)) if own else table
 
 
-def changelog_of(source: Source, root: str) -> ChangelogStore:
-    """The changelog of a source below a lake's root."""
+def query_store(source: QuerySource, root: str) -> QueryStore:
+    """The table of a query below a lake's root."""
+    return QueryStore(lake.query_uri(root, source.query.name), source.query)
+
+
+def changelog_of(source: Source | QuerySource, root: str) -> ChangelogStore:
+    """The changelog of a source, or of a query, below a lake's root."""
+    if isinstance(source, QuerySource):
+        return query_store(source, root)
     return ChangelogStore(lake.changelog_uri(root, source.table.name), source.table, mode=source.mode)
 
 
@@ -85,7 +116,8 @@ def bind(
         DeclarationError: with every error found, those of `problems` included.
     """
     declared = {name: with_defaults(table, defaults or {}) for name, table in project.tables.items()}
-    read = {insert.source for insert in project.inserts}
+    read = {name for insert in project.inserts for name in insert.tables}
+    queries = {query.name: QuerySource(query_table(query), query) for query in project.queries()}
     written = {insert.target for insert in project.inserts}
     sources: dict[str, Source] = {}
     checked: dict[str, Any] = {}
@@ -108,17 +140,24 @@ def bind(
             continue
         if insert.overwrite:
             problems.extend(connector.overwrite_problems(insert, written_table))
-        if insert.source in sources and insert.target in checked:
-            targets[insert.target] = Target(
-                written_table, insert, sources[insert.source], connector, checked[insert.target]
-            )
-    problems.extend(topic_problems((target.source, target.table, target.checked) for target in targets.values()))
+        upstream = queries.get(insert.source) or sources.get(insert.source)
+        if upstream is not None and insert.target in checked:
+            targets[insert.target] = Target(written_table, insert, upstream, connector, checked[insert.target])
+    problems.extend(topic_problems(_flows(sources, targets)))
     _drop_echoes(problems)
     problems.sort(key=_place)
     if any(problem.severity == "error" for problem in problems):
         errors = [problem for problem in problems if problem.severity == "error"]
         raise DeclarationError(errors, hint=_hint(errors))
-    return Binding(project, sources, targets, tuple(problems))
+    return Binding(project, sources, targets, tuple(problems), queries)
+
+
+def _flows(sources: Mapping[str, Source], targets: Mapping[str, Target]) -> Iterator[tuple[Source, Table, Any]]:
+    """What is read, the declared table that it ends in, and that table's checked form."""
+    for target in targets.values():
+        for name in target.insert.tables:
+            if name in sources:
+                yield sources[name], target.table, target.checked
 
 
 def _hint(errors: list[Problem]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.store import ChangelogStore, Head
+from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile
 from upsert_platform.errors import ChangelogError, SourceLocation
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.plan import Query
@@ -92,6 +92,12 @@ class QueryStore(ChangelogStore):
                 name, bucket, _ = item.path.split("-", 2)
                 found.setdefault((name, int(bucket)), []).append(StateFile(item.path, item.last_batch or 0, item.size))
         return {place: tuple(files) for place, files in found.items()}
+
+    def result_files(self) -> list[LiveFile]:
+        """Files of the result's changes and of the accounting. No JVM."""
+        from upsert_platform.queries.state import KIND_STATE
+
+        return [item for item in self.files() if item.least_kind != KIND_STATE]
 
     def _schema(self) -> pa.Schema:
         import pyarrow as pa

@@ -11,7 +11,7 @@ from sqlglot import exp
 from upsert_platform.options import nearest
 from upsert_platform.sql import functions
 from upsert_platform.sql.flink import declared_type, line_of
-from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.reader import Fault, NeedsState
 from upsert_platform.sql.rendered import (
     BIGINT,
     BOOLEAN,
@@ -28,7 +28,7 @@ from upsert_platform.sql.rendered import (
 )  # fmt: skip
 from upsert_platform.types import LogicalType, TypeName
 
-ONLY: Final = "not supported yet: only projections and filters over one table"
+ONLY: Final = "not supported here: only projections and filters over one row"
 _OPERATORS: Final[dict[type, str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
     exp.And: "AND", exp.Or: "OR",
@@ -72,7 +72,8 @@ class _Renderer:
         self.first_line = first_line
 
     def fault(self, message: str, node: exp.Expr) -> Fault:
-        return Fault(message, line_of(node, self.first_line))
+        kind = NeedsState if message.endswith(ONLY) else Fault
+        return kind(message, line_of(node, self.first_line))
 
     def render(self, node: exp.Expr) -> Rendered:
         kind = type(node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.options import nearest
@@ -9,9 +11,11 @@ from upsert_platform.sql.compatibility import can_write, keeps_apart
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
+from upsert_platform.sql.planning.from_clause import Find
+from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
 from upsert_platform.sql.query import Lookup, Relation, read_query
-from upsert_platform.sql.reader import Fault, ToldFault
-from upsert_platform.sql.rendered import STRINGS, Rendered, cast
+from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
+from upsert_platform.sql.rendered import STRINGS, Rendered, cast, quote_name
 from upsert_platform.sql.tables import Tables
 from upsert_platform.types import LogicalType
 
@@ -32,21 +36,23 @@ def _declared_order(table: Table) -> list[Column]:
 
 
 def resolve_insert(
-    declaration: InsertDeclaration, tables: Tables, lookup: Lookup
+    declaration: InsertDeclaration, tables: Tables, lookup: Lookup, *, find: Find | None = None
 ) -> tuple[Insert | None, list[Problem]]:
     """Makes an Insert of a declaration.
 
     Args:
         lookup: relation of a table or view by name.
+        find: table or view by name as declared, for a query that needs more than one row at a time.
 
     Returns:
         The insert (None when there are errors), and the problems.
     """
-    return _InsertResolver(declaration, tables, lookup).resolve()
+    return _InsertResolver(declaration, tables, lookup, find).resolve()
 
 
 class _InsertResolver:
-    def __init__(self, declaration: InsertDeclaration, tables: Tables, lookup: Lookup) -> None:
+    def __init__(self, declaration: InsertDeclaration, tables: Tables, lookup: Lookup, find: Find | None) -> None:
+        self.find = find or tables.by_name.get
         self.declaration = declaration
         self.tables = tables
         self.lookup = lookup
@@ -61,8 +67,9 @@ class _InsertResolver:
         declaration = self.declaration
         target = self.tables.by_name.get(declaration.target)
         relation: Relation | None = None
+        planned: PlannedQuery | None = None
         try:
-            relation = read_query(declaration.query, self.lookup)
+            relation, planned = self._read()
         except ToldFault:
             return None, self.problems
         except Fault as fault:
@@ -78,6 +85,8 @@ class _InsertResolver:
         if target is None or relation is None:
             return None, self.problems
         given = self._match_columns(target, relation)
+        if planned is not None:
+            return self._insert_result(planned, target, given), self.problems
         source = self.tables.by_name[relation.source]
         if given is not None and not any(problem.severity == "error" for problem in self.problems):
             if self._check_key(target, source, given):
@@ -99,6 +108,56 @@ class _InsertResolver:
             overwrite=declaration.overwrite,
         )
         return insert, self.problems
+
+    def _read(self) -> tuple[Relation, PlannedQuery | None]:
+        """The query folded down to one table, or as a plan whose result is the one table."""
+        try:
+            return read_query(self.declaration.query, self.lookup), None
+        except NeedsState:
+            planned = plan_query(self.declaration.query, self.find)
+            return planned.relation(query_name(self.declaration.target)), planned
+
+    def _insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
+        """An insert of the result of a query, which is kept up to date by itself."""
+        if self.declaration.overwrite:
+            self.error("a query that needs more than one row at a time is followed with INSERT INTO")
+        if given is None or any(problem.severity == "error" for problem in self.problems):
+            return None
+        for name, value in given.items():
+            self._check_type(value, target.column(name))
+        key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
+        try:
+            planned.check_key(target.primary_key, key, self.declaration.location.line)
+        except Fault as fault:
+            self.error(fault.message, SourceLocation(self.declaration.location.file, fault.line))
+        if any(problem.severity == "error" for problem in self.problems):
+            return None
+        used: dict[str, str] = {}
+        for name, value in given.items():
+            if value.column is not None:
+                used.setdefault(value.column, name)
+        named = {
+            name: replace(value, sql=quote_name(used[value.column]), column=used[value.column])
+            if value.column is not None
+            else value
+            for name, value in given.items()
+        }
+        columns = tuple(used[name] for name in key.values() if name is not None)
+        query = planned.query(query_name(target.name), used=used, key=columns, statement=self.declaration.sql)
+        for varying in planned.varies():
+            self.error(
+                f"the query depends on {varying}, which is evaluated once per row, when the batch is computed",
+                severity="warning",
+            )
+        return Insert(
+            source=query.name,
+            target=target.name,
+            projections=tuple(self._written(named.get(column.name), column) for column in written_columns(target)),
+            predicate=None,
+            sql=self.declaration.sql,
+            location=self.declaration.location,
+            query=query,
+        )
 
     def _match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
         """Target column to expression; None when the shapes do not fit."""

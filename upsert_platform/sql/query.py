@@ -1,7 +1,7 @@
 """A SELECT over one table, view or derived table, down to expressions over the declared table.
 
 Views, WITH and derived tables are folded away: what remains names a source table, one Spark SQL expression per output
-column and one predicate. Everything that needs more than one row at a time is refused by name.
+column and one predicate. What needs more than one row at a time raises NeedsState: `sql.planning` plans it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from upsert_platform.options import nearest
 from upsert_platform.sql.expressions import ONLY, Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
 from upsert_platform.sql.lexer import Token
-from upsert_platform.sql.reader import Fault, ToldFault
+from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import BOOLEAN, Rendered, quote_name
 from upsert_platform.types import TypeName
 
@@ -79,7 +79,7 @@ def read_query(tokens: tuple[Token, ...], lookup: Lookup) -> Relation:
     """
     for index, token in enumerate(tokens[:-1]):
         if token.is_word("TABLE") and tokens[index + 1].is_word("("):
-            raise Fault(f"a table function or window in FROM is {ONLY}", token.line)
+            raise NeedsState(f"a table function or window in FROM is {ONLY}", token.line)
     parsed = parse_query(tokens, "query")
     return _Resolver(lookup, tokens[0].line).resolve(parsed)
 
@@ -91,7 +91,8 @@ class _Resolver:
         self.common: dict[str, Relation] = {}
 
     def fault(self, message: str, node: exp.Expr) -> Fault:
-        return Fault(message, line_of(node, self.first_line))
+        kind = NeedsState if message.endswith(ONLY) else Fault
+        return kind(message, line_of(node, self.first_line))
 
     def resolve(self, node: exp.Expr) -> Relation:
         while isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("alias"):
@@ -145,7 +146,7 @@ class _Resolver:
         name = ".".join(part.name for part in node.parts)
         try:
             found = self._find(name)
-        except ToldFault:
+        except (ToldFault, NeedsState):
             raise
         except Fault as fault:
             raise self.fault(fault.message, node) from None

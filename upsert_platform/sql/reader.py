@@ -26,6 +26,10 @@ class ToldFault(Fault):
         super().__init__("", 0)
 
 
+class NeedsState(Fault):
+    """A query needs more than one row at a time; `sql.planning` plans such queries."""
+
+
 class TokenReader:
     """A position in the tokens of one statement."""
 

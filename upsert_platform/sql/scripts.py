@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.insert import resolve_insert
+from upsert_platform.sql.planning.from_clause import View
+from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.query import Relation, read_query, relation_of
-from upsert_platform.sql.reader import Fault, ToldFault
+from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.statements import read_statements
 from upsert_platform.sql.tables import Tables, resolve_tables
 from upsert_platform.sql.variables import Variables
@@ -67,7 +69,7 @@ def resolve(
     views.resolve_all()
     inserts: list[Insert] = []
     for declaration in found.inserts:
-        insert, faults = resolve_insert(declaration, resolved, views.find)
+        insert, faults = resolve_insert(declaration, resolved, views.find, find=views.declared)
         problems += faults
         if insert is not None:
             inserts.append(insert)
@@ -87,7 +89,7 @@ class _Views:
         self.tables = tables
         self.problems = problems
         self.views: dict[str, ViewDeclaration] = {}
-        self.done: dict[str, Relation | None] = {}
+        self.done: dict[str, Relation | NeedsState | None] = {}
         self.reading: set[str] = set()
         for view in views:
             if view.name in self.views or view.name in tables.by_name:
@@ -96,8 +98,21 @@ class _Views:
 
     def resolve_all(self) -> None:
         for name in self.views:
-            with contextlib.suppress(ToldFault):
+            with contextlib.suppress(ToldFault, NeedsState):
                 self.find(name)
+
+    def declared(self, name: str) -> Table | View | None:
+        """A table, or a view as it is written; None if there is none of that name.
+
+        Raises:
+            Fault: it cannot be read.
+        """
+        if name in self.views and name not in self.tables.by_name:
+            with contextlib.suppress(NeedsState):
+                self.find(name)
+            view = self.views[name]
+            return View(view.query, view.columns)
+        return self.tables.by_name.get(name) if self.find(name) is not None else None
 
     def find(self, name: str) -> Relation | None:
         """The relation of a table or view; None if there is none of that name.
@@ -123,11 +138,21 @@ class _Views:
         found = self.done[name]
         if found is None:
             raise ToldFault
+        if isinstance(found, NeedsState):
+            raise found
         return found
 
-    def _resolve_or_tell(self, view: ViewDeclaration) -> Relation | None:
+    def _resolve_or_tell(self, view: ViewDeclaration) -> Relation | NeedsState | None:
         try:
-            return self._resolve(view)
+            try:
+                return self._resolve(view)
+            except NeedsState as needs:
+                columns = [name for name, _ in plan_select(view.query, self.declared).columns]
+                if view.columns and len(view.columns) != len(columns):
+                    count = f"{len(view.columns)} column names for {len(columns)} columns"
+                    raise Fault(count, view.location.line) from None
+                _check_once(view.columns or columns, view)
+                return needs
         except ToldFault:
             return None
         except Fault as fault:
@@ -142,8 +167,12 @@ class _Views:
             if len(view.columns) != len(names):
                 raise Fault(f"{len(view.columns)} column names for {len(names)} columns", view.location.line)
             names = list(view.columns)
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise Fault(f"two columns are named '{twice}'; give one an alias", view.location.line)
+        _check_once(names, view)
         columns = tuple((name, value) for name, (_, value) in zip(names, relation.columns, strict=True))
         return Relation(relation.source, columns, relation.predicate)
+
+
+def _check_once(names: Sequence[str], view: ViewDeclaration) -> None:
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if twice is not None:
+        raise Fault(f"two columns are named '{twice}'; give one an alias", view.location.line)

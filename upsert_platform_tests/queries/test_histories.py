@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -81,3 +83,39 @@ def test_averages_are_those_of_flink(tmp_path: Path) -> None:
             assert age == (int(sum(ages) / len(ages)) if ages else None)
             mean = (sum(money) / len(money)).quantize(Decimal("0.000001"), ROUND_HALF_UP) if money else None
             assert spent == mean
+
+
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
+WINDOWS = {
+    "TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES)": (600, 600, False),
+    "TUMBLE(DATA => TABLE orders, TIMECOL => DESCRIPTOR(ts), SIZE => INTERVAL '1' HOUR)": (3600, 3600, False),
+    "HOP(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES)": (300, 900, False),
+    "CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '20' MINUTES)": (300, 1200, True),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_windows_are_groups_of_event_time(window: str, tmp_path: Path) -> None:
+    """Late rows are applied; a row without a time falls into no window."""
+    step, size, grows = WINDOWS[window]
+    world = World(tmp_path, random.Random(window))
+    columns = "window_start, window_end, kind"
+    sql = f"SELECT {columns}, COUNT(*) AS n FROM TABLE({window}) GROUP BY {columns}"
+    kept = Kept(world, plan_query(sql))
+    for _ in range(4):
+        world.change("orders", 20)
+        kept.advance()
+        expected: Counter[tuple[datetime, datetime, str]] = Counter()
+        for row in world.rows["orders"]:
+            if row["ts"] is None:
+                continue
+            second = int((row["ts"] - EPOCH).total_seconds())
+            if grows:
+                start = second // size * size
+                edges = [(start, end) for end in range(start + step, start + size + 1, step) if end > second]
+            else:
+                edges = [(start, start + size) for start in range(second // step * step, second - size, -step)]
+            for start, end in edges:
+                moments = (EPOCH + timedelta(seconds=at) for at in (start, end))
+                expected[(*moments, row["kind"])] += 1
+        assert {(start, end, kind): n for start, end, kind, n in kept.result()} == expected

@@ -190,7 +190,7 @@ REFUSED = [
     ("computed column unknown", "a INT,\n b AS c + 1", 2, "computed column 'b': unknown column 'c'"),
     ("computed over computed", "a INT, b AS a + 1,\n c AS b + 1", 2, "a computed column cannot use another one"),
     ("computed not SQL", "a INT,\n b AS a +", 2, "computed column 'b': the expression is not SQL"),
-    ("aggregate in a computed column", "a INT,\n b AS SUM(a)", 2, "the aggregate SUM is not supported yet"),
+    ("aggregate in a computed column", "a INT,\n b AS SUM(a)", 2, "the aggregate SUM is not supported here"),
     ("no columns", "", 1, "it declares no columns"),
 ]
 

@@ -137,32 +137,6 @@ def test_faults_of_statement_sets(statement: str, message: str) -> None:
     assert any(message in found for found in errors(problems)) or message in str(problems[-1])
 
 
-NOT_YET = {
-    "GROUP BY": "SELECT user_id, MAX(name) FROM users GROUP BY user_id",
-    "the aggregate COUNT": "SELECT user_id, COUNT(DISTINCT name) FROM users",
-    "SELECT DISTINCT": "SELECT DISTINCT user_id, name FROM users",
-    "JOIN": "SELECT u.user_id, u.name FROM users u JOIN users v ON u.user_id = v.user_id",
-    "JOIN ": "SELECT u.user_id, u.name FROM users u, users v",
-    "UNION": "SELECT user_id, name FROM users UNION ALL SELECT user_id, name FROM users",
-    "LIMIT": "SELECT user_id, name FROM users LIMIT 5",
-    "ORDER BY": "SELECT user_id, name FROM users ORDER BY name",
-    "OVER": "SELECT user_id, ROW_NUMBER() OVER (PARTITION BY name ORDER BY at) FROM users",
-    "a subquery in an expression": "SELECT user_id, (SELECT 'x') FROM users",
-    "IN (SELECT ...)": "SELECT user_id, name FROM users WHERE user_id IN (SELECT user_id FROM users)",
-    "a table function or window in FROM": "SELECT user_id, name FROM TABLE(TUMBLE(TABLE users, DESCRIPTOR(at),"
-    " INTERVAL '1' MINUTE))",
-    "the window function TUMBLE_START": "SELECT user_id, TUMBLE_START(at, INTERVAL '1' MINUTE) FROM users",
-    "VALUES": "VALUES (1, 'Danny')",
-}
-
-
-@pytest.mark.parametrize(("construct", "query"), NOT_YET.items(), ids=NOT_YET.keys())
-def test_what_needs_more_than_one_row_is_refused_by_name(construct: str, query: str) -> None:
-    _, problems = read(f"{TABLES}INSERT INTO target {query};")
-    only = "not supported yet: only projections and filters over one table"
-    assert errors(problems) == [f"{AFTER}: INSERT INTO target: {construct.strip()} is {only}"]
-
-
 REFUSED = [
     ("SELECT user_id FROM users", "the query gives 1 columns (user_id) for 2 of the target (id, name)"),
     ("(id, nam) SELECT user_id, name FROM users", "the target has no column 'nam' to write; did you mean 'name'?"),

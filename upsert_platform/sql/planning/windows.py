@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
 from upsert_platform.plan import Window
-from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.planning.scope import Columns, Names, Relation
 from upsert_platform.sql.reader import Fault
 from upsert_platform.types import TypeName
@@ -21,30 +22,59 @@ _ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": 
 
 
 def unwrap_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """``TABLE(f(TABLE t, ...))`` as ``f(t, ...)``, which the parser knows."""
+    """``TABLE(f(DATA => TABLE t, TIMECOL => DESCRIPTOR(x), ...))`` as ``f(t, DESCRIPTOR(`x`), ...)``, which is parsed.
+
+    Raises:
+        Fault: arguments are named in another order than that of the function.
+    """
     found: list[Token] = []
-    closing: list[int] = []
-    depth = 0
-    for at, token in enumerate(tokens):
-        following = tokens[at + 1] if at + 1 < len(tokens) else None
-        before = tokens[at - 1] if at else None
-        if token.is_word("TABLE") and following is not None and before is not None:
-            if following.is_word("(") and (before.is_word("FROM") or before.is_word("JOIN") or before.is_word(",")):
-                closing.append(depth)
+    wrappers: list[int] = []
+    functions: list[tuple[str, int, int]] = []
+    depth = at = kept = 0
+    while at < len(tokens):
+        token, before = tokens[at], tokens[at - 1] if at else None
+        # What stood between this token and the last one that was kept may have been left out.
+        token, kept = (replace(token, spaced=True) if kept < at else token), at
+        word = token.value.upper()
+        if token.is_word("TABLE") and before is not None:
+            if at + 1 < len(tokens) and tokens[at + 1].is_word("(") and before.value.upper() in ("FROM", "JOIN", ","):
+                wrappers.append(depth)
+                depth += 1
+                at += 2
                 continue
             if before.is_word("(") or before.is_word(">"):
+                at += 1
                 continue
+        if functions and tokens[at + 1 : at + 3] and [item.value for item in tokens[at + 1 : at + 3]] == ["=", ">"]:
+            functions[-1] = _named(functions[-1], word, token)
+            at += 3
+            continue
         if token.is_word("("):
             depth += 1
-            if before is not None and before.is_word("TABLE") and closing and closing[-1] == depth - 1:
-                continue
+            if before is not None and before.value.upper() in FUNCTIONS:
+                functions.append((before.value.upper(), depth, 0))
         elif token.is_word(")"):
             depth -= 1
-            if closing and closing[-1] == depth:
-                closing.pop()
+            if functions and functions[-1][1] == depth + 1:
+                functions.pop()
+            if wrappers and wrappers[-1] == depth:
+                wrappers.pop()
+                at += 1
                 continue
+        elif functions and before is not None and before.is_word("(") and tokens[at - 2].is_word("DESCRIPTOR"):
+            token = replace(token, kind=TokenKind.QUOTED)
         found.append(token)
+        at += 1
+        kept = at
     return tuple(found)
+
+
+def _named(function: tuple[str, int, int], word: str, token: Token) -> tuple[str, int, int]:
+    kind, depth, place = function
+    order = ("DATA", "TIMECOL", *_ARGUMENTS[kind], "OFFSET")
+    if place >= len(order) or order[place] != word:
+        raise Fault(f"{kind}: arguments are named in this order: {', '.join(order)}", token.line)
+    return kind, depth, place + 1
 
 
 def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: Names) -> Relation:

@@ -1,0 +1,113 @@
+"""The hop between: changelogs to the result of a query. Plan, compute, commit, until nothing is new."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.errors import ChangelogError
+from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
+from upsert_platform.queries.store import QueryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOST_RACES: Final = 5
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """What a run did, for metadata.
+
+    Attributes:
+        read: changes read of all inputs.
+        written: rows of the result's changelog, before-images included.
+        state_bytes: what all state takes.
+    """
+
+    batch: int
+    batches: int
+    read: int
+    written: int
+    state_rows: int
+    state_bytes: int
+    seconds: float
+
+
+class QueryHop:
+    """Keeps the result of a query up with the changelogs that it reads.
+
+    Args:
+        inputs: changelog per table that the query reads.
+        run: name of the run, stored in every commit.
+    """
+
+    def __init__(self, store: QueryStore, inputs: Mapping[str, ChangelogStore], *, run: str) -> None:
+        self.store = store
+        self.inputs = inputs
+        self.run = run
+
+    def plan(self) -> QueryBatchPlan:
+        """Compares what the query has applied with the heads of its inputs. No JVM.
+
+        Raises:
+            ChangelogError: the query, or an input, is not the one that the result was computed from.
+        """
+        return plan_batch(self.store, self.inputs)
+
+    def execute(self, spark: Callable[[], SparkSession]) -> QueryRun:
+        """Computes and commits batches until every input is applied.
+
+        Args:
+            spark: gives the session; asked for only when there is enough to do, or an expression needs it.
+
+        Raises:
+            ChangelogError: other runs keep committing to the same query; or state that cannot be.
+        """
+        from upsert_platform.queries.runners import SparkRunner
+
+        started = time.monotonic()
+        runner = SparkRunner(spark)
+        done: list[QueryBatch] = []
+        lost = 0
+        while (plan := self.plan()).is_due:
+            batch = advance(self.store, plan, runner=runner, run=self.run)
+            if batch is not None:
+                done.append(batch)
+                continue
+            lost += 1
+            if lost > _LOST_RACES:
+                raise ChangelogError(
+                    f"query '{self.store.query.name}' is computed by another run all the time; stop one"
+                )
+        head = self.store.head()
+        return QueryRun(
+            batch=head.batch if head else 0,
+            batches=len(done),
+            read=sum(item.read for item in done),
+            written=sum(item.written for item in done),
+            state_rows=sum(item.state_rows for item in done),
+            state_bytes=done[-1].state_bytes if done else 0,
+            seconds=time.monotonic() - started,
+        )
+
+    def result(self, spark: SparkSession) -> DataFrame:
+        """The rows of the result.
+
+        Raises:
+            ChangelogError: nothing was computed yet.
+        """
+        from upsert_platform.changelog.latest import latest_per_key
+        from upsert_platform.changelog.rows import KIND, KIND_DELETE
+
+        head = self.store.create()
+        names = [field.name for field in self.store.query.plan.fields]
+        changes = self.store.read(spark, after=0, upto=head.batch)
+        shown = [f"`{name}`" for name in names]
+        if not self.store.query.key:
+            return changes.select(*shown)
+        latest = latest_per_key(changes, key=self.store.query.key, columns=names)
+        return latest.where(f"{KIND} <> '{KIND_DELETE}'").select(*shown)

@@ -1,0 +1,143 @@
+"""Keeps the table of a query small: its result's history is reduced to the last change per key, its files are merged.
+
+State needs none of this: every batch merges what has become many (`state`). Rows keep their own `_batch`, so a table
+that lags reads on from where it was. Nothing here needs a JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.store import LiveFile
+from upsert_platform.changelog.upkeep import raise_floor
+from upsert_platform.errors import ChangelogError
+from upsert_platform.queries.store import QueryStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHARE_BYTES: Final = 128 << 20
+"""About so many bytes of files are held and rewritten at once."""
+_ATTEMPTS: Final = 8
+
+
+def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
+    """Rewrites the result's changes as the last one per key, without before-images.
+
+    Args:
+        applied_everywhere: the lowest batch that all tables fed by the query have applied; deletes up to it go.
+
+    Raises:
+        ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
+    """
+    head = store.head()
+    if head is None or head.batch == 0:
+        return CompactionReport(0, 0, 0, 0)
+    floor = applied_everywhere if store.query.key else 0
+    # Told first: a kill after this refuses no table that there is, and one before it drops nothing.
+    raise_floor(store, floor)
+    files = [item for item in store.result_files() if (item.last_batch or 0) <= head.batch]
+    before = sum(item.rows or 0 for item in files)
+    shares = max(1, -(-sum(item.size for item in files) // _SHARE_BYTES))
+    actions: list[Any] = []
+    after = 0
+    for share in range(shares):
+        kept = _reduced(store, files, share=share, shares=shares, floor=floor)
+        if kept.num_rows:
+            actions.append(_written(store, kept))
+            after += kept.num_rows
+    _commit(store, files, actions, reduced=head.batch)
+    return CompactionReport(len(files), len(actions), before, after)
+
+
+def _reduced(store: QueryStore, files: list[LiveFile], *, share: int, shares: int, floor: int) -> pa.Table:
+    """The rows to keep of one share of the keys; the accounting of batches goes with the first share."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from upsert_platform.changelog.data_files import file_system
+    from upsert_platform.queries.keys import bucket_rows, code_rows, last_rows, place_rows
+
+    system, folder = file_system(store.uri)
+    schema = store.result().schema
+    key = store.query.key
+    parts: list[pa.Table] = [schema.empty_table()]
+    for item in files:
+        table = pq.read_table(f"{folder}{item.path}", filesystem=system).select(schema.names).cast(schema)
+        change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
+        mine = change
+        if key:
+            buckets = bucket_rows(place_rows(table, key), shares, spread=False)
+            image = pc.equal(table.column(rows.KIND), rows.KIND_UPDATE_BEFORE)
+            mine = pc.and_(pc.and_not(change, image), pa.array(buckets == share))
+        elif share:
+            mine = pa.array(np.zeros(table.num_rows, dtype=bool))
+        if share == 0:
+            mine = pc.or_(mine, pc.invert(change))
+        parts.append(table.filter(mine))
+    together = pa.concat_tables(parts).combine_chunks()
+    if key:
+        change = pc.is_in(together.column(rows.KIND), pa.array(rows.CHANGE_KINDS)).to_numpy()
+        changes = together.filter(pa.array(change))
+        (codes,) = code_rows([changes], [key])
+        last = last_rows(codes, [changes.column(rows.BATCH).to_numpy()])
+        changes = changes.take(pa.array(np.sort(last)))
+        gone = pc.equal(changes.column(rows.KIND), rows.KIND_DELETE)
+        dropped = pc.and_(gone, pc.less_equal(changes.column(rows.BATCH), floor))
+        together = pa.concat_tables([changes.filter(pc.invert(dropped)), together.filter(pa.array(~change))])
+    return together.sort_by(rows.BATCH)
+
+
+def _written(store: QueryStore, table: pa.Table) -> Any:
+    """Writes rows into a file of their own; the action that adds it."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from deltalake.transaction import AddAction
+
+    from upsert_platform.changelog.data_files import file_system
+
+    system, folder = file_system(store.uri)
+    path = f"part-{uuid.uuid4()}.snappy.parquet"
+    with system.open_output_stream(f"{folder}{path}") as sink:
+        pq.write_table(table, sink, compression="snappy", store_decimal_as_integer=True)
+        size = sink.tell()
+    edges = {name: pc.min_max(table.column(name)).as_py() for name in (rows.BATCH, rows.KIND)}
+    statistics = {
+        "numRecords": table.num_rows,
+        "minValues": {name: edge["min"] for name, edge in edges.items()},
+        "maxValues": {name: edge["max"] for name, edge in edges.items()},
+        "nullCount": dict.fromkeys(edges, 0),
+    }
+    return AddAction(path, size, {}, int(time.time() * 1000), False, json.dumps(statistics))
+
+
+def _commit(store: QueryStore, files: list[LiveFile], added: list[Any], *, reduced: int) -> None:
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.exceptions import CommitFailedError
+    from deltalake.transaction import RemoveAction
+
+    now = int(time.time() * 1000)
+    replaced = {item.path for item in files}
+    actions = [*added, *(RemoveAction(path, False, now, partition_values={}) for path in sorted(replaced))]
+    for attempt in range(1, _ATTEMPTS + 1):
+        delta = DeltaTable(store.uri)
+        if not replaced <= {item.path for item in store.files()}:
+            break
+        metadata = {"userMetadata": store.commit_metadata(reduced=reduced), "isBlindAppend": False}
+        properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
+        try:
+            delta.create_write_transaction(actions, mode="append", schema=delta.schema(), commit_properties=properties)
+            return
+        except CommitFailedError:
+            time.sleep(0.02 * attempt)
+    raise ChangelogError(
+        f"another run rewrote files of query '{store.query.name}' meanwhile; nothing was changed, the next compaction"
+        " does it"
+    )

@@ -1,0 +1,102 @@
+"""A planned query as the source of an INSERT INTO: which of its columns are written, and what tells its rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upsert_platform.plan import Project, Query, column, expressions
+from upsert_platform.sql import query as folded
+from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.planning import ranks
+from upsert_platform.sql.planning.from_clause import Find
+from upsert_platform.sql.planning.pruning import prune
+from upsert_platform.sql.planning.scope import Relation
+from upsert_platform.sql.planning.select import plan_select
+from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.rendered import Rendered, quote_name
+
+
+def query_name(target: str) -> str:
+    """Name of the query that an INSERT INTO reads; no table can have it."""
+    return f"{target}$query"
+
+
+def plan_query(tokens: tuple[Token, ...], find: Find) -> PlannedQuery:
+    """Plans a query that an insert reads.
+
+    Raises:
+        Fault: it cannot be kept up to date; with its line.
+    """
+    relation = plan_select(tokens, find)
+    if relation.rank is not None:
+        raise Fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", tokens[0].line)
+    return PlannedQuery(relation)
+
+
+@dataclass(frozen=True)
+class PlannedQuery:
+    """A query before it is known what of it is written."""
+
+    found: Relation
+
+    def relation(self, name: str) -> folded.Relation:
+        """Its result as a table of that name."""
+        columns = tuple(
+            (shown, Rendered(quote_name(field.name), field.type, simple=True, column=field.name))
+            for shown, field in self.found.columns
+        )
+        return folded.Relation(name, columns)
+
+    def check_key(self, primary_key: Sequence[str], key: Mapping[str, str | None], line: int) -> None:
+        """Refuses a target whose key does not tell the rows of the result apart.
+
+        Args:
+            primary_key: of the target.
+            key: its columns to columns of the result; constants left out.
+
+        Raises:
+            Fault: rows would overwrite each other, or there is no key by which rows could be taken back.
+        """
+        node = self.found.node
+        if node.appends:
+            return
+        shown = {field.name: name for name, field in self.found.columns}
+        if not primary_key:
+            raise Fault(
+                "the rows of the query change, and a table without a PRIMARY KEY cannot take a row back; declare one",
+                line,
+            )
+        given = {name for name in key.values() if name is not None}
+        if any(unique <= given for unique in node.keys):
+            return
+        choices = [sorted(shown[name] for name in unique) for unique in node.keys if unique <= set(shown)]
+        of = f"the primary key of the target is ({', '.join(primary_key)})"
+        if not choices:
+            raise Fault(
+                f"nothing tells the rows of the query apart, so none can be taken back; {of}: group by what fills it,"
+                " or select the keys of the tables that are joined",
+                line,
+            )
+        told = " or ".join(f"({', '.join(names)})" if names else "nothing: it has one row" for names in choices[:3])
+        raise Fault(
+            f"the rows of the query are told apart by {told}, but {of}; rows would overwrite each other: group by the"
+            " key's columns, or add what is missing to the key",
+            line,
+        )
+
+    def query(self, name: str, *, used: Mapping[str, str], key: tuple[str, ...], statement: str) -> Query:
+        """The query, with the columns that are written.
+
+        Args:
+            used: columns of the result to what the query calls them.
+            key: of those names.
+        """
+        pruned = prune(self.found.node, list(used))
+        types = {field.name: field for field in pruned.fields}
+        plan = Project(pruned, tuple((new, column(types[old])) for old, new in used.items()))
+        return Query(name, plan, () if plan.appends else key, statement)
+
+    def varies(self) -> tuple[str, ...]:
+        """Functions in the query that give another value each time."""
+        return tuple(dict.fromkeys(item.varies for item in expressions(self.found.node) if item.varies is not None))

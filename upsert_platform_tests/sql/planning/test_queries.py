@@ -1,0 +1,157 @@
+"""What a query that needs several rows at a time becomes: columns, types, key; and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from upsert_platform.plan import Query
+from upsert_platform_tests.sql.reading import errors, one_insert, read
+
+TABLES = """
+CREATE TABLE users (id INT, region STRING, age SMALLINT, spent DECIMAL(10, 2), score FLOAT, seen TIMESTAMP(3),
+  tags ARRAY<STRING>, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
+CREATE TABLE views (uid INT, page STRING, ts TIMESTAMP(3)) WITH ('connector' = 'kafka', 'format' = 'json');
+CREATE TABLE changes (uid INT, page STRING) WITH ('connector' = 'kafka', 'format' = 'debezium-json');
+"""
+AFTER = TABLES.count("\n") + 1
+
+
+def planned(columns: str, query: str) -> Query:
+    """The query of an insert into a table of these columns, the first of which is its key."""
+    key = columns.split()[0]
+    target = f"CREATE TABLE t ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = 'tablestore');"
+    found = one_insert(f"{TABLES}{target}INSERT INTO t {query};").query
+    assert found is not None
+    return found
+
+
+def refusal(query: str, columns: str = "a INT, b BIGINT, PRIMARY KEY (a) NOT ENFORCED") -> str:
+    """The only error of an insert of a query."""
+    target = f"CREATE TABLE t ({columns}) WITH ('connector' = 'tablestore');"
+    _, problems = read(f"{TABLES}{target}INSERT INTO t {query};")
+    (found,) = errors(problems)
+    return found.removeprefix(f"{AFTER}: INSERT INTO t: ")
+
+
+@pytest.mark.parametrize(
+    ("call", "type_"),
+    [
+        ("COUNT(*)", "BIGINT NOT NULL"),
+        ("COUNT(DISTINCT age)", "BIGINT NOT NULL"),
+        ("SUM(age)", "SMALLINT"),
+        ("SUM(spent)", "DECIMAL(38, 2)"),
+        ("AVG(spent)", "DECIMAL(38, 6)"),
+        ("AVG(age)", "SMALLINT"),
+        ("SUM(score)", "FLOAT"),
+        ("MAX(region)", "STRING"),
+        ("MIN(id)", "INT"),
+    ],
+)
+def test_aggregates_have_the_types_of_flink(call: str, type_: str) -> None:
+    kind = type_.removesuffix(" NOT NULL")
+    query = planned(f"k STRING, v {kind}", f"SELECT region, {call} FROM users GROUP BY region")
+    assert [str(field.type) for field in query.plan.fields] == ["STRING", type_]
+    assert [field.name for field in query.plan.fields] == ["k", "v"]
+    assert query.key == ("k",)
+    assert query.tables == ("users",)
+
+
+def test_only_used_columns_are_read() -> None:
+    query = planned("k STRING, v BIGINT", "SELECT region, COUNT(*) FROM (SELECT * FROM users) AS u GROUP BY region")
+    from upsert_platform.plan import scans
+
+    (scan,) = scans(query.plan)
+    assert [field.name for field in scan.columns] == ["id", "region"]
+
+
+def test_query_that_only_adds_rows_needs_no_key_of_its_own() -> None:
+    query = planned("k INT, v STRING", "SELECT uid, page FROM views UNION ALL SELECT uid, page FROM views")
+    assert query.key == ()
+    changing = "SELECT uid, page FROM views UNION ALL SELECT uid, page FROM changes"
+    assert "nothing tells the rows of the query apart" in refusal(
+        changing, "a INT, b STRING, PRIMARY KEY (a) NOT ENFORCED"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "query"),
+    [
+        ("a", "SELECT u.id, COUNT(*) FROM users u JOIN views v ON v.uid = u.id GROUP BY u.id"),
+        ("a", "SELECT x.id, y.age FROM users x LEFT JOIN users y ON x.age = y.id"),
+        ("a, b", "SELECT x.id, y.id FROM users x JOIN users y ON x.region = y.region"),
+        ("a", "SELECT age, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY age ORDER BY seen) AS rn FROM users)"
+              " AS t WHERE rn = 1"),
+        ("a", "SELECT id, age FROM users WHERE id NOT IN (SELECT id FROM users WHERE age IS NULL)"),
+    ],
+)  # fmt: skip
+def test_keys_are_found_through_operators(key: str, query: str) -> None:
+    columns = f"a SMALLINT, b INT, PRIMARY KEY ({key}) NOT ENFORCED" if "ROW_NUMBER" in query else ""
+    target = f"CREATE TABLE t ({columns or f'a INT, b BIGINT, PRIMARY KEY ({key}) NOT ENFORCED'})"
+    _, problems = read(f"{TABLES}{target} WITH ('connector' = 'tablestore'); INSERT INTO t {query};")
+    assert errors(problems) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT id, COUNT(*) FROM users GROUP BY region", "unknown column 'id'"),
+        ("SELECT age, COUNT(*) FROM users GROUP BY age, region",
+         "nothing tells the rows of the query apart, so none can be taken back; the primary key of the target is (a):"
+         " group by what fills it, or select the keys of the tables that are joined"),
+        ("SELECT x.id, y.id FROM users x JOIN users y ON x.region = y.region",
+         "the rows of the query are told apart by (id, id), but the primary key of the target is (a); rows would"
+         " overwrite each other: group by the key's columns, or add what is missing to the key"),
+        ("SELECT id, RANK() OVER (ORDER BY age) FROM users", "RANK OVER is not supported: write SELECT ... FROM (SELECT"
+         " ..., ROW_NUMBER() OVER (...) AS rn ...) WHERE rn <= n"),
+        ("SELECT id, rn FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY age) AS rn FROM users) AS t",
+         "a ROW_NUMBER needs a limit: write SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS rn ...)"
+         " WHERE rn <= n"),
+        ("SELECT id, LISTAGG(region) FROM users GROUP BY id",
+         "the aggregate LISTAGG is not supported: kept up to date are COUNT, SUM, AVG, MIN, MAX"),
+        ("SELECT id, APPROX_COUNT_DISTINCT(region) FROM users GROUP BY id",
+         "the aggregate APPROX_COUNT_DISTINCT is not supported: COUNT(DISTINCT ...) is exact and kept up to date"),
+        ("SELECT id, MAX(tags) FROM users GROUP BY id", "MAX does not take a value of type ARRAY<STRING>"),
+        ("SELECT id, SUM(region) FROM users GROUP BY id", "SUM does not take a value of type STRING"),
+        ("SELECT id, COUNT(*) FROM users GROUP BY ROLLUP (id)",
+         "GROUPING SETS, CUBE and ROLLUP are not supported: write a UNION ALL of groupings"),
+        ("SELECT x.id, y.id FROM users x, users y", "a join needs a condition that sets columns of both sides equal"),
+        ("SELECT x.id, y.id FROM users x JOIN users y ON x.region = y.age",
+         "a join compares STRING with SMALLINT; CAST one to the type of the other"),
+        ("SELECT x.id, y.id FROM users x LEFT JOIN users y ON x.id = y.id AND x.age > 1",
+         "ON of a LEFT JOIN sets columns equal, and may filter the side that is padded; write the other condition in"
+         " WHERE or in a subquery"),
+        ("SELECT id, id FROM users LIMIT 3",
+         "LIMIT needs an ORDER BY: a table has no order, and which rows are first must not change by itself"),
+        ("SELECT id, id FROM users ORDER BY id",
+         "ORDER BY needs a LIMIT: a table has no order, and which rows are first must not change by itself"),
+        ("SELECT id, (SELECT 1) FROM users", "a subquery in an expression is not supported here: only projections and"
+         " filters over one row"),
+        ("SELECT id, id FROM users WHERE age NOT IN (SELECT age FROM users)",
+         "NOT IN with values that may be null is never true for them; write NOT EXISTS"),
+        ("SELECT id FROM users INTERSECT SELECT uid FROM views",
+         "INTERSECT is not supported: write it with IN or EXISTS"),
+        ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
+         "FOR SYSTEM_TIME AS OF is not supported"),
+        ("SELECT uid, COUNT(*) FROM TABLE(SESSION(TABLE views, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY uid",
+         "the table function SESSION is not supported; windows are TUMBLE, HOP, CUMULATE"),
+        ("SELECT uid, COUNT(*) FROM TABLE(HOP(TABLE views, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '3' MINUTE))"
+         " GROUP BY uid", "HOP: the size is a whole multiple of the slide, both above zero"),
+    ],
+)  # fmt: skip
+def test_what_is_not_kept_up_to_date_is_refused_by_name(query: str, message: str) -> None:
+    assert refusal(query) == message or refusal(query).startswith(message)
+
+
+def test_table_without_key_takes_no_query_whose_rows_change() -> None:
+    found = refusal("SELECT id, COUNT(*) FROM users GROUP BY id", "a INT, b BIGINT")
+    assert found.startswith("the rows of the query change, and a table without a PRIMARY KEY cannot take a row back")
+
+
+def test_views_that_need_state_are_read_by_other_queries() -> None:
+    view = "CREATE VIEW per_region (r, n) AS SELECT region, COUNT(*) FROM users GROUP BY region;"
+    target = "CREATE TABLE t (a BIGINT, b BIGINT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'tablestore');"
+    insert = one_insert(f"{TABLES}{view}{target}INSERT INTO t SELECT n, COUNT(*) FROM per_region GROUP BY n;")
+    assert insert.query is not None
+    assert insert.query.key == ("a",)
+    _, problems = read(f"{TABLES}CREATE VIEW bad AS SELECT region, COUNT(x) FROM users GROUP BY region;")
+    assert errors(problems) == [f"{AFTER}: view 'bad': unknown column 'x'"]
