@@ -113,6 +113,14 @@ class RefusedStore:
         found = DeltaTable(self.uri).to_pyarrow_table().sort_by("batch")
         return found if limit is None else found.slice(0, limit)
 
+    def count(self) -> int:
+        """How many rows are kept, from the metadata of their files."""
+        if not self._exists():
+            return 0
+        from deltalake import DeltaTable
+
+        return int(DeltaTable(self.uri).to_pyarrow_dataset().count_rows())
+
     def _exists(self) -> bool:
         from deltalake import DeltaTable
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -293,6 +294,17 @@ class ChangelogStore:
         }
         return commit_text(record)
 
+    def committed_at(self) -> datetime | None:
+        """When the last batch was committed, UTC, as far as the latest commits tell; None before the first. No JVM."""
+        delta = self._delta()
+        found: dict[int, int] = {}
+        for commit in delta.history(_HISTORY_DEPTH) if delta else ():
+            record = commit_record(commit.get("userMetadata"))
+            if record is not None and record["batch"] and "timestamp" in commit:
+                # Compactions carry the batch of the head on; the oldest commit of a batch made it.
+                found[record["batch"]] = commit["timestamp"]
+        return datetime.fromtimestamp(found[max(found)] / 1000, UTC) if found else None
+
     def commit_records(self) -> list[dict[str, Any]]:
         """What the latest commits tell of themselves, newest first. No JVM."""
         delta = self._delta()
@@ -337,6 +349,13 @@ class ChangelogStore:
             found = found.filter(pa.array([item not in known for item in here]))
         found = found.sort_by([(name, "ascending") for name in place])
         return found if limit is None else found.slice(0, limit)
+
+    def quarantined_count(self) -> int:
+        """How many quarantined records were not replayed. No JVM; reads their places alone."""
+        place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
+        held = self._read_arrow(place, kind=rows.KIND_QUARANTINED, after=0, upto=None)
+        left = self._read_arrow(place, kind=rows.KIND_REPLAYED, after=0, upto=None)
+        return int(held.num_rows - left.group_by(place).aggregate([]).num_rows)
 
     def _read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> Any:
         import pyarrow as pa

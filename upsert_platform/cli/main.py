@@ -18,6 +18,7 @@ _COMMANDS: Mapping[str, str] = {
     "local": "upsert_platform.cli.local:local",
     "options": "upsert_platform.cli.options:options",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
+    "status": "upsert_platform.cli.status:status",
     "ui": "upsert_platform.cli.project:ui",
     "validate": "upsert_platform.cli.project:validate",
 }

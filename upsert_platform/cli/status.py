@@ -1,0 +1,135 @@
+"""`upsert-platform status`: how far every topic, changelog and table of a project is."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from upsert_platform.changelog import lake
+
+if TYPE_CHECKING:
+    from upsert_platform.hops.status import ChangelogStatus, Status, TableStatus
+
+
+@click.command(short_help="Show how far topics, changelogs and tables are.")
+@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@click.option("--watch", is_flag=True, help="Ask again every few seconds, until Ctrl-C.")
+@click.option("--interval", default=5.0, show_default=True, type=click.FloatRange(1), help="Seconds between looks.")
+@click.option(
+    "--timeout", default=20.0, show_default=True, type=click.FloatRange(1), help="Seconds to wait for answers."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a look.")
+def status(project: Path | None, interval: float, timeout: float, *, watch: bool, as_json: bool) -> None:
+    """Show how far topics, changelogs and tables are: lag, applied batches, last checks, what waits in quarantine.
+
+    Asks all of them at once, starts no Spark and writes nothing. Ends with 1 if one did not answer or the last check of
+    a table failed; being behind is no fault.
+    """
+    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.hops.status import as_data, status_of
+
+    binding, root = bind(*load(project)), lake.home()
+    console = Console(highlight=False)
+
+    def look() -> Status:
+        return status_of(binding, root, timeout=timeout)
+
+    if as_json:
+        while True:
+            found = look()
+            click.echo(json.dumps(as_data(found), ensure_ascii=False))
+            if not watch:
+                break
+            time.sleep(interval)
+    elif watch:
+        _watch(console, look, interval)
+        return
+    else:
+        found = look()
+        console.print(_shown(found))
+    if not found.healthy:
+        sys.exit(1)
+
+
+def _watch(console: Console, look: Callable[[], Status], interval: float) -> None:
+    with Live(console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                live.update(_shown(look()), refresh=True)
+                time.sleep(interval)
+        except KeyboardInterrupt:  # how a watch ends
+            return
+
+
+def _shown(status: Status) -> Group:
+    read = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("topic", "changelog"):
+        read.add_column(heading, overflow="fold")
+    for heading in ("lag", "batch", "committed", "quarantined"):
+        read.add_column(heading, justify="right")
+    for item in status.changelogs:
+        read.add_row(*_changelog_cells(item))
+    written = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("table", "from", "system"):
+        written.add_column(heading, overflow="fold")
+    for heading in ("applied", "behind", "refused"):
+        written.add_column(heading, justify="right")
+    written.add_column("last check")
+    for table in status.tables:
+        written.add_row(*_table_cells(table))
+    errors = [Text(f"{name}: {reason}", style="red") for name, reason in status.errors]
+    asked = Text(f"asked in {status.seconds:.1f} s", style="dim")
+    return Group(read, "", written, "", *errors, asked)
+
+
+def _changelog_cells(item: ChangelogStatus) -> tuple[str, ...]:
+    if item.error:
+        return "?", item.table, "?", "?", "?", "?"
+    return (
+        ", ".join(item.streams),
+        item.table,
+        str(item.lag),
+        str(item.batch or "none"),
+        _ago(item.committed_at),
+        str(item.quarantined),
+    )
+
+
+def _table_cells(item: TableStatus) -> tuple[str, ...]:
+    if item.error:
+        return item.table, item.source, item.connector, "?", "?", "?", "?"
+    checked = "none" if item.checked is None else f"{'passed' if item.checked else 'FAILED'} {_ago(item.checked_at)}"
+    written = f"; written by {item.holder}" if item.holder else ""
+    return (
+        item.table,
+        item.source,
+        item.connector,
+        str(item.applied or "none"),
+        str(item.behind),
+        str(item.refused),
+        f"{checked}{written}",
+    )
+
+
+def _ago(moment: object) -> str:
+    from datetime import datetime
+
+    from upsert_platform.hops.status import age_of
+
+    seconds = age_of(moment) if isinstance(moment, datetime) else None
+    if seconds is None:
+        return "never"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
