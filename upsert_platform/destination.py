@@ -25,6 +25,8 @@ OPERATION_UPSERT: Final = "U"
 OPERATION_DELETE: Final = "D"
 SEQUENCE: Final = "_seq"
 """BIGINT column of a change frame that orders the versions of a key: a later batch has a greater one."""
+FAILED: Final = "_failed"
+"""Column that a change frame has on its way: why a row could not be computed, else null. Destinations do not see it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,12 @@ class Column:
     """A declared column.
 
     Attributes:
-        type: of a computed column it is known only to Spark, and None here.
+        type: of a computed column, None; its type is `expression_type`.
         metadata_key: of a METADATA column, the key after FROM, or the column's own name.
         virtual: a METADATA column that is not written.
         expression: of a computed column, Spark SQL.
+        expression_type: of a computed column, its type; None where it could not be read.
+        failure: of a computed column, Spark SQL of the reason why it has no value for a row; None if it cannot fail.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Column:
     metadata_key: str | None = None
     virtual: bool = False
     expression: str | None = None
+    expression_type: LogicalType | None = None
+    failure: str | None = None
     comment: str | None = None
     location: SourceLocation | None = None
 
@@ -132,6 +136,8 @@ class Insert:
         projections: Spark SQL expressions over the source's columns, one per physical column of the target, in the
             target's order.
         predicate: Spark SQL of the WHERE clause, or None.
+        failure: Spark SQL of the reason why the predicate or a projection has no value for a row, null where they have;
+            None if they cannot fail.
         sql: the statement as written, for messages and metadata.
         overwrite: ``INSERT OVERWRITE``: every run that finds something new replaces what the target holds by the whole
             result of the query.
@@ -146,6 +152,7 @@ class Insert:
     sql: str
     location: SourceLocation
     overwrite: bool = False
+    failure: str | None = None
     query: Query | None = None
 
     @property

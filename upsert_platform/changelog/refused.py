@@ -29,9 +29,13 @@ class RefusedStore:
     def __init__(self, uri: str) -> None:
         self.uri = uri
 
-    def of(self, span: BatchSpan) -> RefusedOfSpan:
-        """Keeps the rows that a write of a span refuses: a `KeepRefused` that takes rows, or files of tasks."""
-        return RefusedOfSpan(self, span)
+    def of(self, span: BatchSpan, *, failed: Sequence[RefusedRow] = ()) -> RefusedOfSpan:
+        """Keeps the rows that a write of a span refuses: a `KeepRefused` that takes rows, or files of tasks.
+
+        Args:
+            failed: rows of the span that could not be computed, and so never come to the destination; kept with them.
+        """
+        return RefusedOfSpan(self, span, failed)
 
     def append(self, refused: Sequence[RefusedRow], span: BatchSpan) -> None:
         """Keeps the rows that a write of `span` refused. A replayed span replaces what its first try kept."""
@@ -48,9 +52,9 @@ class RefusedStore:
             self._make_folder()
             write_deltalake(self.uri, table, mode="append")
 
-    def append_files(self, files: Sequence[str], span: BatchSpan) -> None:
-        """As `append`, of the rows of files that tasks wrote."""
-        self._forget(span)
+    def append_files(self, files: Sequence[str], span: BatchSpan, rows: Sequence[RefusedRow] = ()) -> None:
+        """As `append`, of the rows of files that tasks wrote, and of further rows."""
+        self.append(rows, span)
         if not files:
             return
         from deltalake import DeltaTable
@@ -130,13 +134,14 @@ class RefusedStore:
 class RefusedOfSpan:
     """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
 
-    def __init__(self, store: RefusedStore, span: BatchSpan) -> None:
+    def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[RefusedRow]) -> None:
         self._store = store
         self._span = span
+        self._failed = failed
 
     def __call__(self, refused: Sequence[RefusedRow]) -> None:
         """Keeps rows."""
-        self._store.append(refused, self._span)
+        self._store.append([*self._failed, *refused], self._span)
 
     @property
     def open_file(self) -> Callable[[], RefusedFile]:
@@ -149,7 +154,7 @@ class RefusedOfSpan:
 
     def keep_files(self, files: Sequence[str]) -> None:
         """Keeps the rows of files."""
-        self._store.append_files(files, self._span)
+        self._store.append_files(files, self._span, self._failed)
 
     def discard_files(self, files: Sequence[str]) -> None:
         """Removes files that are not to be kept."""

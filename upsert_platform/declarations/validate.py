@@ -9,14 +9,14 @@ from typing import Final
 
 from upsert_platform.changelog.rows import SYSTEM_COLUMNS
 from upsert_platform.connector import Connector
-from upsert_platform.destination import OPERATION, SEQUENCE
+from upsert_platform.destination import FAILED, OPERATION, SEQUENCE
 from upsert_platform.errors import Problem
 from upsert_platform.model import ColumnKind, Options, Project, Table
 from upsert_platform.types import LogicalType, TypeName
 
 TRUNCATE_TIMESTAMPS: Final = "truncate-timestamps"
 """Option of any source table: ``true`` allows TIMESTAMP(7) to (9), whose last digits are cut."""
-RESERVED_COLUMNS: Final = frozenset({*SYSTEM_COLUMNS, OPERATION, SEQUENCE})
+RESERVED_COLUMNS: Final = frozenset({*SYSTEM_COLUMNS, OPERATION, SEQUENCE, FAILED})
 _MICROSECONDS: Final = 6
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 

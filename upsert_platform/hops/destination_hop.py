@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,20 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.destination import (
+    FAILED,
     OPERATION,
     OPERATION_DELETE,
     BatchSpan,
     Destination,
     DestinationState,
     Lease,
+    RefusedRow,
     StoresOtherValues,
     WriteReport,
 )
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.hops.binding import Target
-from upsert_platform.hops.transform import change_query
+from upsert_platform.hops.transform import change_frame, computed, failed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +37,8 @@ LEASE = timedelta(seconds=30)
 PATIENCE = LEASE * 1.5
 """How long a run waits for a destination that another holds: the lease of a killed run has ended by then."""
 _WAIT_SECONDS = 2.0
+_SHOWN = 20
+"""Refused rows that a report shows."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,14 @@ class DestinationRun:
     def never_written(self) -> int:
         """Deletes of keys that the platform has never put into the table: known of its first write alone."""
         return self.report.deletes if self.span.after == 0 else 0
+
+
+def with_refused(report: WriteReport, failed: Sequence[RefusedRow]) -> WriteReport:
+    """A report that counts rows which never reached the destination too."""
+    if not failed:
+        return report
+    refused = (*failed[:_SHOWN], *report.refused)[:_SHOWN]
+    return replace(report, refused_count=report.refused_count + len(failed), refused=refused)
 
 
 class DestinationHop:
@@ -149,7 +161,9 @@ class DestinationHop:
             reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
                 read, met, F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted")
             )
-            changes = self._transformed(spark, reduced)
+            transformed = self._transformed(spark, reduced)
+            failed = self._failed(transformed, span)
+            changes = self._last_written(computed(transformed))
             deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
             if PARTITIONS_MET in changes.columns:
                 changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
@@ -159,8 +173,9 @@ class DestinationHop:
                 changes,
                 span=span,
                 lease=lease,
-                keep_refused=self.refused.of(span),
+                keep_refused=self.refused.of(span, failed=failed),
             )
+            report = with_refused(report, failed)
             unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
             multi_partition_keys = int(read.get["met"]) + int(made.get["met"])
         return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
@@ -189,8 +204,35 @@ class DestinationHop:
             yield lease
 
     def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
-        """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key."""
-        return self._transformed(spark, self._reduced(spark, after=after, upto=upto)).drop(PARTITIONS_MET)
+        """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key.
+
+        A key whose last row could not be computed is there, with nulls: it is kept aside as refused. Of a source
+        without a key only rows that could be computed count.
+        """
+        return self.changes_with_failures(spark, after=after, upto=upto).drop(FAILED)
+
+    def changes_with_failures(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        """As `changes`, with the column `transform.FAILED` if an expression can fail for a row."""
+        frame = self._transformed(spark, self._reduced(spark, after=after, upto=upto))
+        if self.target.source.table.primary_key:
+            return self._last_written(frame)
+        return self._last_written(computed(frame)).drop(PARTITIONS_MET)
+
+    def _failed(self, transformed: DataFrame, span: BatchSpan) -> list[RefusedRow]:
+        """Keeps the rows that cannot be computed aside, before anything is written.
+
+        Raises:
+            RecordError: there are some, and ``on-error`` is ``fail``.
+        """
+        failed = failed_rows(transformed, self.destination.primary_key)
+        if failed and self.target.table.options.get("on-error", "").strip().lower() == "fail":
+            raise RecordError(
+                f"table '{self.destination.name}': {len(failed)} rows cannot be computed, the first {failed[0].key}:"
+                f" {failed[0].reason}. Mend the expression or the source, or set 'on-error' = 'quarantine'"
+            )
+        if failed:
+            self.refused.append(failed, span)
+        return failed
 
     def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         source = self.target.source.table
@@ -201,11 +243,14 @@ class DestinationHop:
         return latest_per_key(found, key=source.primary_key, columns=names, ordered=bool(self._folded_key()))
 
     def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
-        """The change frame of reduced rows; where these had no key, with `_partitions` of the target's keys."""
+        """The change frame of reduced rows."""
         # A name of its own per frame: frames are lazy, and two of one destination may be alive at once.
         view = f"changes_{uuid.uuid4().hex}"
         reduced.createOrReplaceTempView(view)
-        changes = spark.sql(change_query(self.target.insert, self.target.source.table, self.target.table, view))
+        return change_frame(spark, self.target.insert, self.target.source.table, self.target.table, view)
+
+    def _last_written(self, changes: DataFrame) -> DataFrame:
+        """One row per key; where the source had none, with `_partitions` of the target's keys."""
         key, folded = self.destination.primary_key, self._folded_key()
         if folded and isinstance(self.destination, StoresOtherValues):
             from pyspark.sql import functions as F  # noqa: N812

@@ -15,6 +15,7 @@ from upsert_platform.changelog.refused import key_frame
 from upsert_platform.destination import SEQUENCE, BatchSpan, ComparesRecords, Destination, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.transform import computed, failed_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,11 +83,12 @@ def replay_refused(
             hop.refused.settle((), found, batch=applied)
             again.extend(found)
 
-        changes = hop.changes(spark, after=0, upto=applied)
+        changes = hop.changes_with_failures(spark, after=0, upto=applied)
         with _wanted(spark, destination, changes, kept) as (wanted, late, frame):
             if wanted:
                 span = BatchSpan(applied, applied, plan.head.changelog_id, hop.run, repeats=True)
-                destination.write(frame, span=span, lease=lease, keep_refused=keep)
+                keep(failed_rows(frame, destination.primary_key))
+                destination.write(computed(frame), span=span, lease=lease, keep_refused=keep)
         still = {row.key for row in again}
         hop.refused.settle((wanted | late) - still)
         return RefusedReplay(

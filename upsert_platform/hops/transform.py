@@ -1,12 +1,17 @@
 """The Spark SQL that turns changes of a source into changes of a target.
 
 Input is a view over the source's changelog: its stored columns, `_kind` and `_seq`. Output is a change frame as
-`upsert_platform.destination` describes it: the target's columns, then `_op` and `_seq`.
+`upsert_platform.destination` describes it: the target's columns, then `_op` and `_seq`; and of an insert that can fail
+for a row, `FAILED`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.rows import (
     KIND,
@@ -17,12 +22,16 @@ from upsert_platform.changelog.rows import (
     stored_columns,
 )
 from upsert_platform.connector import Writable
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.destination import FAILED, OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, RefusedRow
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, ColumnKind, Insert, Table
+from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.rendered import cut_fractions, quote_name
 from upsert_platform.types import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _PUTS: Final = f"{KIND} IN ('{KIND_INSERT}', '{KIND_UPDATE_AFTER}')"
 
@@ -43,18 +52,57 @@ def change_query(insert: Insert, source: Table, target: Table, view: str) -> str
     met = f" AND COALESCE({insert.predicate}, FALSE)" if insert.predicate else ""
     put = f"{_PUTS}{met}"
     operation = f"IF({put}, '{OPERATION_UPSERT}', '{OPERATION_DELETE}')"
+    failed = f"CASE WHEN {_PUTS} THEN {insert.failure} END" if insert.failure else None
     where = ""
     if not source.primary_key:
         taken_back = f" OR ({KIND} = '{KIND_UPDATE_BEFORE}'{met})" if target.primary_key else ""
-        where = f"\n  WHERE ({put}) OR {KIND} = '{KIND_DELETE}'{taken_back}"
+        stays = f" OR {failed} IS NOT NULL" if failed else ""
+        where = f"\n  WHERE ({put}) OR {KIND} = '{KIND_DELETE}'{taken_back}{stays}"
     selected = [
         _selected(projection, column, target) for projection, column in zip(insert.projections, columns, strict=True)
     ]
     read = [quote_name(column.name) for column in source.columns]
-    inner = ",\n    ".join([f"{operation} AS {OPERATION}", SEQUENCE, *read])
-    outer = ",\n  ".join([*selected, OPERATION, SEQUENCE])
+    reason = [f"{failed} AS {FAILED}"] if failed else []
+    inner = ",\n    ".join([f"{operation} AS {OPERATION}", SEQUENCE, *reason, *read])
+    outer = ",\n  ".join([*selected, OPERATION, SEQUENCE, *([FAILED] if failed else [])])
     changes = f"SELECT\n    {inner}\n  FROM {_with_computed(source, view)}{where}"
     return f"SELECT\n  {outer}\nFROM (\n  {changes}\n) AS `_changes`"
+
+
+def change_frame(spark: SparkSession, insert: Insert, source: Table, target: Table, view: str) -> DataFrame:
+    """The change frame of `change_query`."""
+    return flink_sql(spark, change_query(insert, source, target, view))
+
+
+def computed(frame: DataFrame) -> DataFrame:
+    """The rows of a change frame that could be computed, without `FAILED`."""
+    return frame.where(f"{FAILED} IS NULL").drop(FAILED) if FAILED in frame.columns else frame
+
+
+def failed_rows(frame: DataFrame, key: Sequence[str]) -> list[RefusedRow]:
+    """The rows of a change frame that could not be computed.
+
+    Args:
+        key: names of the target's key columns.
+    """
+    if FAILED not in frame.columns:
+        return []
+    found = frame.where(f"{FAILED} IS NOT NULL").drop(SEQUENCE).toArrow().to_pylist()
+    refused = []
+    for row in found:
+        reason = str(row.pop(FAILED))
+        refused.append(RefusedRow(key=_json({name: row[name] for name in key}), row=_json(row), reason=reason))
+    return refused
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, default=_shown)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return value.isoformat() if isinstance(value, (date, datetime)) else str(value)
 
 
 def _selected(projection: str, column: Column, target: Table) -> str:

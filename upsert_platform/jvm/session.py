@@ -57,6 +57,8 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # As Flink's: numbers wrap, and a cast that fails is told by the expression itself (`sql.evaluation`).
+        "spark.sql.ansi.enabled": "false",
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",

@@ -10,34 +10,41 @@ from sqlglot import exp
 
 from upsert_platform.options import nearest
 from upsert_platform.sql import functions
-from upsert_platform.sql.flink import declared_type, line_of
+from upsert_platform.sql.casts import can_cast, cast
+from upsert_platform.sql.comparisons import compare, like, similar
+from upsert_platform.sql.flink import clauses_of, declared_type, line_of
+from upsert_platform.sql.functions import json
+from upsert_platform.sql.functions.collections import item_of
+from upsert_platform.sql.functions.conditional import choose, condition
+from upsert_platform.sql.functions.numbers import divide, exact, remainder
+from upsert_platform.sql.functions.text import overlay, trim
+from upsert_platform.sql.functions.times import add, field_of, floor_to
+from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact
 from upsert_platform.sql.reader import Fault, NeedsState
 from upsert_platform.sql.rendered import (
-    BIGINT,
     BOOLEAN,
+    BYTES,
     DATE,
     DOUBLE,
     INT,
+    INTEGERS,
+    NUMBERS,
     STRING,
+    STRINGS,
     TIMESTAMPS,
     Rendered,
-    cast,
+    first_failure,
+    made,
     quote_name,
     quote_text,
-    widest_integer,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.types import LogicalType, TypeName, spark_type
 
 ONLY: Final = "not supported here: only projections and filters over one row"
-_OPERATORS: Final[dict[type, str]] = {
+_COMPARISONS: Final[dict[type, str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
-    exp.And: "AND", exp.Or: "OR",
 }  # fmt: skip
-_ARITHMETIC: Final[dict[type, str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
-_EXTRACT: Final = {
-    "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEK", "DAY": "DAY", "DOY": "DOY", "DOW": "DOW",
-    "ISODOW": "DOW_ISO", "HOUR": "HOUR", "MINUTE": "MINUTE", "SECOND": "SECOND",
-}  # fmt: skip
+_ARITHMETIC: Final[dict[type, str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _SUBQUERIES: Final = (exp.Subquery, exp.Exists, exp.Select, exp.Any, exp.All)
 
 
@@ -76,9 +83,17 @@ class _Renderer:
         return kind(message, line_of(node, self.first_line))
 
     def render(self, node: exp.Expr) -> Rendered:
+        try:
+            return self._render(node)
+        except functions.FunctionFault as fault:
+            raise self.fault(str(fault), node) from None
+
+    def _render(self, node: exp.Expr) -> Rendered:
         kind = type(node)
-        if kind in _OPERATORS or kind in _ARITHMETIC or kind in (exp.Div, exp.DPipe):
-            return self._binary(node)
+        if kind in _COMPARISONS:
+            return compare(_COMPARISONS[kind], self.render(node.this), self.render(node.expression))
+        if kind in _ARITHMETIC:
+            return self._arithmetic(node)
         method: Callable[[Any], Rendered] | None = getattr(self, f"_{kind.__name__.lower()}", None)
         if method is not None:
             return method(node)
@@ -96,7 +111,10 @@ class _Renderer:
             return Rendered(
                 quote_text(text), LogicalType(TypeName.CHAR, length=max(len(text), 1)), simple=True, constant=text
             )
-        return Rendered(text, _number_type(text), simple=True, constant=text)
+        kind = _number_type(text)
+        if kind is None:
+            raise self.fault(f"the number {text} is out of range", node)
+        return Rendered(f"{text}D" if kind == DOUBLE else text, kind, simple=True, constant=text)
 
     def _null(self, _node: exp.Null) -> Rendered:
         return Rendered("NULL", simple=True)
@@ -105,7 +123,7 @@ class _Renderer:
         return Rendered("TRUE" if node.this else "FALSE", BOOLEAN, simple=True)
 
     def _hexstring(self, node: exp.HexString) -> Rendered:
-        return Rendered(f"X'{node.name}'", LogicalType(TypeName.BYTES), simple=True)
+        return Rendered(f"X'{node.name}'", BYTES, simple=True)
 
     def _column(self, node: exp.Column) -> Rendered:
         if isinstance(node.this, exp.Star):
@@ -137,7 +155,7 @@ class _Renderer:
             if name not in fields:
                 raise self.fault(f"{value.sql} has no field '{name}'{nearest(name, fields)}", node)
             kind = fields[name]
-        return Rendered(f"{value.wrapped}.{quote_name(name)}", kind, simple=True, varies=value.varies)
+        return made(f"{value.wrapped}.{quote_name(name)}", kind, value)
 
     def _dot(self, node: exp.Dot) -> Rendered:
         return self._field(self.render(node.this), node.expression.name, node)
@@ -148,95 +166,127 @@ class _Renderer:
 
     # operators
 
-    def _binary(self, node: exp.Expr) -> Rendered:
+    def _arithmetic(self, node: exp.Expr) -> Rendered:
+        operator = _ARITHMETIC[type(node)]
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            if isinstance(other, exp.Interval) and operator in "+-":
+                if operator == "-" and other is node.this:
+                    raise self.fault("an interval stands on the right of '-'", node)
+                return self._shifted(self.render(one), other, negative=operator == "-")
         left, right = self.render(node.this), self.render(node.expression)
-        varies = left.varies or right.varies
-        word = _OPERATORS.get(type(node))
-        if word is not None:
-            return Rendered(f"{left.wrapped} {word} {right.wrapped}", BOOLEAN, varies=varies)
-        if isinstance(node, exp.DPipe):
-            return Rendered(f"{left.wrapped} || {right.wrapped}", STRING, varies=varies)
-        integer = widest_integer(left.type, right.type)
-        if isinstance(node, exp.Div):
-            if integer is not None:  # Flink divides integers without a remainder, Spark gives a DOUBLE
-                quotient = Rendered(f"{left.wrapped} DIV {right.wrapped}", BIGINT, varies=varies)
-                return cast(quotient, integer)
-            return Rendered(f"{left.wrapped} / {right.wrapped}", varies=varies)
-        kind = integer
-        if isinstance(node.expression, exp.Interval) and left.root in TIMESTAMPS:
-            kind = left.type
-        return Rendered(f"{left.wrapped} {_ARITHMETIC[type(node)]} {right.wrapped}", kind, varies=varies)
+        for side in (left, right):
+            if side.type is None or side.root not in NUMBERS:
+                raise self.fault(f"'{operator}' takes numbers, not {side.type or 'NULL'}", node)
+        assert left.type is not None and right.type is not None
+        if operator == "/":
+            return divide(left, right)
+        if operator == "%":
+            return remainder(left, right)
+        kind = arithmetic_type(operator, left.type, right.type)
+        if kind.name in INTEGERS:
+            return made(f"{left.wrapped} {operator} {right.wrapped}", kind, left, right, simple=False)
+        if is_exact(kind):
+            one, other = (_decimal(side) for side in (left, right))
+        else:
+            one, other = cast(left, kind).wrapped, cast(right, kind).wrapped
+        return made(f"CAST({one} {operator} {other} AS {spark_type(kind)})", kind, left, right)
+
+    def _shifted(self, value: Rendered, interval: exp.Interval, *, negative: bool) -> Rendered:
+        """A date or time plus or minus an interval."""
+        if value.root not in (*TIMESTAMPS, TypeName.DATE, TypeName.TIME):
+            raise self.fault(f"an interval is added to a date or a time, not to {value.type or 'NULL'}", interval)
+        unit, text = interval.args.get("unit"), interval.this
+        if isinstance(unit, exp.Var) and isinstance(text, exp.Literal) and text.name.strip().lstrip("+-").isdigit():
+            number = -int(text.name) if negative else int(text.name)
+            word = unit.name.upper().removesuffix("S")
+            return add(value, word, Rendered(f"({number})", INT, simple=True, constant=str(number)))
+        shift = self._interval(interval)
+        operator = "-" if negative else "+"
+        if value.root is not TypeName.TIMESTAMP and value.root is not TypeName.TIMESTAMP_LTZ:
+            raise self.fault("an interval of several units is added to a timestamp: CAST it AS TIMESTAMP(3)", interval)
+        return made(f"{value.wrapped} {operator} {shift.sql}", value.type, value, simple=False)
+
+    def _dpipe(self, node: exp.DPipe) -> Rendered:
+        return functions.call("CONCAT", [self.render(node.this), self.render(node.expression)])
 
     def _neg(self, node: exp.Neg) -> Rendered:
         inner = self.render(node.this)
+        if inner.root not in NUMBERS:
+            raise self.fault(f"'-' takes a number, not {inner.type or 'NULL'}", node)
         constant = f"-{inner.constant}" if inner.constant else None
         return replace(inner, sql=f"-{inner.wrapped}", simple=False, column=None, constant=constant)
 
+    def _and(self, node: exp.And) -> Rendered:
+        return self._both(node, "AND", "FALSE")
+
+    def _or(self, node: exp.Or) -> Rendered:
+        return self._both(node, "OR", "TRUE")
+
+    def _both(self, node: exp.Expr, word: str, settled: str) -> Rendered:
+        """AND and OR: the right side is looked at where the left one does not settle it."""
+        left = condition(self.render(node.this), word)
+        right = condition(self.render(node.expression), word)
+        rest = f"CASE WHEN NOT ({left.wrapped} <=> {settled}) THEN {right.fails} END" if right.fails else None
+        found = made(f"{left.wrapped} {word} {right.wrapped}", BOOLEAN, left, right, simple=False)
+        return replace(found, fails=first_failure(left.fails, rest))
+
     def _not(self, node: exp.Not) -> Rendered:
-        inner = self.render(node.this)
-        return Rendered(f"NOT {inner.wrapped}", BOOLEAN, varies=inner.varies)
+        inner = condition(self.render(node.this), "NOT")
+        return made(f"NOT {inner.wrapped}", BOOLEAN, inner, simple=False)
 
     def _nullsafeneq(self, node: exp.NullSafeNEQ) -> Rendered:
-        left, right = self.render(node.this), self.render(node.expression)
-        return Rendered(f"NOT ({left.wrapped} <=> {right.wrapped})", BOOLEAN, varies=left.varies or right.varies)
+        same = compare("<=>", self.render(node.this), self.render(node.expression))
+        return made(f"NOT {same.wrapped}", BOOLEAN, same, simple=False)
 
     def _is(self, node: exp.Is) -> Rendered:
-        if not isinstance(node.expression, (exp.Null, exp.Boolean)):
-            raise self.fault("after IS, only NULL, TRUE, FALSE, UNKNOWN and DISTINCT FROM are supported", node)
         inner = self.render(node.this)
-        return Rendered(f"{inner.wrapped} IS {self.render(node.expression).sql}", BOOLEAN, varies=inner.varies)
+        if isinstance(node.expression, exp.JSON):
+            kind = node.expression.this
+            return json.is_json(inner, kind.upper() if isinstance(kind, str) else "VALUE")
+        if not isinstance(node.expression, (exp.Null, exp.Boolean)):
+            raise self.fault("after IS, only NULL, TRUE, FALSE, UNKNOWN, JSON and DISTINCT FROM are supported", node)
+        if isinstance(node.expression, exp.Boolean):
+            inner = condition(inner, "IS TRUE")
+        return made(f"{inner.wrapped} IS {self.render(node.expression).sql}", BOOLEAN, inner, simple=False)
 
     def _between(self, node: exp.Between) -> Rendered:
-        if node.args.get("symmetric"):
-            raise self.fault("BETWEEN SYMMETRIC is not supported: write both orders with OR", node)
         value, low, high = (self.render(node.args[name]) for name in ("this", "low", "high"))
-        sql = f"{value.wrapped} BETWEEN {low.wrapped} AND {high.wrapped}"
-        return Rendered(sql, BOOLEAN, varies=value.varies or low.varies or high.varies)
+        within = [compare(">=", value, low), compare("<=", value, high)]
+        text = " AND ".join(item.wrapped for item in within)
+        if node.args.get("symmetric"):
+            within += [compare(">=", value, high), compare("<=", value, low)]
+            text = f"({text}) OR ({within[2].wrapped} AND {within[3].wrapped})"
+        return made(text, BOOLEAN, *within, simple=False)
 
     def _in(self, node: exp.In) -> Rendered:
         if node.args.get("query") is not None or not node.expressions:
             raise self.fault(f"IN (SELECT ...) is {ONLY}", node)
         value = self.render(node.this)
-        items = [self.render(item) for item in node.expressions]
-        varies = next((item.varies for item in (value, *items) if item.varies), None)
-        return Rendered(f"{value.wrapped} IN ({', '.join(item.sql for item in items)})", BOOLEAN, varies=varies)
+        equal = [compare("=", value, self.render(item)) for item in node.expressions]
+        return made(" OR ".join(item.wrapped for item in equal), BOOLEAN, *equal, simple=False)
 
     def _like(self, node: exp.Like, escape: str | None = None) -> Rendered:
-        value, pattern = self.render(node.this), self.render(node.expression)
-        negated = "NOT " if node.args.get("negate") else ""
-        sql = pattern.wrapped
-        if escape is None and (pattern.constant is None or "\\" in pattern.constant):
-            # Without ESCAPE a backslash is nothing special in Flink; in Spark it is the escape.
-            sql = f"REPLACE({pattern.sql}, '\\\\', '\\\\\\\\')"
-        suffix = f" ESCAPE {quote_text(escape)}" if escape is not None else ""
-        return Rendered(f"{value.wrapped} {negated}LIKE {sql}{suffix}", BOOLEAN, varies=value.varies or pattern.varies)
+        found = like(self.render(node.this), self.render(node.expression), escape)
+        return made(f"NOT {found.wrapped}", BOOLEAN, found, simple=False) if node.args.get("negate") else found
+
+    def _similarto(self, node: exp.SimilarTo, escape: str | None = None) -> Rendered:
+        return similar(self.render(node.this), self.render(node.expression), escape)
 
     def _escape(self, node: exp.Escape) -> Rendered:
-        if not isinstance(node.this, exp.Like) or not node.expression.is_string:
+        if not isinstance(node.this, (exp.Like, exp.SimilarTo)) or not node.expression.is_string:
             raise self.fault("ESCAPE takes one character in quotes, after LIKE", node)
-        return self._like(node.this, node.expression.name)
+        read = self._like if isinstance(node.this, exp.Like) else self._similarto
+        return read(node.this, node.expression.name)  # type: ignore[arg-type]
 
     def _case(self, node: exp.Case) -> Rendered:
-        parts = ["CASE"]
-        results: list[Rendered] = []
-        pieces: list[Rendered] = []
-        if node.this is not None:
-            pieces.append(self.render(node.this))
-            parts.append(pieces[0].wrapped)
+        subject = self.render(node.this) if node.this is not None else None
+        branches = []
         for branch in node.args["ifs"]:
-            condition, result = self.render(branch.this), self.render(branch.args["true"])
-            parts.append(f"WHEN {condition.sql} THEN {result.sql}")
-            results.append(result)
-            pieces += [condition, result]
-        if node.args.get("default") is not None:
-            default = self.render(node.args["default"])
-            parts.append(f"ELSE {default.sql}")
-            results.append(default)
-            pieces.append(default)
-        kinds = {result.type for result in results if result.sql != "NULL"}
-        kind = kinds.pop() if len(kinds) == 1 else None
-        varies = next((piece.varies for piece in pieces if piece.varies), None)
-        return Rendered(" ".join([*parts, "END"]), replace(kind, nullable=True) if kind else None, varies=varies)
+            tested = self.render(branch.this)
+            tested = condition(tested, "WHEN") if subject is None else compare("=", subject, tested)
+            branches.append((tested, self.render(branch.args["true"])))
+        default = node.args.get("default")
+        return choose(branches, self.render(default) if default is not None else None)
 
     # types
 
@@ -244,7 +294,10 @@ class _Renderer:
         to = declared_type(node)
         if to is None:
             return self._typed_literal(node)
-        return cast(self.render(node.this), to, safe=safe)
+        value = self.render(node.this)
+        if value.type is not None and not can_cast(value.type, to):
+            raise self.fault(f"there is no CAST of {value.type} AS {to}", node)
+        return cast(value, to, safe=safe)
 
     def _trycast(self, node: exp.TryCast) -> Rendered:
         return self._cast(node, safe=True)
@@ -261,7 +314,7 @@ class _Renderer:
                 return Rendered(f"TIMESTAMP_NTZ{quote_text(text)}", kind, simple=True)
             case "TIME":
                 value = Rendered(quote_text(text), STRING, simple=True)
-                return cast(value, LogicalType(TypeName.TIME, precision=min(fraction, 6)))
+                return cast(value, LogicalType(TypeName.TIME, precision=min(fraction, 6)), safe=True)
         raise self.fault("after a type name, a literal is written DATE, TIME or TIMESTAMP '...'", node)
 
     def _interval(self, node: exp.Interval) -> Rendered:
@@ -272,54 +325,36 @@ class _Renderer:
         return Rendered(f"INTERVAL {quote_text(node.this.name)} {words.upper()}", simple=True)
 
     def _extract(self, node: exp.Extract) -> Rendered:
-        value, unit = self.render(node.expression), node.this.name.upper()
-        inside = f"TIMESTAMP_MICROS({value.sql})" if value.root is TypeName.TIME else value.sql
-        if unit == "EPOCH":
-            return Rendered(f"UNIX_SECONDS(CAST({inside} AS TIMESTAMP))", BIGINT, simple=True, varies=value.varies)
-        if unit not in _EXTRACT:
-            raise self.fault(f"EXTRACT takes one of {', '.join(_EXTRACT)}, EPOCH, not {unit}", node)
-        sql = f"CAST(EXTRACT({_EXTRACT[unit]} FROM {inside}) AS BIGINT)"
-        return Rendered(sql, BIGINT, simple=True, varies=value.varies)
+        return field_of(node.this.name.upper(), self.render(node.expression))
 
     def _floor(self, node: exp.Floor) -> Rendered:
-        value, unit = self.render(node.this), node.args.get("to")
-        if unit is None:
-            return functions.call("FLOOR", [value])
-        sql = f"DATE_TRUNC({quote_text(unit.name.upper())}, {value.sql})"
-        if value.root is TypeName.TIMESTAMP:
-            sql = f"CAST({sql} AS TIMESTAMP_NTZ)"
-        elif value.root is TypeName.DATE:
-            sql = f"CAST({sql} AS DATE)"
-        return Rendered(sql, value.type, simple=True, varies=value.varies)
+        return self._whole(node, "FLOOR")
 
     def _ceil(self, node: exp.Ceil) -> Rendered:
-        if node.args.get("to") is not None:
-            raise self.fault("CEIL(... TO unit) is not supported: add an interval to FLOOR(... TO unit)", node)
-        return functions.call("CEIL", [self.render(node.this)])
+        return self._whole(node, "CEIL")
+
+    def _whole(self, node: exp.Expr, name: str) -> Rendered:
+        value, unit = self.render(node.this), node.args.get("to")
+        if unit is None:
+            return functions.call(name, [value])
+        return floor_to(value, unit.name.upper(), up=name == "CEIL")
 
     # functions with a syntax of their own
 
     def _trim(self, node: exp.Trim) -> Rendered:
-        value = self.render(node.this)
-        if node.expression is None:
-            where = f"{node.args['position']} FROM " if node.args.get("position") else ""
-            return Rendered(f"TRIM({where}{value.sql})", STRING, simple=True, varies=value.varies)
-        what, where = self.render(node.expression), node.args.get("position") or "BOTH"
-        return Rendered(f"TRIM({where} {what.sql} FROM {value.sql})", STRING, simple=True, varies=value.varies)
+        characters = self.render(node.expression) if node.expression is not None else None
+        return trim(self.render(node.this), characters, node.args.get("position") or "BOTH")
 
     def _substring(self, node: exp.Substring) -> Rendered:
         pieces = [self.render(node.args[name]) for name in ("this", "start", "length") if node.args.get(name)]
-        return replace(functions.call("SUBSTRING", pieces), type=STRING)
+        return functions.call("SUBSTRING", pieces)
 
     def _strposition(self, node: exp.StrPosition) -> Rendered:
-        pieces = [self.render(node.args["substr"]), self.render(node.this)]
-        return replace(functions.call("LOCATE", pieces), type=INT)
+        return functions.call("LOCATE", [self.render(node.args["substr"]), self.render(node.this)])
 
     def _overlay(self, node: exp.Overlay) -> Rendered:
-        value, new, start = (self.render(node.args[name]) for name in ("this", "expression", "from_"))
-        length = f" FOR {self.render(node.args['for_']).sql}" if node.args.get("for_") else ""
-        sql = f"OVERLAY({value.sql} PLACING {new.sql} FROM {start.sql}{length})"
-        return Rendered(sql, STRING, simple=True, varies=value.varies)
+        names = ("this", "expression", "from_", "for_")
+        return overlay([self.render(node.args[name]) for name in names if node.args.get(name)])
 
     def _currentdate(self, _node: exp.CurrentDate) -> Rendered:
         return functions.call("CURRENT_DATE", ())
@@ -341,9 +376,7 @@ class _Renderer:
         value = self.render(base)
         if len(items) != 1:
             raise self.fault("one index or key stands in brackets", node)
-        kind = value.type.element if value.type and value.root in (TypeName.ARRAY, TypeName.MAP) else None
-        sql = f"TRY_ELEMENT_AT({value.sql}, {items[0].sql})"
-        return Rendered(sql, replace(kind, nullable=True) if kind else None, simple=True, varies=value.varies)
+        return item_of(value, items[0])
 
     def _anonymous(self, node: exp.Anonymous) -> Rendered:
         name = str(node.this)
@@ -358,23 +391,52 @@ class _Renderer:
             rendered.append(Rendered(arguments[0].name, constant=arguments[0].name))
             arguments = arguments[1:]
         rendered += [self.render(item) for item in arguments]
-        try:
-            found = functions.call(name, rendered)
-        except functions.FunctionFault as fault:
-            raise self.fault(str(fault), node) from None
-        returning = declared_type(node)
-        return functions.json_value_as(found, returning) if returning is not None else found
+        if upper.startswith("JSON_") and (found := self._json(upper, node, rendered)) is not None:
+            return found
+        return functions.call(name, rendered)
+
+    def _json(self, name: str, node: exp.Anonymous, arguments: list[Rendered]) -> Rendered | None:
+        """The JSON functions that have clauses."""
+        clauses = clauses_of(node)
+        words = {key: value for key, value in clauses.items() if isinstance(value, str)}
+        match name:
+            case "JSON_VALUE":
+                chosen = {
+                    key: value if isinstance(value, str) else self.render(value) for key, value in clauses.items()
+                }
+                return json.json_value(arguments, chosen, declared_type(node))
+            case "JSON_QUERY":
+                if (returning := declared_type(node)) is not None and returning.name not in STRINGS:
+                    raise self.fault(f"JSON_QUERY gives a text, not {returning}", node)
+                return json.json_query(arguments, words.get("WRAPPER", "WITHOUT"), words)
+            case "JSON_EXISTS":
+                return json.json_exists(arguments, words.get("ERROR", "FALSE"))
+            case "JSON_OBJECT":
+                pairs = list(zip(arguments[::2], arguments[1::2], strict=True))
+                return json.json_object(pairs, absent=words.get("ABSENT") == "TRUE")
+            case "JSON_ARRAY":
+                return json.json_array(arguments, absent=words.get("ABSENT") == "TRUE")
+        return None
 
 
-def _number_type(text: str) -> LogicalType:
+def _decimal(value: Rendered) -> str:
+    """An exact number as the DECIMAL that Flink makes of it beside another one."""
+    assert value.type is not None
+    if value.root in INTEGERS:
+        return f"CAST({value.sql} AS {spark_type(as_decimal(value.type))})"
+    return exact(value)
+
+
+def _number_type(text: str) -> LogicalType | None:
+    """The type of a literal; None if no type holds it."""
     if "e" in text.lower():
-        return DOUBLE
+        return DOUBLE if abs(float(text)) != float("inf") else None
     if "." in text:
-        whole, _, fraction = text.partition(".")
-        digits = whole.lstrip("0")
-        return LogicalType(TypeName.DECIMAL, precision=min(max(len(digits + fraction), 1), 38), scale=len(fraction))
+        digits = max(len(text) - 1, 1)
+        scale = len(text.partition(".")[2])
+        return LogicalType(TypeName.DECIMAL, precision=digits, scale=scale) if digits <= 38 else None
     value = int(text)
     for kind, bits in ((TypeName.INT, 31), (TypeName.BIGINT, 63)):
         if value < 1 << bits:
             return LogicalType(kind)
-    return LogicalType(TypeName.DECIMAL, precision=min(len(text), 38), scale=0)
+    return LogicalType(TypeName.DECIMAL, precision=len(text), scale=0) if len(text) <= 38 else None

@@ -21,6 +21,8 @@ from upsert_platform.types import LogicalType, TypeSyntaxError, parse_type
 
 TYPE_KEY: Final = "flink_type"
 """Key in a node's meta: the type after AS in CAST, or after RETURNING in JSON_VALUE."""
+CLAUSES_KEY: Final = "flink_clauses"
+"""Key in a node's meta: clauses of a JSON function, name to a word or an expression."""
 _MISSING: Final = re.compile(r"Required keyword: .* missing for <class '[\w.]*\.(\w+)'>")
 
 
@@ -45,7 +47,11 @@ class _FlinkParser(Parser):
         "OVERLAY": lambda self: self._parse_overlay(),
         "CEIL": lambda self: self._parse_ceil_floor(exp.Ceil),
         "FLOOR": lambda self: self._parse_ceil_floor(exp.Floor),
-        "JSON_VALUE": lambda self: self._parse_flink_json_value(),
+        "JSON_VALUE": lambda self: self._parse_flink_json("JSON_VALUE"),
+        "JSON_QUERY": lambda self: self._parse_flink_json("JSON_QUERY"),
+        "JSON_EXISTS": lambda self: self._parse_flink_json("JSON_EXISTS"),
+        "JSON_OBJECT": lambda self: self._parse_flink_json_object(),
+        "JSON_ARRAY": lambda self: self._parse_flink_json_array(),
     }
 
     def _parse_flink_cast(self, kind: type[exp.Cast]) -> exp.Expr:
@@ -54,16 +60,93 @@ class _FlinkParser(Parser):
             self.raise_error("AS and a type expected in CAST")
         return self._typed(kind(this=this, to=exp.DataType.build("unknown")))
 
-    def _parse_flink_json_value(self) -> exp.Expr:
+    def _parse_flink_json(self, name: str) -> exp.Expr:
+        """JSON_VALUE, JSON_QUERY and JSON_EXISTS with their clauses, which go into the node's meta."""
         arguments = self._parse_csv(self._parse_disjunction)
-        node: exp.Expr = exp.Anonymous(this="JSON_VALUE", expressions=arguments)
-        if self._match_text_seq("RETURNING"):
+        node: exp.Expr = exp.Anonymous(this=name, expressions=arguments)
+        clauses: dict[str, exp.Expr | str] = {}
+        if name != "JSON_EXISTS" and self._match_text_seq("RETURNING"):
             node = self._typed(node)
-        while self._match_text_seq("NULL", "ON"):
-            if not (self._match_text_seq("EMPTY") or self._match_text_seq("ERROR")):
-                self.raise_error("EMPTY or ERROR expected after NULL ON")
-        if self._curr.token_type != TokenType.R_PAREN:
-            self.raise_error("JSON_VALUE takes RETURNING <type>, NULL ON EMPTY and NULL ON ERROR here")
+        if name == "JSON_QUERY":
+            clauses["WRAPPER"] = self._parse_wrapper()
+        while self._curr.token_type != TokenType.R_PAREN:
+            chosen = self._parse_on(name)
+            if not self._match_text_seq("ON"):
+                self.raise_error(f"{name}: ON EMPTY or ON ERROR expected")
+            case = "EMPTY" if name != "JSON_EXISTS" and self._match_text_seq("EMPTY") else "ERROR"
+            if case == "ERROR" and not self._match_text_seq("ERROR"):
+                self.raise_error(f"{name}: EMPTY or ERROR expected after ON")
+            clauses[case] = chosen
+        node.meta[CLAUSES_KEY] = clauses
+        return node
+
+    def _parse_wrapper(self) -> str:
+        if self._match_text_seq("WITHOUT"):
+            found = "WITHOUT"
+        elif self._match_text_seq("WITH"):
+            found = "CONDITIONAL" if self._match_text_seq("CONDITIONAL") else "UNCONDITIONAL"
+            self._match_text_seq("UNCONDITIONAL")
+        else:
+            return "WITHOUT"
+        self._match_text_seq("ARRAY")
+        if not self._match_text_seq("WRAPPER"):
+            self.raise_error("JSON_QUERY: WRAPPER expected")
+        return found
+
+    def _parse_on(self, name: str) -> exp.Expr | str:
+        words = ("TRUE", "FALSE", "UNKNOWN", "ERROR") if name == "JSON_EXISTS" else ("NULL", "ERROR")
+        for word in words:
+            if self._match_text_seq(word):
+                return word
+        if name == "JSON_VALUE" and self._match_text_seq("DEFAULT"):
+            found: exp.Expr | None = self._parse_disjunction()
+            if found is not None:
+                return found
+        if name == "JSON_QUERY" and self._match_text_seq("EMPTY"):
+            if self._match_text_seq("ARRAY"):
+                return "[]"
+            if self._match_text_seq("OBJECT"):
+                return "{}"
+        taken = {
+            "JSON_VALUE": "RETURNING <type>, and NULL, ERROR or DEFAULT <value> ON EMPTY and ON ERROR",
+            "JSON_QUERY": "WITH or WITHOUT WRAPPER, and NULL, ERROR, EMPTY ARRAY or EMPTY OBJECT ON EMPTY and ON ERROR",
+            "JSON_EXISTS": "TRUE, FALSE, UNKNOWN or ERROR ON ERROR",
+        }[name]
+        self.raise_error(f"{name} takes {taken} here")
+        return "NULL"
+
+    def _parse_flink_json_object(self) -> exp.Expr:
+        """JSON_OBJECT(KEY 'k' VALUE v, ... ABSENT ON NULL): keys and values by turns."""
+        arguments: list[exp.Expr | None] = []
+        while self._curr.token_type != TokenType.R_PAREN and not self._at_nulls():
+            self._match_text_seq("KEY")
+            arguments.append(self._parse_bitwise())
+            if not self._match_text_seq("VALUE") and not self._match(TokenType.COLON):
+                self.raise_error("JSON_OBJECT: KEY <text> VALUE <value> expected")
+            arguments.append(self._parse_disjunction())
+            if not self._match(TokenType.COMMA):
+                break
+        return self._with_nulls(exp.Anonymous(this="JSON_OBJECT", expressions=arguments), absent=False)
+
+    def _parse_flink_json_array(self) -> exp.Expr:
+        arguments: list[exp.Expr | None] = []
+        while self._curr.token_type != TokenType.R_PAREN and not self._at_nulls():
+            arguments.append(self._parse_disjunction())
+            if not self._match(TokenType.COMMA):
+                break
+        return self._with_nulls(exp.Anonymous(this="JSON_ARRAY", expressions=arguments), absent=True)
+
+    def _at_nulls(self) -> bool:
+        word = self._curr.text.upper()
+        return word in ("NULL", "ABSENT") and bool(self._next) and self._next.text.upper() == "ON"
+
+    def _with_nulls(self, node: exp.Expr, *, absent: bool) -> exp.Expr:
+        if self._at_nulls():
+            absent = self._curr.text.upper() == "ABSENT"
+            self._advance(2)
+            if not self._match_text_seq("NULL"):
+                self.raise_error(f"{node.this}: NULL expected after ON")
+        node.meta[CLAUSES_KEY] = {"ABSENT": "TRUE" if absent else "FALSE"}
         return node
 
     def _typed(self, node: exp.Expr) -> exp.Expr:
@@ -73,7 +156,7 @@ class _FlinkParser(Parser):
         while self._curr and self._curr.token_type != TokenType.SENTINEL:
             if depth == 0 and (
                 self._curr.token_type == TokenType.R_PAREN
-                or (self._curr.text.upper() == "NULL" and self._next and self._next.text.upper() == "ON")
+                or self._curr.text.upper() in ("NULL", "ERROR", "DEFAULT", "WITH", "WITHOUT", "EMPTY")
             ):
                 break
             depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
@@ -105,6 +188,12 @@ def _reworded(description: str) -> str:
 def declared_type(node: exp.Expr) -> LogicalType | None:
     """The type that was read for a CAST or JSON_VALUE; None for a typed literal."""
     found: Any = node.meta.get(TYPE_KEY)
+    return found
+
+
+def clauses_of(node: exp.Expr) -> dict[str, exp.Expr | str]:
+    """The clauses that were read for a JSON function."""
+    found: dict[str, exp.Expr | str] = node.meta.get(CLAUSES_KEY, {})
     return found
 
 

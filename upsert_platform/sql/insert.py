@@ -7,6 +7,7 @@ from dataclasses import replace
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.options import nearest
+from upsert_platform.sql.casts import cast
 from upsert_platform.sql.compatibility import can_write, keeps_apart
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
@@ -15,7 +16,7 @@ from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
 from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
-from upsert_platform.sql.rendered import STRINGS, Rendered, cast, quote_name
+from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure, quote_name
 from upsert_platform.sql.tables import Tables
 from upsert_platform.types import LogicalType
 
@@ -98,11 +99,17 @@ class _InsertResolver:
             self._warn_varying(given, relation.predicate)
         if given is None or any(problem.severity == "error" for problem in self.problems):
             return None, self.problems
+        predicate = relation.predicate
+        written = [self._written(given.get(column.name), column) for column in written_columns(target)]
+        fails = first_failure(*(value.fails for value in written))
+        if fails and predicate is not None:  # rows that do not meet the predicate are not looked at
+            fails = f"CASE WHEN {predicate.sql} THEN {fails} END"
         insert = Insert(
             source=relation.source,
             target=target.name,
-            projections=tuple(self._written(given.get(column.name), column) for column in written_columns(target)),
-            predicate=relation.predicate.sql if relation.predicate else None,
+            projections=tuple(value.sql for value in written),
+            predicate=predicate.sql if predicate else None,
+            failure=first_failure(predicate.fails if predicate else None, fails),
             sql=declaration.sql,
             location=declaration.location,
             overwrite=declaration.overwrite,
@@ -124,7 +131,10 @@ class _InsertResolver:
         if given is None or any(problem.severity == "error" for problem in self.problems):
             return None
         for name, value in given.items():
-            self._check_type(value, target.column(name))
+            if name in target.primary_key:
+                self._check_key_type(value, target.column(name), keyed=False)
+            else:
+                self._check_type(value, target.column(name))
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
         try:
             planned.check_key(target.primary_key, key, self.declaration.location.line)
@@ -149,11 +159,13 @@ class _InsertResolver:
                 f"the query depends on {varying}, which is evaluated once per row, when the batch is computed",
                 severity="warning",
             )
+        written = [self._written(named.get(column.name), column) for column in written_columns(target)]
         return Insert(
             source=query.name,
             target=target.name,
-            projections=tuple(self._written(named.get(column.name), column) for column in written_columns(target)),
+            projections=tuple(value.sql for value in written),
             predicate=None,
+            failure=first_failure(*(value.fails for value in written)),
             sql=self.declaration.sql,
             location=self.declaration.location,
             query=query,
@@ -268,11 +280,11 @@ class _InsertResolver:
                     severity="warning",
                 )
 
-    def _written(self, value: Rendered | None, column: Column) -> str:
+    def _written(self, value: Rendered | None, column: Column) -> Rendered:
         if value is None:
-            return "NULL"
+            return Rendered("NULL", simple=True)
         assert column.type is not None
-        return cast(value, column.type, implicit=True).sql
+        return cast(value, column.type, implicit=True)
 
 
 def _bare(logical: LogicalType) -> str:

@@ -7,7 +7,7 @@ column and one predicate. What needs more than one row at a time raises NeedsSta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlglot import exp
@@ -18,7 +18,7 @@ from upsert_platform.sql.expressions import ONLY, Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
-from upsert_platform.sql.rendered import BOOLEAN, Rendered, quote_name
+from upsert_platform.sql.rendered import BOOLEAN, Rendered, first_failure, made, quote_name
 from upsert_platform.types import TypeName
 
 _CLAUSES: Final = {
@@ -58,9 +58,10 @@ def relation_of(table: Table) -> Relation:
             column.name,
             Rendered(
                 quote_name(column.name),
-                column.type,
+                column.type or column.expression_type,
                 simple=True,
                 column=column.name if column.kind is not ColumnKind.COMPUTED else None,
+                fails=column.failure,
             ),
         )
         for column in table.columns
@@ -200,4 +201,7 @@ def _name_of(node: exp.Expr, position: int) -> str:
 def _both(left: Rendered | None, right: Rendered) -> Rendered:
     if left is None:
         return right
-    return Rendered(f"{left.wrapped} AND {right.wrapped}", BOOLEAN, varies=left.varies or right.varies)
+    # The right one is about rows for which the left one holds.
+    rest = f"CASE WHEN {left.wrapped} THEN {right.fails} END" if right.fails else None
+    found = made(f"{left.wrapped} AND {right.wrapped}", BOOLEAN, left, right, simple=False)
+    return replace(found, fails=first_failure(left.fails, rest))

@@ -1,22 +1,26 @@
-"""Spark SQL text of an expression, with what is known of its type; and casts between types."""
+"""Spark SQL text of an expression, with its type in Flink and when it fails; and fractions of seconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-from upsert_platform.types import LogicalType, TypeName, spark_type
+from upsert_platform.types import LogicalType, TypeName
 
 INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 STRINGS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 TIMESTAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
-_MICROSECONDS_OF_DAY: Final = 86_400_000_000
+
+NUMBERS: Final = (*INTEGERS, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
+BINARIES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 
 STRING = LogicalType(TypeName.STRING)
 BOOLEAN = LogicalType(TypeName.BOOLEAN)
 INT = LogicalType(TypeName.INT)
 BIGINT = LogicalType(TypeName.BIGINT)
+FLOAT = LogicalType(TypeName.FLOAT)
 DOUBLE = LogicalType(TypeName.DOUBLE)
+BYTES = LogicalType(TypeName.BYTES)
 DATE = LogicalType(TypeName.DATE)
 
 
@@ -30,6 +34,10 @@ class Rendered:
         column: name of the source's column, when it is nothing but one.
         constant: the text of a literal.
         varies: name of a function in it that gives another value each time.
+        fails: Spark SQL of the reason why it has no value for a row, null where it has one; None if it cannot fail. The
+            expression itself raises nothing: what fails for a row is null there.
+        json: its text is JSON, which goes into other JSON as it is.
+        never_zero: a number that may be null, but not zero.
     """
 
     sql: str
@@ -38,6 +46,9 @@ class Rendered:
     column: str | None = None
     constant: str | None = None
     varies: str | None = None
+    fails: str | None = None
+    json: bool = False
+    never_zero: bool = False
 
     @property
     def wrapped(self) -> str:
@@ -66,60 +77,31 @@ def same_type(left: LogicalType | None, right: LogicalType | None) -> bool:
     return left is not None and right is not None and replace(left, nullable=True) == replace(right, nullable=True)
 
 
-def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool = False) -> Rendered:
-    """Casts as Flink does.
+def made(
+    sql: str, kind: LogicalType | None, *parts: Rendered, simple: bool = True, fails: str | None = None
+) -> Rendered:
+    """An expression made of others: it varies, and fails, as they do.
 
     Args:
-        safe: TRY_CAST: null instead of an error.
-        implicit: lengths of CHAR and VARCHAR are not enforced, as when Flink writes to a table.
+        fails: when it fails by itself, see `Rendered.fails`.
     """
-    unbounded = implicit or to.name is TypeName.STRING
-    if same_type(value.type, to) or (unbounded and value.root in STRINGS and to.name in STRINGS):
-        return replace(value, type=to)
-    word = "TRY_CAST" if safe else "CAST"
-    plain = f"{word}({value.sql} AS {spark_type(to)})"
-    sql = plain
-    if to.name in STRINGS:
-        sql = _to_string(value, word)
-        if to.name is TypeName.CHAR and not implicit:
-            sql = f"RPAD(SUBSTRING({sql}, 1, {to.length}), {to.length}, ' ')"
-        elif to.name is TypeName.VARCHAR and not implicit:
-            sql = f"SUBSTRING({sql}, 1, {to.length})"
-    elif to.name in TIMESTAMPS:
-        known = value.type.precision if value.type and value.root in TIMESTAMPS else None
-        if value.root not in (TypeName.DATE,) and (known is None or known > (to.precision or 0)):
-            sql = truncate(plain, to)
-    elif to.name is TypeName.TIME:
-        sql = _to_time(value, to, word)
-    return Rendered(sql, to, simple=True, varies=value.varies)
+    varies = next((part.varies for part in parts if part.varies), None)
+    return Rendered(
+        sql, kind, simple=simple, varies=varies, fails=first_failure(*(part.fails for part in parts), fails)
+    )
 
 
-def _to_string(value: Rendered, word: str) -> str:
-    match value.root:
-        case TypeName.BOOLEAN:
-            return f"UPPER({word}({value.sql} AS STRING))"
-        case TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
-            return f"DATE_FORMAT({value.sql}, '{_pattern('yyyy-MM-dd HH:mm:ss', value.type)}')"
-        case TypeName.TIME:
-            return f"DATE_FORMAT(TIMESTAMP_MICROS({value.sql}), '{_pattern('HH:mm:ss', value.type)}')"
-    return f"{word}({value.sql} AS STRING)"
+def first_failure(*failures: str | None) -> str | None:
+    """The first reason that is not null, of several that may each be None."""
+    found = list(dict.fromkeys(failure for failure in failures if failure))
+    if len(found) < 2:
+        return found[0] if found else None
+    return f"COALESCE({', '.join(found)})"
 
 
-def _pattern(seconds: str, logical: LogicalType | None) -> str:
-    digits = min(logical.precision or 0, 9) if logical else 0
-    return f"{seconds}.{'S' * digits}" if digits else seconds
-
-
-def _to_time(value: Rendered, to: LogicalType, word: str) -> str:
-    """TIME is carried as microseconds of the day."""
-    if value.root in STRINGS:
-        micros = f"UNIX_MICROS({word}(CONCAT('1970-01-01 ', {value.sql}) AS TIMESTAMP))"
-    elif value.root in TIMESTAMPS:
-        micros = f"PMOD(UNIX_MICROS(CAST({value.sql} AS TIMESTAMP)), {_MICROSECONDS_OF_DAY})"
-    else:
-        micros = f"CAST({value.sql} AS BIGINT)"
-    step = _step(to)
-    return micros if step == 1 else f"{micros} DIV {step} * {step}"
+def fails_when(condition: str, reason: str) -> str:
+    """A failure with a fixed reason."""
+    return f"CASE WHEN {condition} THEN {quote_text(reason)} END"
 
 
 def _step(logical: LogicalType) -> int:
@@ -176,10 +158,3 @@ def _has_more(logical: LogicalType, digits: int) -> bool:
         return _step(_at_most(logical, digits)) > 1
     inner = [field.type for field in logical.fields]
     return any(_has_more(part, digits) for part in (*inner, *([logical.element] if logical.element else [])))
-
-
-def widest_integer(left: LogicalType | None, right: LogicalType | None) -> LogicalType | None:
-    """The integer type of an arithmetic over two integers, None if one is something else."""
-    if left is None or right is None or left.name not in INTEGERS or right.name not in INTEGERS:
-        return None
-    return LogicalType(max(left.name, right.name, key=INTEGERS.index))

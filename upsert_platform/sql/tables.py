@@ -127,19 +127,22 @@ class _TableResolver:
     def _column(self, column: ColumnDeclaration, key: tuple[str, ...]) -> Column:
         # Flink makes key columns NOT NULL; formats with schemas show it.
         kind = replace(column.type, nullable=False) if column.type and column.name in key else column.type
+        computed = self._expression(column) if column.kind is ColumnKind.COMPUTED else None
         return Column(
             name=column.name,
             type=kind,
             kind=column.kind,
             metadata_key=column.metadata_key,
             virtual=column.virtual,
-            expression=self._expression(column) if column.kind is ColumnKind.COMPUTED else None,
+            expression=computed.sql if computed else None,
+            expression_type=computed.type if computed else None,
+            failure=computed.fails if computed else None,
             comment=column.comment,
             location=column.location,
         )
 
-    def _expression(self, column: ColumnDeclaration) -> str:
-        """Spark SQL of a computed column, over the columns that are stored."""
+    def _expression(self, column: ColumnDeclaration) -> Rendered:
+        """A computed column, over the columns that are stored."""
         stored = {
             other.name: Rendered(quote_name(other.name), _some(other.type), simple=True, column=other.name)
             for other in self.declaration.columns
@@ -147,17 +150,17 @@ class _TableResolver:
         }
         try:
             node = parse_query(column.expression, "expression")
-            return render(node, Scope(stored), column.expression[0].line).sql
+            return render(node, Scope(stored), column.expression[0].line)
         except Fault as fault:
             hint = ""
             if not self.declaration.complete:
-                return "NULL"
+                return Rendered("NULL", simple=True)
             if any(other.kind is ColumnKind.COMPUTED and f"'{other.name}'" in fault.message
                    for other in self.declaration.columns):  # fmt: skip
                 hint = " (a computed column cannot use another one)"
             place = SourceLocation(column.location.file, fault.line)
             self.error(f"computed column '{column.name}': {fault.message}{hint}", place)
-            return "NULL"
+            return Rendered("NULL", simple=True)
 
 
 def _some(logical: LogicalType | None) -> LogicalType:

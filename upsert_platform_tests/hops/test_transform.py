@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from upsert_platform.changelog.rows import stored_columns
-from upsert_platform.hops.transform import change_query
+from upsert_platform.hops.transform import change_frame, change_query, computed, failed_rows
 from upsert_platform.model import Insert, Table
 from upsert_platform.sql.rendered import quote_name
 from upsert_platform.types import spark_type
@@ -36,7 +36,7 @@ def frame(spark: SparkSession, sql: str, rows: list[tuple[object, ...]]) -> Data
         + [f"{quote_name(column.name)} {spark_type(column.type)}" for column in stored_columns(source) if column.type]
     )
     spark.createDataFrame(rows, schema).createOrReplaceTempView(view)
-    return spark.sql(change_query(insert, source, target, view))
+    return change_frame(spark, insert, source, target, view)
 
 
 def declared(sql: str) -> tuple[Insert, Table, Table]:
@@ -88,7 +88,7 @@ def test_names_types_and_order_are_the_targets(spark: SparkSession) -> None:
     assert [tuple(row) for row in changes.collect()] == [expected]
 
 
-def test_an_expression_of_a_refused_row_is_not_evaluated(spark: SparkSession) -> None:
+def test_an_expression_of_a_row_that_does_not_meet_the_predicate_does_not_fail(spark: SparkSession) -> None:
     changes = frame(
         spark,
         """CREATE TABLE t (id BIGINT, n INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
@@ -96,9 +96,60 @@ def test_an_expression_of_a_refused_row_is_not_evaluated(spark: SparkSession) ->
         [
             ("+I", 1, 10, "7", "number", None, None, None),
             ("+I", 2, 20, "seven", "text", None, None, None),
+            ("-D", 3, 30, "seven", "number", None, None, None),
         ],
     )
-    assert sorted(map(tuple, changes.collect())) == [(10, 7, "U", 1), (20, None, "D", 2)]
+    assert failed_rows(changes, ["id"]) == []
+    assert sorted(map(tuple, computed(changes).collect())) == [(10, 7, "U", 1), (20, None, "D", 2), (30, None, "D", 3)]
+
+
+FAILING = """CREATE TABLE t (id BIGINT, n INT, share DECIMAL(4, 1), PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'tablestore');
+INSERT INTO t SELECT user_id, CASE WHEN region = 'x' THEN -1 ELSE 100 / CAST(name AS INT) END, balance
+  FROM {} WHERE region = 'x' OR CAST(region AS INT) > 0;"""
+
+
+@pytest.mark.parametrize("source", ["users", "keyless"])
+def test_only_rows_that_cannot_be_computed_are_set_aside(spark: SparkSession, source: str) -> None:
+    """Spark would end the task, and with it every row of the batch, in every run."""
+    keyless = """CREATE TABLE keyless (user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2))
+      WITH ('connector' = 'kafka');"""
+    rows = [
+        ("+I", 1, 10, "7", "1", Decimal("1.25")),
+        ("+U", 2, 20, "0", "1", Decimal("2.00")),
+        ("+U", 3, 30, "none", "1", None),
+        ("+U", 4, 40, "none", "x", None),
+        ("+U", 5, 50, "5", "east", None),
+        ("+U", 6, 60, "none", "-1", None),
+        ("+U", 7, 70, None, "1", Decimal("123456.00")),
+        ("-D", 8, 80, "none", "east", None),
+    ]
+    sql = FAILING.format(source)
+    changes = frame(spark, keyless + sql if source == "keyless" else sql,
+                    [row if source == "keyless" else (*row, None, None) for row in rows])  # fmt: skip
+    refused = {row.key: row.reason for row in failed_rows(changes, ["id"])}
+    assert refused == {
+        '{"id": 20}': "division by zero",
+        '{"id": 30}': "a text cannot be cast to INT: none",
+        '{"id": 50}': "a text cannot be cast to INT: east",
+        '{"id": 70}': "a number does not fit DECIMAL(4, 1)",
+    }
+    kept = {(row["id"], row["n"], row["_op"]) for row in computed(changes).collect()}
+    left_out = {(60, None, "D")} if source == "users" else set()
+    assert kept == {(10, 14, "U"), (40, -1, "U"), (80, None, "D"), *left_out}
+
+
+def test_a_computed_column_that_fails_is_its_rows_fate(spark: SparkSession) -> None:
+    changes = frame(
+        spark,
+        """CREATE TABLE s (id BIGINT, v STRING, n AS CAST(v AS INT), PRIMARY KEY (id) NOT ENFORCED)
+             WITH ('connector' = 'upsert-kafka');
+           CREATE TABLE t (id BIGINT, n INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+           INSERT INTO t SELECT id, n + 1 FROM s;""",
+        [("+U", 1, 1, "7"), ("+U", 2, 2, "x"), ("+U", 3, 3, None)],
+    )
+    assert [row.key for row in failed_rows(changes, ["id"])] == ['{"id": 2}']
+    assert sorted(map(tuple, computed(changes).collect())) == [(1, 8, "U", 1), (3, None, "U", 3)]
 
 
 def test_without_a_source_key_rows_that_do_not_meet_the_predicate_are_left_out(spark: SparkSession) -> None:

@@ -144,7 +144,7 @@ def test_every_kind_of_column() -> None:
     assert str(columns["at"].type) == "TIMESTAMP_LTZ(3)"
     assert (columns["at"].kind, columns["at"].metadata_key, columns["at"].virtual) == ("metadata", "timestamp", False)
     assert (columns["partition"].metadata_key, columns["partition"].virtual) == ("partition", True)
-    assert columns["twice"].expression == "`amount` * 2"
+    assert columns["twice"].expression == "CAST(`amount` * CAST(2 AS DECIMAL(10,0)) AS DECIMAL(23,2))"
     assert columns["twice"].comment == "computed"
     assert columns["day1"].expression == "DATE_FORMAT(`at`, 'yyyy-MM-dd')"
     assert [column.name for column in table.physical_columns] == ["id", "a`b", "tags", "amount"]

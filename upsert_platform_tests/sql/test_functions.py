@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import tokenize
@@ -54,6 +55,23 @@ CASES: list[tuple[str, Any]] = [
     ("SUBSTRING(s, 2)", "b-cd"),
     ("SUBSTRING(s FROM 2 FOR 2)", "b-"),
     ("SUBSTR(s, -2, 1)", "c"),
+    ("SUBSTR(s, -9, 5)", ""),
+    ("SUBSTR(s, 2, -1)", None),
+    ("LPAD('😀a', 5, '*')", "**😀a"),
+    ("LPAD('abc', 5, '')", None),
+    ("REPLACE('ab', '', '$1')", "$1a$1b$1"),
+    ("ASCII('é')", -61),
+    ("OVERLAY('a' PLACING 'X' FROM 2)", "a"),
+    ("OVERLAY('abcdef' PLACING 'XY' FROM 3)", "abXYef"),
+    ("STR_TO_MAP('a=1,a=2,b')['a']", "2"),
+    ("ELT(3, 'a', 'b')", None),
+    ("SPLIT_INDEX('', ',', 0)", None),
+    ("SPLIT_INDEX('a-b', 45, 1)", "b"),
+    ("'a+b' SIMILAR TO 'a[+]_'", True),
+    ("'a.b' SIMILAR TO '%.%'", True),
+    ("'axb' SIMILAR TO 'a.b'", False),
+    ("'a%' NOT SIMILAR TO 'a!%' ESCAPE '!'", False),
+    ("'b' BETWEEN SYMMETRIC 'c' AND 'a'", True),
     ("POSITION('c' IN s)", 4),
     ("INSTR(s, 'c')", 4),
     ("LOCATE('c', s)", 4),
@@ -106,6 +124,27 @@ CASES: list[tuple[str, Any]] = [
     ("10 - (4 - 3)", 9),
     ("1.5e1", 15.0),
     ("GREATEST(1, i)", 7),
+    ("2147483647 + 1", -2147483648),
+    ("CAST(9223372036854775807 AS BIGINT) + i", -9223372036854775802),
+    ("ABS(CAST(-2147483648 AS INT))", -2147483648),
+    ("f / 0", float("inf")),
+    ("-f / CAST('-0.0' AS DOUBLE)", float("inf")),
+    ("CAST(f / 0 AS INT)", 2147483647),
+    ("LN(0) = -f / 0", True),
+    ("CAST(300 AS TINYINT)", 44),
+    ("CAST(big AS INT)", -1589934592),
+    ("CAST(i AS DECIMAL(1, 1))", None),
+    ("d * d", Decimal("152.5225")),
+    ("d / 3", Decimal("4.1166666666667")),
+    ("MOD(d, 5)", Decimal("2.35")),
+    ("CAST(CAST(0 AS DECIMAL(20, 10)) AS STRING)", "0.0000000000"),
+    ("CAST(CAST(-0.00000001 AS DECIMAL(20, 10)) AS STRING)", "-0.0000000100"),
+    ("CAST(1e20 AS STRING)", "1.0E20"),
+    ("ROUND(d, 1)", Decimal("12.4")),
+    ("ROUND(d, -1)", Decimal("10")),
+    ("SIGN(-2.5)", Decimal("-1.0")),
+    ("LOG(2, 8)", 3.0),
+    ("TYPEOF(d)", "DECIMAL(12, 2)"),
     ("GREATEST(1, CAST(NULL AS INT))", None),
     ("LEAST('a', n)", None),
     ("TRUNCATE(-12.345, 2)", Decimal("-12.34")),
@@ -182,6 +221,23 @@ CASES: list[tuple[str, Any]] = [
     ("TO_DATE('2024-02-29')", dt.date(2024, 2, 29)),
     ("TO_DATE('20240229', 'yyyyMMdd')", dt.date(2024, 2, 29)),
     ("TO_DATE('x')", None),
+    ("TO_DATE('2024-2-9 10:00')", dt.date(2024, 2, 9)),
+    ("CAST('2024' AS DATE)", dt.date(2024, 1, 1)),
+    ("TRY_CAST('2024-02-30' AS DATE)", None),
+    ("TRY_CAST('2024-02-29T10:00:00' AS TIMESTAMP(3))", None),
+    ("CAST(CAST('9999-12-31' AS DATE) + INTERVAL '1' DAY AS STRING)", "0000-01-01"),
+    ("YEAR(old)", 1970),
+    ("FLOOR(old TO DAY)", moment("1969-12-31")),
+    ("CEIL(ts6 TO SECOND)", moment("2024-02-29 13:14:16")),
+    ("CEIL(day TO MONTH)", dt.date(2024, 3, 1)),
+    ("FLOOR(day TO WEEK)", dt.date(2024, 2, 25)),
+    ("TIMESTAMPDIFF(MONTH, DATE '2024-01-31', DATE '2024-02-29')", 1),
+    ("TIMESTAMPDIFF(MONTH, DATE '2024-03-31', DATE '2024-02-29')", -1),
+    ("TIMESTAMPDIFF(YEAR, TIMESTAMP '2020-02-29 10:00:00', TIMESTAMP '2024-02-29 09:00:00')", 3),
+    ("TIMESTAMPADD(MINUTE, 3, day)", moment("2024-02-29 00:03:00")),
+    ("ts > '2024-02-29 00:00:00'", True),
+    ("TO_TIMESTAMP_LTZ(99999999999999999, 3)", None),
+    ("TO_TIMESTAMP_LTZ('2024-02-29 13:14:15.120') = ltz", True),
     ("UNIX_TIMESTAMP('1970-01-01 00:01:00')", 60),
     ("FROM_UNIXTIME(60)", "1970-01-01 00:01:00"),
     ("FROM_UNIXTIME(60, 'mm:ss')", "01:00"),
@@ -190,13 +246,42 @@ CASES: list[tuple[str, Any]] = [
     ("LOCALTIMESTAMP > ts", True),
     ("NOW() >= PROCTIME()", True),
     ("CURRENT_DATE > day", True),
-    ("LOCALTIME >= 0", True),
+    ("LOCALTIME >= TIME '00:00:00'", True),
     # JSON
     ("JSON_VALUE(js, '$.x')", "7"),
     ("JSON_VALUE(js, 'lax $.a.b[1]')", "2"),
     ("JSON_VALUE(js, '$.missing')", None),
     ("JSON_VALUE(js, '$.x' RETURNING INT)", 7),
     ("JSON_VALUE(js, '$.no' RETURNING DOUBLE NULL ON EMPTY NULL ON ERROR)", None),
+    ("JSON_VALUE(js, '$.no.x' DEFAULT 'd' ON ERROR)", "d"),
+    ("JSON_VALUE(js, 'lax $.missing' DEFAULT 'd' ON EMPTY)", "d"),
+    ("JSON_VALUE(js, '$.a')", None),
+    ("JSON_VALUE('{\"n\": 1.50}', '$.n')", "1.5"),
+    ("JSON_VALUE('1e3', '$')", "1000.0"),
+    ("JSON_QUERY(js, '$.a')", '{"b":[1,2]}'),
+    ("JSON_QUERY(js, '$.a.b[*]')", "[1,2]"),
+    ("JSON_QUERY(js, '$.x')", None),
+    ("JSON_QUERY(js, '$.x' WITH WRAPPER)", '["7"]'),
+    ("JSON_QUERY(js, '$.a.b' WITH CONDITIONAL ARRAY WRAPPER)", "[1,2]"),
+    ("JSON_QUERY(js, '$.a.b' WITH UNCONDITIONAL ARRAY WRAPPER)", "[[1,2]]"),
+    ("JSON_QUERY(js, 'lax $.missing' EMPTY ARRAY ON EMPTY)", "[]"),
+    ("JSON_QUERY('no json', '$.a' EMPTY OBJECT ON ERROR)", "{}"),
+    ("JSON_EXISTS(js, '$.a.b[1]')", True),
+    ("JSON_EXISTS(js, '$.a.b[2]')", False),
+    ("JSON_EXISTS('no json', '$.a' TRUE ON ERROR)", True),
+    ("JSON_EXISTS('no json', '$.a' UNKNOWN ON ERROR)", None),
+    ("js IS JSON OBJECT AND js IS NOT JSON ARRAY", True),
+    ("'1' IS JSON SCALAR", True),
+    ("'NaN' IS JSON", False),
+    ("'' IS JSON", False),
+    ("n IS JSON", False),
+    ("n IS NOT JSON", True),
+    ("JSON_OBJECT(KEY 'b' VALUE i, 'a' VALUE n, 'c' VALUE JSON_ARRAY(s, b, n))", '{"a":null,"b":7,"c":["Ab-cd",true]}'),
+    ("JSON_OBJECT('a' VALUE n ABSENT ON NULL)", "{}"),
+    ("JSON_ARRAY(n, 1.50 NULL ON NULL)", "[null,1.50]"),
+    ("JSON_ARRAY()", "[]"),
+    ("JSON_STRING(b)", "true"),
+    ("JSON_STRING('a\"\\é')", '"a\\"\\\\é"'),
     # collections
     ("arr[1]", 10),
     ("arr[3]", None),
@@ -205,9 +290,18 @@ CASES: list[tuple[str, Any]] = [
     ("ARRAY[1, 2, 3][2]", 2),
     ("MAP['a', 1, 'b', 2]['b']", 2),
     ("CARDINALITY(arr)", 2),
+    ("CAST(arr AS STRING)", "[10, 20]"),
+    ("CAST(MAP['a', CAST(NULL AS INT)] AS STRING)", "{a=NULL}"),
+    ("CAST(r AS STRING)", "(5, (deep))"),
+    ("ARRAY_CONTAINS(arr, 20)", True),
+    ("ARRAY_POSITION(arr, 20)", 2),
+    ("ARRAY_JOIN(ARRAY['a', 'b'], '-')", "a-b"),
+    ("ARRAY_MAX(arr)", 20),
+    ("MAP_KEYS(m)", ["k"]),
+    ("CARDINALITY(SPLIT('a.b.c', '.'))", 3),
     ("r.a", 5),
     ("r.in1.c", "deep"),
-    ("ROW(1, 'x').col2", "x"),
+    ("ROW(1, 'x').`EXPR$1`", "x"),
     ("ELEMENT(ARRAY['only'])", "only"),
 ]
 
@@ -228,7 +322,7 @@ def values(spark: SparkSession) -> dict[str, Any]:
     row = ", ".join(f"CAST({value} AS {spark_type(parse_type(kind))}) AS `{name}`"
                     for name, (kind, value) in COLUMNS.items())  # fmt: skip
     selected = ", ".join(f"{spark_sql(case)} AS `{index}`" for index, (case, _) in enumerate(CASES))
-    (found,) = spark.sql(f"SELECT {selected} FROM (SELECT {row})").collect()
+    (found,) = flink_sql(spark, f"SELECT {selected} FROM (SELECT {row})").collect()
     return {case: found[index] for index, (case, _) in enumerate(CASES)}
 
 
@@ -241,18 +335,35 @@ def test_value_on_spark(values: dict[str, Any], case: str, expected: Any) -> Non
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("JSON_EXISTS(js, '$.a')", "JSON_EXISTS is not supported"),
-        ("JSON_VALUE(js, '$.a' DEFAULT 1 ON EMPTY)", "JSON_VALUE takes RETURNING"),
+        ("JSON_VALUE(js, '$.a' EMPTY ARRAY ON EMPTY)", "JSON_VALUE takes RETURNING"),
+        ("JSON_VALUE(js, '$..a')", "filters, slices and '..' are not supported"),
+        ("JSON_QUERY(js, '$.a' RETURNING INT)", "JSON_QUERY gives a text"),
+        ("JSON_OBJECT(s, 1)", "KEY <text> VALUE <value> expected"),
+        ("i + 'a'", "'+' takes numbers, not CHAR(1)"),
+        ("i + NULL", "'+' takes numbers, not NULL"),
+        ("s || i", "CONCAT takes a text, not INT: write CAST(... AS STRING)"),
+        ("i = '7'", "INT and CHAR(1) are not compared: write a CAST"),
+        ("ts = DATE '2024-01-01'", "TIMESTAMP(3) and DATE are not compared"),
+        ("CAST(i AS DATE)", "there is no CAST of INT AS DATE"),
+        ("CAST(day AS BIGINT)", "there is no CAST of DATE AS BIGINT"),
+        ("CASE WHEN i THEN 1 END", "WHEN takes a condition, not INT"),
+        ("COALESCE(i, s)", "COALESCE takes values of one type, not INT, STRING"),
+        ("GREATEST(d, 5)", "GREATEST takes decimals of one type"),
+        ("TRUNCATE(f, 1)", "TRUNCATE takes exact numbers"),
+        ("MOD(f, 2)", "MOD and % take exact numbers"),
+        ("1e400", "the number 1e400 is out of range"),
+        ("REGEXP(s, s)", "REGEXP takes its pattern as a literal"),
+        ("DATE_FORMAT(ts, s)", "DATE_FORMAT takes its pattern as a literal"),
+        ("s LIKE 'a!b' ESCAPE '!'", "the escape '!' stands before '%', '_' or itself"),
         ("JSON_VALUE(js, s)", "JSON_VALUE takes JSON and a path in quotes"),
         ("JSON_VALUE(js, 'a.b')", "a path begins with '$'"),
-        ("CEIL(ts TO DAY)", "CEIL(... TO unit) is not supported"),
-        ("EXTRACT(MILLENNIUM FROM ts)", "EXTRACT takes one of YEAR"),
+        ("CEIL(t TO DAY)", "CEIL takes a date or timestamp TO one of"),
+        ("EXTRACT(MICROSECOND FROM ts)", "EXTRACT takes one of MILLENNIUM"),
         ("TIMESTAMPADD(CENTURY, 1, ts)", "TIMESTAMPADD takes a unit"),
         ("TO_TIMESTAMP_LTZ(1, 9)", "TO_TIMESTAMP_LTZ takes a number and its precision"),
         ("DATE_FORMAT(ts, 'ww')", "Spark has no pattern letter 'w'"),
         ("DATE_FORMAT(t, 'HH')", "DATE_FORMAT of a TIME"),
         ("CHAR_LENGTH(s, 1)", "CHAR_LENGTH does not take 2 arguments"),
-        ("s IS JSON", "after IS, only NULL"),
         ("s LIKE 'a' ESCAPE n", "ESCAPE is not complete"),
         ("TIMESTAMP_LTZ '2024-01-01 00:00:00'", "a literal is written DATE, TIME or TIMESTAMP"),
         ("unknown_column", "unknown column 'unknown_column'"),
@@ -265,8 +376,19 @@ def test_what_is_refused_in_an_expression(expression: str, message: str) -> None
     assert message in caught.value.message
 
 
-def test_a_function_that_is_not_known_is_left_to_spark() -> None:
-    assert spark_sql("my_udf(s, 1)") == "my_udf(`s`, 1)"
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("my_udf(s, 1)", "unknown function MY_UDF"),
+        ("UPER(s)", "unknown function UPER; did you mean 'UPPER'?"),
+        ("JSON_VALU(js, '$.a')", "unknown function JSON_VALU; did you mean 'JSON_VALUE'?"),
+        ("HASH_CODE(s)", "HASH_CODE is not supported: use MD5"),
+    ],
+)
+def test_a_function_that_is_not_known_is_refused(expression: str, message: str) -> None:
+    with pytest.raises(Fault) as caught:
+        spark_sql(expression)
+    assert message in caught.value.message
 
 
 def test_pattern_letters_inside_quotes_are_text() -> None:

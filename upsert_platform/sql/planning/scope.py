@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from upsert_platform.options import nearest
 from upsert_platform.plan import Expression, Field, Native, Node
+from upsert_platform.sql.casts import cast
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.reader import Fault
-from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered, cast, quote_name
+from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered, quote_name
 from upsert_platform.types import LogicalType, TypeName
 
 _COMPARISONS: dict[type, str] = {
@@ -135,6 +136,11 @@ class Columns:
             raise self.fault(
                 "the type of an expression is not known before it runs, and a kept query needs it: write CAST(... AS"
                 " type) around it",
+                node,
+            )
+        if rendered.fails is not None:
+            raise self.fault(
+                "an expression that can fail for a row is not kept up to date: write TRY_CAST, or NULLIF(y, 0) below /",
                 node,
             )
         reads = tuple(sorted({item.field.name for item in self.reads(node)}))

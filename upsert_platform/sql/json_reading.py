@@ -1,0 +1,207 @@
+"""Flink's functions that read JSON, over Arrow batches, for Spark's workers. Imports no module of the driver's.
+
+JSON is read as Jackson does by default: what follows a complete value is not looked at, the last of several members of
+one name counts, and NaN is none. Paths are those of `json_path`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from upsert_platform.sql.json_path import JsonPath, read_path
+
+EMPTY, ERROR = "EMPTY", "ERROR"
+_BLANKS: Final = " \t\n\r"
+_PLAIN: Final = re.compile(r"[\[{\"]")
+_path = lru_cache(maxsize=256)(read_path)
+
+
+class NoJson(ValueError):  # noqa: N818 - what a text is, not what a user did
+    """The text is not JSON."""
+
+
+class Missing(LookupError):  # noqa: N818
+    """A strict path leads to nothing."""
+
+
+def _refuse(_name: str) -> Any:
+    raise NoJson
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+
+
+def parse(text: str) -> Any:
+    """The value at the beginning of a text.
+
+    Raises:
+        NoJson: there is none.
+    """
+    start = len(text) - len(text.lstrip(_BLANKS))
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        raise NoJson from None
+    if not _PLAIN.match(text, start) and text[end : end + 1] not in ("", *_BLANKS):
+        raise NoJson
+    return value
+
+
+def follow(value: Any, path: JsonPath) -> Any:
+    """What a path leads to; a list where it names every member or element.
+
+    Raises:
+        Missing: the path is strict, and something on it is not there.
+    """
+    found: list[Any] = [value]
+    several = False
+    for step in path.steps:
+        reached: list[Any] = []
+        for item in found:
+            if step is None:
+                reached += item.values() if isinstance(item, dict) else item if isinstance(item, list) else []
+            elif _has(item, step):
+                reached.append(item[step])
+            elif not several and not path.lax:
+                raise Missing
+        several = several or step is None
+        found = reached
+    if several:
+        return found
+    return found[0] if found else None
+
+
+def _has(item: Any, step: str | int) -> bool:
+    if isinstance(step, str):
+        return isinstance(item, dict) and step in item
+    return isinstance(item, list) and -len(item) <= step < len(item)
+
+
+def java_text(value: Any) -> str:
+    """A scalar as Java's String.valueOf writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return java_double(value)
+    return str(value)
+
+
+def java_double(value: float) -> str:
+    """A double as Java writes it: an exponent below a thousandth and from ten million on."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if value == 0:
+        return f"{sign}0.0"
+    _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits))
+    point = len(text) + exponent
+    if -3 < point <= 7:
+        if point <= 0:
+            return f"{sign}0.{'0' * -point}{text}"
+        whole, fraction = text[:point].ljust(point, "0"), text[point:] or "0"
+        return f"{sign}{whole}.{fraction}"
+    return f"{sign}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+def write(value: Any) -> str:
+    """JSON text as Flink writes it: members in the order of their names, no blanks."""
+    if isinstance(value, dict):
+        return (
+            "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{write(value[key])}" for key in sorted(value)) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join(map(write, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return "null" if value is None else java_text(value)
+
+
+Found = tuple[str | None, str | None]
+"""A text, and why there is none: EMPTY or ERROR."""
+
+
+def read_value(text: str, path: str) -> Found:
+    """JSON_VALUE."""
+    steps = _path(path)
+    try:
+        value = follow(parse(text), steps)
+    except (NoJson, Missing):
+        return None, ERROR
+    scalar = not isinstance(value, (dict, list))
+    if value is None or (steps.lax and not scalar):
+        return None, EMPTY
+    return (java_text(value), None) if scalar else (None, ERROR)
+
+
+def read_query(text: str, path: str, wrapper: str) -> Found:
+    """JSON_QUERY.
+
+    Args:
+        wrapper: ``WITHOUT``, ``CONDITIONAL`` or ``UNCONDITIONAL``.
+    """
+    steps = _path(path)
+    try:
+        value = follow(parse(text), steps)
+    except (NoJson, Missing):
+        return None, ERROR
+    if value is not None and (wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(value, list))):
+        value = [value]
+    scalar = not isinstance(value, (dict, list))
+    if value is None or (steps.lax and scalar):
+        return None, EMPTY
+    return (None, ERROR) if scalar else (write(value), None)
+
+
+def read_exists(text: str, path: str) -> str:
+    """JSON_EXISTS: TRUE, FALSE or ERROR."""
+    try:
+        return "TRUE" if follow(parse(text), _path(path)) is not None else "FALSE"
+    except (NoJson, Missing):
+        return ERROR
+
+
+def check(text: str, kind: str) -> bool:
+    """IS JSON.
+
+    Args:
+        kind: ``VALUE``, ``SCALAR``, ``ARRAY`` or ``OBJECT``.
+    """
+    try:
+        value = parse(text)
+    except NoJson:
+        return False
+    is_kind: dict[str, Callable[[], bool]] = {
+        "ARRAY": lambda: isinstance(value, list),
+        "OBJECT": lambda: isinstance(value, dict),
+        "SCALAR": lambda: not isinstance(value, (dict, list)),
+    }
+    return is_kind.get(kind, lambda: True)()
+
+
+def over_batches(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    """A function over Arrow arrays from one over texts; null in, null out.
+
+    Args:
+        kind: ``found`` for a struct of value and fate, else ``text`` or ``boolean``.
+    """
+    import pyarrow as pa
+
+    found = pa.struct([("value", pa.string()), ("fate", pa.string())])
+    result = {"found": found, "text": pa.string(), "boolean": pa.bool_()}[kind]
+
+    def batch(*columns: pa.Array) -> pa.Array:
+        rows: Iterable[tuple[Any, ...]] = zip(*(column.to_pylist() for column in columns), strict=True)
+        values = [function(*row) if row[0] is not None else None for row in rows]
+        if kind == "found":
+            values = [value if value is None else {"value": value[0], "fate": value[1]} for value in values]
+        return pa.array(values, result)
+
+    return batch
