@@ -6,17 +6,17 @@ where Spark does the work; everything else works without a JVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from upsert_platform.errors import RecordError
 from upsert_platform.model import Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 OPERATION: Final = "_op"
@@ -134,20 +134,23 @@ class RefusedFile(Protocol):
         """Gives the file up. Idempotent, and harmless after `close`."""
 
 
-@runtime_checkable
-class KeepsFiles(Protocol):
+class KeepsFiles(ABC):
     """A `KeepRefused` that also takes refused rows as files, so that nobody has to hold all of them at once."""
 
     @property
+    @abstractmethod
     def open_file(self) -> Callable[[], RefusedFile]:
         """Opens a file, in a task: picklable."""
 
+    @abstractmethod
     def rows_of(self, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
         """The rows of files, a few megabytes at a time."""
 
+    @abstractmethod
     def keep_files(self, files: Sequence[str]) -> None:
         """As `KeepRefused`, of all rows of these files."""
 
+    @abstractmethod
     def discard_files(self, files: Sequence[str]) -> None:
         """Removes files that are not to be kept."""
 
@@ -177,7 +180,7 @@ class Lease(Protocol):
         """Raises LeaseHeldError when the lease was lost."""
 
 
-class Destination(Protocol):
+class Destination(ABC):
     """A declared destination table.
 
     Attributes:
@@ -194,9 +197,11 @@ class Destination(Protocol):
     uri: str
     kind: str
 
+    @abstractmethod
     def close(self) -> None:
         """Releases clients. Idempotent."""
 
+    @abstractmethod
     def prepare(self) -> None:
         """Creates the table when it is missing and ``auto.create`` is on; compares it with the declaration otherwise.
 
@@ -205,9 +210,11 @@ class Destination(Protocol):
             EndpointError: not reachable, or credentials refused.
         """
 
+    @abstractmethod
     def state(self) -> DestinationState:
         """Reads the control record. Works before `prepare` (a missing table gives the initial state). No Spark."""
 
+    @abstractmethod
     def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
         """Takes the destination for one writer, renews while open, gives it back at the end.
 
@@ -215,6 +222,7 @@ class Destination(Protocol):
             LeaseHeldError: someone else has it.
         """
 
+    @abstractmethod
     def write(
         self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
     ) -> WriteReport:
@@ -228,6 +236,7 @@ class Destination(Protocol):
             DestinationError: the write failed for good. Nothing is recorded as applied then.
         """
 
+    @abstractmethod
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         """Rows of the table, in declared types (lossless inverse of what `write` stores).
 
@@ -235,84 +244,6 @@ class Destination(Protocol):
             keys: only rows with these primary keys (columns named as the primary key); all rows if None.
         """
 
+    @abstractmethod
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
-
-
-@runtime_checkable
-class ReadsRecent(Protocol):
-    """A destination that finds a row only by reading on from a position: a topic has no index."""
-
-    def recent_batches(self) -> Collection[int]:
-        """Applied batches behind which it can start to read."""
-
-    def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
-        """What `Destination.read` gives for keys that batches after `since` wrote, at the cost of those batches."""
-
-
-@runtime_checkable
-class KeepsOlderRows(Protocol):
-    """A destination that may hold several rows of a key: one per place, of which the last value names the current one.
-
-    Attributes:
-        places: columns outside the primary key that tell the place of a row; empty where a key has one row.
-    """
-
-    places: tuple[str, ...]
-
-
-@runtime_checkable
-class StoresOtherValues(Protocol):
-    """A destination that does not hold some values as rows have them: a partition has a value where a row has none."""
-
-    def folded_key(self) -> tuple[str, ...]:
-        """Primary key columns of which several values are stored as one, so that several keys may be one row."""
-
-    def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
-        """What `Destination.read` gives where rows have `value` in the column of that name."""
-
-
-@runtime_checkable
-class HoldsLess(Protocol):
-    """A destination whose format cannot hold every row as it is."""
-
-    def held(self, changes: DataFrame) -> DataFrame:
-        """A change frame as `Destination.read` gives its rows; a row that it will not give at all is a delete."""
-
-
-@runtime_checkable
-class WritesByMode(Protocol):
-    """A destination whose options say that it does less than make its table equal to its source.
-
-    Attributes:
-        skips_nulls: a null leaves in the column what the table has there.
-        keeps_deleted: a deleted key may keep a row, of its key and of columns that are not declared.
-    """
-
-    skips_nulls: bool
-    keeps_deleted: bool
-
-
-@runtime_checkable
-class ComparesRecords(Protocol):
-    """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
-
-    def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Compares the rows that changes touched with what is in the table.
-
-        Args:
-            changes: as `Destination.write` takes them.
-            refused: keys of `RefusedRow` whose changes count as no difference.
-
-        Returns:
-            Few rows: `count` rows of the table have a `status`: null when they are right, else ``missing``, ``extra``,
-            ``stale`` or ``refused``. Examples of rows that differ have a row of their own, with `key` and `difference`.
-        """
-
-    def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Of changes, those of refused keys and all others of the same rows: written in turn they give the rows anew.
-
-        Args:
-            changes: as `Destination.write` takes them.
-            refused: keys of `RefusedRow`.
-        """

@@ -17,7 +17,7 @@ from upsert_platform.hops.connectors import CONNECTORS
 
 PACKAGE = Path(upsert_platform.__file__).parent
 HEAVY = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "numpy", "deltalake", "dagster")
-VOCABULARY = {"errors", "types", "model", "options", "destination", "source", "connector", "plan"}
+VOCABULARY = {"errors", "types", "model", "options", "destination", "capabilities", "source", "connector", "plan"}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
     "jvm": VOCABULARY,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import refused_files
-from upsert_platform.destination import BatchSpan, RefusedFile, RefusedRow
+from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.model import Column
 from upsert_platform.types import spark_type
 
@@ -131,7 +131,7 @@ class RefusedStore:
         return bool(DeltaTable.is_deltatable(self.uri))
 
 
-class RefusedOfSpan:
+class RefusedOfSpan(KeepsFiles):
     """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
 
     def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[RefusedRow]) -> None:

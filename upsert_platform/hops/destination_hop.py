@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from upsert_platform.capabilities import StoresOtherValues
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key, quote
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
@@ -23,7 +24,6 @@ from upsert_platform.destination import (
     DestinationState,
     Lease,
     RefusedRow,
-    StoresOtherValues,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError

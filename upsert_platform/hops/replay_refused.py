@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.capabilities import ComparesRecords
 from upsert_platform.changelog.refused import key_frame
-from upsert_platform.destination import SEQUENCE, BatchSpan, ComparesRecords, Destination, RefusedRow
+from upsert_platform.destination import SEQUENCE, BatchSpan, Destination, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.transform import computed, failed_rows

@@ -12,20 +12,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.changelog.refused import key_frame
-from upsert_platform.destination import (
-    OPERATION,
-    OPERATION_UPSERT,
-    SEQUENCE,
+from upsert_platform.capabilities import (
     ComparesRecords,
-    Destination,
     HoldsLess,
     KeepsOlderRows,
     ReadsRecent,
     StoresOtherValues,
-    Verdict,
     WritesByMode,
 )
+from upsert_platform.changelog.refused import key_frame
+from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination, Verdict
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.model import Column
 from upsert_platform.types import LogicalType, TypeName

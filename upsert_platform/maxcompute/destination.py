@@ -14,8 +14,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from upsert_platform.capabilities import KeepsOlderRows, StoresOtherValues
 from upsert_platform.destination import (
     BatchSpan,
+    Destination,
     DestinationState,
     KeepRefused,
     Lease,
@@ -47,7 +49,7 @@ _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
 
 
-class MaxComputeDestination:
+class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
     kind = "maxcompute"

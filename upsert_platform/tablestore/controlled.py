@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.destination import BatchSpan, DestinationState, Lease, Verdict, WriteReport
+from upsert_platform.destination import BatchSpan, Destination, DestinationState, Lease, Verdict, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlRecord, ControlTable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from upsert_platform.tablestore.outcomes import Written
 
 
-class ControlledDestination(ABC):
+class ControlledDestination(Destination):
     """A table with a record in the control table.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from upsert_platform.capabilities import WritesByMode
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TablestoreDestination(ControlledDestination):
+class TablestoreDestination(ControlledDestination, WritesByMode):
     """Implements `upsert_platform.destination.Destination` and `upsert_platform.destination.WritesByMode`."""
 
     def __init__(self, table: TablestoreTable) -> None:

@@ -15,9 +15,11 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from upsert_platform.capabilities import HoldsLess, ReadsRecent
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import (
     BatchSpan,
+    Destination,
     DestinationState,
     KeepRefused,
     Lease,
@@ -43,7 +45,7 @@ _log = logging.getLogger(__name__)
 _FENCED_AT_ONCE = 16
 
 
-class KafkaDestination:
+class KafkaDestination(Destination, ReadsRecent, HoldsLess):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.capabilities import ComparesRecords
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.errors import RecordError
 from upsert_platform.tablestore.connect.failure_settings import FailureSettings
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _SHOWN_BYTES: Final = 80
 
 
-class ConnectDestination(ControlledDestination):
+class ConnectDestination(ControlledDestination, ComparesRecords):
     """Implements `upsert_platform.destination.Destination`; change frames hold every record, of which rows are made.
 
     Args:

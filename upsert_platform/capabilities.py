@@ -1,0 +1,91 @@
+"""What a destination can do beside what every destination does; inherited by name, never guessed from a method."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ReadsRecent(ABC):
+    """A destination that finds a row only by reading on from a position: a topic has no index."""
+
+    @abstractmethod
+    def recent_batches(self) -> Collection[int]:
+        """Applied batches behind which it can start to read."""
+
+    @abstractmethod
+    def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
+        """What `Destination.read` gives for keys that batches after `since` wrote, at the cost of those batches."""
+
+
+class KeepsOlderRows(ABC):
+    """A destination that may hold several rows of a key: one per place, of which the last value names the current one.
+
+    Attributes:
+        places: columns outside the primary key that tell the place of a row; empty where a key has one row.
+    """
+
+    places: tuple[str, ...]
+
+
+class StoresOtherValues(ABC):
+    """A destination that does not hold some values as rows have them: a partition has a value where a row has none."""
+
+    @abstractmethod
+    def folded_key(self) -> tuple[str, ...]:
+        """Primary key columns of which several values are stored as one, so that several keys may be one row."""
+
+    @abstractmethod
+    def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
+        """What `Destination.read` gives where rows have `value` in the column of that name."""
+
+
+class HoldsLess(ABC):
+    """A destination whose format cannot hold every row as it is."""
+
+    @abstractmethod
+    def held(self, changes: DataFrame) -> DataFrame:
+        """A change frame as `Destination.read` gives its rows; a row that it will not give at all is a delete."""
+
+
+class WritesByMode(ABC):
+    """A destination whose options say that it does less than make its table equal to its source.
+
+    Attributes:
+        skips_nulls: a null leaves in the column what the table has there.
+        keeps_deleted: a deleted key may keep a row, of its key and of columns that are not declared.
+    """
+
+    skips_nulls: bool
+    keeps_deleted: bool
+
+
+class ComparesRecords(ABC):
+    """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
+
+    @abstractmethod
+    def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+        """Compares the rows that changes touched with what is in the table.
+
+        Args:
+            changes: as `Destination.write` takes them.
+            refused: keys of `RefusedRow` whose changes count as no difference.
+
+        Returns:
+            Few rows: `count` rows of the table have a `status`: null when they are right, else ``missing``, ``extra``,
+            ``stale`` or ``refused``. Examples of rows that differ have a row of their own, with `key` and `difference`.
+        """
+
+    @abstractmethod
+    def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+        """Of changes, those of refused keys and all others of the same rows: written in turn they give the rows anew.
+
+        Args:
+            changes: as `Destination.write` takes them.
+            refused: keys of `RefusedRow`.
+        """
