@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.plan import Aggregate, Call
 from upsert_platform.queries import exact
-from upsert_platform.queries.keys import code_rows, normal
+from upsert_platform.queries.keys import code_rows, first_rows, normal
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
@@ -227,8 +227,7 @@ def _merge(
     count = int(codes.max()) + 1
     merged = table.append_column("_code", pa.array(codes)).group_by("_code", use_threads=False).aggregate(sums)
     merged = merged.take(pa.array(np.argsort(merged.column("_code").to_numpy(), kind="stable")))
-    first = np.full(count, table.num_rows, dtype=np.int64)
-    np.minimum.at(first, codes, np.arange(table.num_rows))
+    first = first_rows(codes, count)
     columns = {name: table.column(name).take(pa.array(first)) for name in names}
     columns |= {name: merged.column(f"{name}_{how}") for name, how in sums}
     for item in apart:

@@ -26,7 +26,7 @@ from upsert_platform.queries.accumulators import (
     plan_accumulators,
     results_of,
 )  # fmt: skip
-from upsert_platform.queries.keys import code_rows, consolidate, place_rows
+from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 
@@ -94,7 +94,7 @@ def _same_groups(found: pa.Table, touched: pa.Table, names: Sequence[str]) -> pa
     if not found.num_rows or not names:
         return found
     one, other = code_rows([found, touched], [names, names])
-    return found.filter(pa.array(np.isin(one, other)))
+    return found.filter(pa.array(is_member(one, other)))
 
 
 def _difference(before: pa.Table, after: pa.Table) -> pa.Table:
@@ -177,22 +177,24 @@ class Multiset:
             return self.plan.complete(_renamed(change.select(self.group_names), self.plan.names))
         places = place_rows(change, self.group_names, ["value"])
         before = state.rows_at(places) if self.spread else state.rows_of_groups(places)
-        old = before.select(names).append_column(WEIGHT, before.column(COUNT))
-        touched, known = code_rows([change, before], [names, names])
-        after = consolidate(pa.concat_tables([old, change.select(old.column_names).cast(old.schema)]), weight=WEIGHT)
-        if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
-            raise ChangelogError("a value of the query was taken back more often than it was ever added; rebuild it")
-        counts = np.zeros(int(max(touched.max(), known.max() if len(known) else 0)) + 1, dtype=np.int64)
-        counts[known] = before.column(COUNT).to_numpy()
-        was = counts[touched]
+        was = np.zeros(change.num_rows, dtype=np.int64)
+        if before.num_rows:
+            touched, known = code_rows([change, before], [names, names])
+            counts = np.zeros(int(max(touched.max(), known.max())) + 1, dtype=np.int64)
+            counts[known] = before.column(COUNT).to_numpy()
+            was = counts[touched]
         now = was + change.column(WEIGHT).to_numpy()
+        if now.min() < 0:
+            raise ChangelogError("a value of the query was taken back more often than it was ever added; rebuild it")
         rows = pa.table([*(change.column(name) for name in names), pa.array(now)], names=[*names, COUNT])
         assert tuple(rows.column_names) == tuple(name for name, _, _ in schema.columns)
         state.put(rows, places=places, gone=now == 0)
         crossing = np.sign(now) - np.sign(was)
         parts = [self._crossings(change, crossing)]
         if not self.spread:
-            parts.append(self._extremes(change, after))
+            old = before.select(names).append_column(WEIGHT, before.column(COUNT))
+            every = pa.concat_tables([old, change.select(old.column_names).cast(old.schema)])
+            parts.append(self._extremes(change, consolidate(every, weight=WEIGHT)))
         return pa.concat_tables(parts)
 
     def _crossings(self, change: pa.Table, crossing: np.ndarray) -> pa.Table:

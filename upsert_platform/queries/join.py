@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Field, Join
 from upsert_platform.queries.aggregate import COUNT
-from upsert_platform.queries.keys import code_rows, consolidate, match_rows, place_rows
+from upsert_platform.queries.keys import code_rows, consolidate, is_member, match_rows, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
@@ -100,11 +100,11 @@ class Matches:
 
     def _matched(self, left: pa.Table, right: pa.Table, *, found: bool) -> pa.Table:
         one, other = code_rows([left, right], [self.node.left_on, self.node.right_on])
-        return left.filter(pa.array(np.isin(one, other) == found))
+        return left.filter(pa.array(is_member(one, other) == found))
 
     def _unmatched_right(self, left: pa.Table, right: pa.Table) -> pa.Table:
         one, other = code_rows([right, left], [self.node.right_on, self.node.left_on])
-        return right.filter(pa.array(~np.isin(one, other)))
+        return right.filter(pa.array(~is_member(one, other)))
 
     def _alone(self, left: pa.Table) -> pa.Table:
         """Left rows without a match, as the result shows them."""
@@ -133,13 +133,15 @@ def _move(state: State, change: pa.Table, places: np.ndarray, on: Sequence[str])
     names = [name for name, _, _ in state.schema.columns][:-1]
     before = state.rows_of_groups(places).rename_columns([*names, WEIGHT])
     change = change.select(before.column_names).cast(before.schema)
-    after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT)
+    after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT) if before.num_rows else change
     if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
         raise ChangelogError("a row of a join was taken back more often than it was ever added; rebuild the query")
-    here, there = code_rows([change, after], [names, names])
-    counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
-    counts[there] = after.column(WEIGHT).to_numpy()
-    now = counts[here]
+    now = change.column(WEIGHT).to_numpy()
+    if before.num_rows:
+        here, there = code_rows([change, after], [names, names])
+        counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
+        counts[there] = after.column(WEIGHT).to_numpy()
+        now = counts[here]
     rows = change.set_column(len(names), COUNT, pa.array(now))
     state.put(rows, places=place_rows(rows, on, names), gone=now == 0)
     return before, after

@@ -163,6 +163,13 @@ def _codes(array: pa.Array) -> tuple[np.ndarray, int]:
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
+def is_member(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Which codes of one array are in another."""
+    known = np.zeros(1 + int(max(one.max(initial=-1), other.max(initial=-1))), dtype=bool)
+    known[other] = True
+    return known[one]
+
+
 def match_rows(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of positions at which two arrays of codes are equal, in the order of the left one."""
     order = np.argsort(right, kind="stable")
@@ -182,25 +189,35 @@ def consolidate(table: pa.Table, *, weight: str, columns: Sequence[str] | None =
     (codes,) = code_rows([table], [names]) if names else [np.zeros(table.num_rows, dtype=np.int64)]
     weights = table.column(weight).to_numpy()
     count = int(codes.max()) + 1
-    sums = np.zeros(count, dtype=np.int64)
-    np.add.at(sums, codes, weights)
     if count == table.num_rows:
         return table if weights.all() else table.filter(pa.array(weights != 0))
-    first = np.full(count, table.num_rows, dtype=np.int64)
-    np.minimum.at(first, codes, np.arange(table.num_rows))
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, codes, weights)
+    first = first_rows(codes, count)
     kept = sums != 0
     chosen = table.take(pa.array(first[kept]))
     return chosen.set_column(chosen.schema.get_field_index(weight), weight, pa.array(sums[kept]))
 
 
-def last_rows(codes: np.ndarray, order: Sequence[np.ndarray]) -> np.ndarray:
-    """Positions of the greatest row of each code.
+def first_rows(codes: np.ndarray, count: int) -> np.ndarray:
+    """Position of the first row of each code from 0 to count - 1."""
+    first = np.zeros(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
+
+
+def last_rows(codes: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
+    """Position of the last row of each code, ascending.
 
     Args:
-        order: arrays that decide, the most important first.
+        order: positions in the order that decides; that of the rows if left out. Of rows with equal codes the last of
+            this order counts.
     """
     if not len(codes):
         return np.zeros(0, dtype=np.int64)
-    ranked = np.lexsort((*reversed(order), codes))
-    ordered = codes[ranked]
-    return ranked[np.append(ordered[1:] != ordered[:-1], True)]
+    last = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
+    if order is None:
+        last[codes] = np.arange(len(codes))
+    else:
+        last[codes[order]] = order
+    return np.sort(last[last >= 0])

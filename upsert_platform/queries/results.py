@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from upsert_platform.changelog import rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Field
-from upsert_platform.queries.keys import code_rows, consolidate
+from upsert_platform.queries.keys import code_rows, consolidate, is_member
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
@@ -68,7 +68,7 @@ class Result:
                 f"query '{self.name}' has several rows of one key ({', '.join(self.key)}), which it declares unique"
             )
         before, after = signed.filter(pa.array(olds)), signed.filter(pa.array(news))
-        leaving = np.isin(codes[olds], codes[news], invert=True)
+        leaving = ~is_member(codes[olds], codes[news])
         deletes = before.filter(pa.array(leaving))
         for at, field in enumerate(self.fields):
             if field.name not in self.key:

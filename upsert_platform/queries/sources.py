@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.plan import Field
-from upsert_platform.queries.keys import code_rows, last_rows, place_rows
+from upsert_platform.queries.keys import code_rows, is_member, last_rows, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
@@ -46,19 +46,30 @@ def last_per_key(table: pa.Table, key: Sequence[str]) -> pa.Table:
     if not table.num_rows:
         return table
     (codes,) = code_rows([table], [key])
-    batches = table.column(rows.BATCH).to_numpy()
-    newest = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
-    np.maximum.at(newest, codes, batches)
-    table = table.filter(pa.array(batches == newest[codes]))
-    (lanes,) = code_rows([table], [[*key, rows.TOPIC, rows.PARTITION]])
-    offsets, within = _ordered(table, rows.OFFSET), _ordered(table, rows.ROW)
-    table = table.take(pa.array(np.sort(last_rows(lanes, [offsets, within]))))
-    (codes,) = code_rows([table], [key])
-    if len(np.unique(codes)) == len(codes):
+    if int(codes.max()) + 1 == len(codes):
         return table
+    batches = table.column(rows.BATCH).to_numpy()
+    if batches[0] != batches[-1] or batches.min() != batches.max():
+        newest = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
+        np.maximum.at(newest, codes, batches)
+        late = batches == newest[codes]
+        table, codes = table.filter(pa.array(late)), codes[late]
+    # Stable sorts, the least important first: what is equal in all is left as it came.
+    order = np.arange(len(codes))
+    for name in (rows.ROW, rows.OFFSET):
+        numbers = _ordered(table, name)[order]
+        if len(numbers) > 1 and (numbers[1:] < numbers[:-1]).any():
+            order = order[np.argsort(numbers, kind="stable")]
+    (lanes,) = code_rows([table], [[rows.TOPIC, rows.PARTITION]])
+    last = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    last[codes[order]] = order
+    if (lanes == lanes[last[codes]]).all():
+        return table.take(pa.array(last_rows(codes, order)))
+    table = table.take(pa.array(last_rows(codes * (int(lanes.max()) + 1) + lanes, order)))
+    (codes,) = code_rows([table], [key])
     topics = pc.rank(pc.fill_null(table.column(rows.TOPIC), ""), tiebreaker="min").to_numpy()
-    order = [_ordered(table, rows.TIMESTAMP), topics, _ordered(table, rows.PARTITION)]
-    return table.take(pa.array(np.sort(last_rows(codes, order))))
+    order = np.lexsort((_ordered(table, rows.PARTITION), topics, _ordered(table, rows.TIMESTAMP)))
+    return table.take(pa.array(last_rows(codes, order)))
 
 
 def _ordered(table: pa.Table, name: str) -> np.ndarray:
@@ -103,25 +114,19 @@ class Upserts:
         after = pa.table([change.column(name).cast(kind) for name, _, kind in state.schema.columns], names=names)
         places = place_rows(after, self.key)
         known = state.rows_at(places)
-        one, other = code_rows([known, after], [self.key, self.key])
-        before = known.filter(pa.array(np.isin(one, other)))
         put = change.column(PUT).to_numpy()
-        same = _unchanged(known, after, one, other, put)
+        if not known.num_rows:
+            added = after.filter(pa.array(put))
+            state.put(added, places=places[put], gone=np.zeros(added.num_rows, dtype=bool))
+            return _weighted(added, 1)
+        one, other = code_rows([known, after], [self.key, self.key])
+        there = is_member(other, one)
+        whole, new = code_rows([known, after], [names, names])
+        # Nothing changes where the key is not there and stays away, or is there as it was.
+        same = (~there & ~put) | (put & is_member(new, whole))
         state.put(after.filter(pa.array(~same)), places=places[~same], gone=~put[~same])
-        added = after.filter(pa.array(put & ~same))
-        unmoved = np.isin(other, other[same]) if same.any() else np.zeros(len(other), dtype=bool)
-        taken = before.filter(pa.array(~np.isin(one[np.isin(one, other)], other[unmoved])))
-        return pa.concat_tables([_weighted(taken, -1), _weighted(added, 1)])
-
-
-def _unchanged(known: pa.Table, after: pa.Table, one: np.ndarray, other: np.ndarray, put: np.ndarray) -> np.ndarray:
-    """Which changes change nothing: the key is not there and stays away, or is there as it was."""
-    there = np.isin(other, one)
-    same = ~there & ~put
-    if not known.num_rows or not after.num_rows:
-        return same
-    whole, new = code_rows([known, after], [known.column_names, known.column_names])
-    return same | (put & np.isin(new, whole))
+        taken = known.filter(pa.array(is_member(one, other[~same])))
+        return pa.concat_tables([_weighted(taken, -1), _weighted(after.filter(pa.array(put & ~same)), 1)])
 
 
 def _weighted(table: pa.Table, weight: int) -> pa.Table:

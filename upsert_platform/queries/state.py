@@ -107,15 +107,17 @@ class State:
 
     def rows_at(self, places: np.ndarray) -> pa.Table:
         """The rows at these places (and perhaps others whose place collides)."""
-        return self._find(np.unique(places), np.int64(0))
+        return self._find(places, np.int64(0))
 
     def rows_of_groups(self, places: np.ndarray) -> pa.Table:
         """All rows whose place has the same upper half as one of these."""
-        return self._find(np.unique(places & np.int64(-1 << 32)), np.int64((1 << 32) - 1))
+        return self._find(places & np.int64(-1 << 32), np.int64((1 << 32) - 1))
 
     def _find(self, starts: np.ndarray, span: np.int64) -> pa.Table:
         if not len(starts) or not self._files:
             return self.schema.empty
+        starts = np.sort(starts)
+        starts = starts[np.append(True, starts[1:] != starts[:-1])]
         found: list[pa.Table] = []
         for file in self._files:
             with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
@@ -151,7 +153,7 @@ class State:
         together = pa.concat_tables([part.select(names) for part in parts]).combine_chunks()
         if len(parts) > 1 and self.schema.keys:
             (codes,) = code_rows([together], [[f"{self.schema.name}_k{at}" for at in range(len(self.schema.keys))]])
-            together = together.take(pa.array(np.sort(last_rows(codes, [np.arange(len(codes))]))))
+            together = together.take(pa.array(last_rows(codes)))
         elif len(parts) > 1:
             together = together.slice(together.num_rows - 1)
         if keep_gone:

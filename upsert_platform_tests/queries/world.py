@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -173,7 +173,7 @@ class Kept:
     def store(self) -> QueryStore:
         return QueryStore(str(self.world.folder / "queries" / self.name), self.query)
 
-    def advance(self, *, most_rows: int = 1 << 30, spoil: Callable[[], None] | None = None) -> QueryBatch | None:
+    def advance(self, *, most_rows: int = 1 << 30) -> QueryBatch | None:
         """Applies what is new; None when nothing is."""
         store = self.store
         inputs = {name: self.world.stores[name] for name in self.query.tables}
@@ -206,6 +206,18 @@ class Kept:
             else:
                 counted.append(values)
         return [*found.values(), *counted]
+
+    def last_rows(self) -> list[tuple[Any, ...]]:
+        """The last row of each key, as a table that was fed by the query holds it."""
+        names = [item.name for item in self.query.plan.fields]
+        found: dict[Any, Any] = {}
+        for row in sorted(self.changes(), key=lambda item: (item[rows.BATCH], item[rows.OFFSET])):
+            key = tuple(row[name] for name in self.query.key)
+            if row[rows.KIND] == rows.KIND_DELETE:
+                found.pop(key, None)
+            elif row[rows.KIND] == rows.KIND_UPDATE_AFTER:
+                found[key] = tuple(row[name] for name in names)
+        return list(found.values())
 
     def changes(self) -> list[dict[str, Any]]:
         """The rows of the query's changelog."""

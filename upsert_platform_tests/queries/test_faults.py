@@ -1,0 +1,149 @@
+"""Batches that end half-way, runs that meet, compaction in between, plans that change: the result stays what it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.changelog.upkeep import remove_unused
+from upsert_platform.errors import ChangelogError
+from upsert_platform.queries import state, store
+from upsert_platform.queries.engine import advance, plan_batch
+from upsert_platform.queries.runners import LocalRunner
+from upsert_platform.queries.store import QueryStore
+from upsert_platform.queries.tasks import Answer, Task
+from upsert_platform.queries.upkeep import compact
+from upsert_platform_tests.queries.statements import STATEMENTS
+from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+@dataclass
+class DyingRunner(LocalRunner):
+    """Ends after some tasks; what they wrote stays where it is."""
+
+    left: int
+    ran: list[Task] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def run(self, tasks: Sequence[Task], *, rows: int, state: int) -> list[Answer]:
+        answers: list[Answer] = []
+        for task in tasks:
+            if not self.left:
+                raise KilledError
+            self.left -= 1
+            answers += super().run([task], rows=rows, state=state)
+        return answers
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few buckets, and files of state that are merged soon."""
+    monkeypatch.setattr(store, "BUCKETS", 2)
+    monkeypatch.setattr(state, "MOST_FILES", 3)
+
+
+KEYED = [name for name, sql in STATEMENTS.items() if plan_query(sql).key]
+
+
+@pytest.mark.parametrize("name", KEYED[::3])
+def test_batches_that_die_and_are_repeated_give_the_same(name: str, tmp_path: Path) -> None:
+    sql = STATEMENTS[name]
+    world = World(tmp_path, random.Random(name))
+    kept = Kept(world, plan_query(sql))
+    for _ in range(5):
+        for table in kept.query.tables:
+            world.change(table, 15)
+        for tasks in range(world.rng.randrange(6)):
+            kept.runner = DyingRunner(tasks)
+            try:
+                kept.advance()
+            except KilledError:
+                continue
+        kept.runner = LocalRunner()
+        kept.advance()
+        assert same_rows(kept.result(), world.judge(sql))
+        remove_unused(kept.store, hours=0)
+    assert same_rows(kept.result(), world.judge(sql))
+
+
+@pytest.mark.parametrize("name", KEYED[1::4])
+def test_compaction_between_batches_changes_no_result(name: str, tmp_path: Path) -> None:
+    sql = STATEMENTS[name]
+    world = World(tmp_path, random.Random(name))
+    kept = Kept(world, plan_query(sql))
+    for turn in range(6):
+        for table in kept.query.tables:
+            world.change(table, 15)
+        kept.advance()
+        head = kept.store.head()
+        assert head is not None
+        if turn % 2:
+            report = compact(kept.store, applied_everywhere=world.rng.choice([0, head.batch]))
+            assert report.files_after <= 1
+            assert len(kept.store.accounts(after=0, upto=head.batch)) == head.batch
+        assert same_rows(kept.last_rows(), world.judge(sql))
+    remove_unused(kept.store, hours=0)
+    assert same_rows(kept.last_rows(), world.judge(sql))
+
+
+def test_of_two_runs_one_commits(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(1))
+    kept = Kept(world, plan_query(STATEMENTS["groups of a join"]))
+    for table in kept.query.tables:
+        world.change(table, 20)
+    inputs = {name: world.stores[name] for name in kept.query.tables}
+    kept.store.create()
+    plans = [plan_batch(kept.store, inputs) for _ in range(2)]
+    done = [advance(kept.store, plan, runner=LocalRunner(), run="test") for plan in plans]
+    assert [item is None for item in done] == [False, True]
+    assert same_rows(kept.result(), world.judge(STATEMENTS["groups of a join"]))
+
+
+def test_files_of_state_stay_few_and_follow_its_size(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(2))
+    kept = Kept(world, plan_query(STATEMENTS["groups"]))
+    for _ in range(20):
+        world.change("users", 10)
+        kept.advance()
+    files = kept.store.state_files()
+    assert {len(found) for found in files.values()} <= set(range(2 * state.MOST_FILES))
+    assert same_rows(kept.result(), world.judge(STATEMENTS["groups"]))
+
+
+def test_plan_that_changed_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(3))
+    kept = Kept(world, plan_query(STATEMENTS["groups"]))
+    world.change("users", 10)
+    kept.advance()
+    other = QueryStore(kept.store.uri, plan_query(STATEMENTS["groups"].replace("SUM(age)", "MAX(age)")))
+    with pytest.raises(ChangelogError, match=r"'result' was changed: its table at .* Run the job 'rebuild'"):
+        plan_batch(other, {"users": world.stores["users"]})
+
+
+def test_input_that_was_made_anew_is_refused(tmp_path: Path) -> None:
+    world, again = World(tmp_path / "one", random.Random(3)), World(tmp_path / "other", random.Random(4))
+    kept = Kept(world, plan_query(STATEMENTS["groups"]))
+    world.change("users", 10)
+    kept.advance()
+    again.change("users", 10)
+    with pytest.raises(ChangelogError, match="computed from another changelog of 'users'"):
+        plan_batch(kept.store, {"users": again.stores["users"]})
+
+
+def test_exchanges_are_deleted_with_their_batch(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(5))
+    kept = Kept(world, plan_query(STATEMENTS["groups of a join"]))
+    for table in kept.query.tables:
+        world.change(table, 20)
+    kept.advance()
+    assert not list((tmp_path / "queries" / "query").rglob("*.arrow"))
