@@ -197,3 +197,39 @@ def test_a_wrong_key_is_refused(maxcompute_java: Java, maxcompute: ServerHandle)
     with pytest.raises(Py4JJavaError) as caught:
         client.odps.tables().exists("t")
     assert "signature" in caught.value.java_exception.getMessage().lower()
+
+
+def test_definitions_are_changed_by_the_clients_own_methods(client: MaxComputeJava, name: str) -> None:
+    client.sql(f"CREATE TABLE {name} (id BIGINT, v INT, w STRING) PARTITIONED BY (ds STRING)")
+    client.sql(f"INSERT INTO {name} PARTITION (ds='1') VALUES (1, 2, 'x')")
+    table, types = client.odps.tables().get(name), client.sdk.type.TypeInfoFactory
+    table.setLifeCycle(9)
+    table.changeOwner("ALIYUN$somebody")
+    table.changeComment("it's changed")
+    table.touch()
+    table.addColumns(client.java.list_of([client.sdk.Column("added", types.STRING)]), True)
+    table.changeColumnName("v", "n")
+    table.alterColumnType("n", types.BIGINT)
+    table.dropColumns(client.java.list_of(["w"]))
+    table.rename(f"{name}_new")
+    found = client.odps.tables().get(f"{name}_new")
+    columns = [(c.getName(), c.getTypeInfo().getTypeName()) for c in each(found.getSchema().getColumns())]
+    assert columns == [("id", "BIGINT"), ("n", "BIGINT"), ("added", "STRING")]
+    assert (found.getLife(), found.getOwner(), found.getComment()) == (9, "ALIYUN$somebody", "it's changed")
+    assert client.sql(f"SELECT * FROM {name}_new") == [["1", "2", "\\N", "1"]]
+    client.sql(f"TRUNCATE TABLE {name}_new PARTITION (ds='1')")
+    assert client.sql(f"SELECT COUNT(*) FROM {name}_new") == [["0"]]
+
+
+def test_views_are_told_renamed_and_removed(client: MaxComputeJava, rows: str) -> None:
+    client.sql(f"CREATE VIEW {rows}_v AS SELECT id, v FROM {rows} WHERE id > 7")
+    tables = client.odps.tables()
+    view = tables.get(f"{rows}_v")
+    assert (view.isVirtualView(), view.getType().toString()) == (True, "VIRTUAL_VIEW")
+    view.changeOwner("ALIYUN$somebody")
+    view.rename(f"{rows}_w")
+    found = tables.get(f"{rows}_w")
+    assert found.getOwner() == "ALIYUN$somebody"
+    assert client.sql(f"SELECT * FROM {rows}_w ORDER BY id") == [["8", "é8"], ["9", "é9"]]
+    client.sql(f"DROP VIEW {rows}_w")
+    assert not tables.exists(f"{rows}_w")

@@ -37,7 +37,7 @@ _WIDENINGS = {
 
 def alter_table(context: Context, statement: AlterTable) -> Result:
     """Runs one ``ALTER TABLE`` statement."""
-    table = context.table(statement.name)
+    table = _target(context, statement)
     match statement.action:
         case "add partitions":
             add_partitions(context, table, statement.specs, guarded=statement.guarded)
@@ -54,6 +54,16 @@ def alter_table(context: Context, statement: AlterTable) -> Result:
         case _:
             _change_definition(context, table, statement)
     return Result()
+
+
+def _target(context: Context, statement: AlterTable) -> Table:
+    """The table of a statement, or the view."""
+    if not statement.view:
+        return context.table(statement.name)
+    found = context.relation(statement.name)
+    if not found.query:
+        raise semantic_error(f"{found.name} is a table: ALTER TABLE changes it")
+    return found
 
 
 def compact(context: Context, table: Table, statement: AlterTable) -> None:
@@ -89,7 +99,7 @@ def _rename(context: Context, table: Table, name: tuple[str, ...]) -> None:
 def _change_definition(context: Context, table: Table, statement: AlterTable) -> None:
     catalogue = context.store.catalogue
     with context.store.lock(table.table_id), catalogue.durable():
-        table = context.table(statement.name)
+        table = _target(context, statement)
         now = time.time()
         match statement.action:
             case "add columns":

@@ -50,7 +50,9 @@ class DropTable:
 
 @dataclass(frozen=True)
 class AlterTable:
-    """``action`` names what is done: add columns, add partition, rename, and so on; the other fields are its words."""
+    """``ALTER TABLE``, or ``ALTER VIEW``: ``action`` names what is done, such as add columns; the other fields are its
+    words.
+    """
 
     name: Name
     action: str
@@ -61,6 +63,7 @@ class AlterTable:
     number: int = 0
     text: str = ""
     guarded: bool = False
+    view: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ def parse_ddl(sql: str) -> Statement | None:
         found = DropTable(cursor.names(), guarded, view=True)
     elif cursor.accept("ALTER", "TABLE"):
         found = _alter_table(cursor)
+    elif cursor.accept("ALTER", "VIEW"):
+        found = _alter_view(cursor)
     elif cursor.accept("TRUNCATE", "TABLE"):
         found = Truncate(cursor.names(), _specs(cursor))
     elif cursor.accept("SHOW"):
@@ -317,6 +322,17 @@ def _alter_table(cursor: Cursor) -> AlterTable:
     if cursor.accept("TOUCH"):
         return AlterTable(name, "touch", specs=specs or _specs(cursor))
     raise parse_error(f"ALTER TABLE {'.'.join(name)}: unsupported action: {cursor.rest()[:200]}")
+
+
+def _alter_view(cursor: Cursor) -> AlterTable:
+    name = cursor.names()
+    if cursor.accept("RENAME", "TO"):
+        return AlterTable(name, "rename", names=cursor.names(), view=True)
+    if cursor.accept("CHANGEOWNER", "TO"):
+        return AlterTable(name, "set owner", text=cursor.string(), view=True)
+    if cursor.accept("SET", "COMMENT"):
+        return AlterTable(name, "set comment", text=cursor.string(), view=True)
+    raise parse_error(f"ALTER VIEW {'.'.join(name)}: unsupported action: {cursor.rest()[:200]}")
 
 
 def _row_policy(cursor: Cursor) -> AlterTable:
