@@ -24,12 +24,13 @@ PROGRESS = """<Progress><Stage ID="M1"><BackupWorkers>0</BackupWorkers><Terminat
 def test_a_statement_that_runs_long_is_told_of_now_and_then(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="upsert_platform.maxcompute.instances")
     instance = client.odps.run_sql("SELECT 1")
+    instance.wait_for_success()
     running = RunningStatement(instance, client.connection, shown="SELECT 1 ...", started=100.0)
     for now in (101.0, 109.9, 110.0, 139.9, 140.0):
         running.look(now)
     assert [record.getMessage() for record in caplog.records] == [
-        f"'SELECT 1 ...' runs for 10 s (instance {instance.id})",
-        f"'SELECT 1 ...' runs for 40 s (instance {instance.id})",
+        f"'SELECT 1 ...' runs for 10 s, 1 of 1 workers ended (instance {instance.id})",
+        f"'SELECT 1 ...' runs for 40 s, 1 of 1 workers ended (instance {instance.id})",
     ]
 
 
