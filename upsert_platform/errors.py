@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
+
+_WORD: Final = 12
+"""Letters that a plain word has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,20 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
         return f"{place}{self.severity}: {self.message}"
+
+
+def hide(text: str, secrets: Iterable[str], *, ids: Iterable[str] = ()) -> str:
+    """A foreign text without secrets.
+
+    Args:
+        secrets: taken out wherever they stand.
+        ids: access ids, taken out too; but not one that is a plain word, such as that of a local server, which opens
+            nothing and would take the word out of every text.
+    """
+    for secret in (*secrets, *(name for name in ids if not name.isalpha() or len(name) > _WORD)):
+        if secret:
+            text = text.replace(secret, "***")
+    return text
 
 
 class UpsertPlatformError(Exception):

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.errors import EndpointError, hide
 from upsert_platform.kafka.modes import CleanupPolicy, StorageEngine
-from upsert_platform.kafka.refusals import redact
 
 if TYPE_CHECKING:
     from alibabacloud_alikafka20190916.client import Client
@@ -94,7 +93,7 @@ class ApsaraInstance:
             if code not in _THROTTLED or attempt == _ATTEMPTS - 1:
                 break
             time.sleep(SECONDS_BETWEEN * (1 + attempt))
-        shown = redact(f"{code}: {answer.get('Message', '')}", self._secrets())
+        shown = self._hide(f"{code}: {answer.get('Message', '')}")
         raise EndpointError(
             f"ApsaraMQ for Kafka {self.instance_id}: topic '{name}' was not created: {shown} (request"
             f" {answer.get('RequestId', 'unknown')}); check 'aliyun.kafka.*', or create the topic in the console"
@@ -145,7 +144,7 @@ class ApsaraInstance:
         try:
             answer: Mapping[str, Any] = self._client().create_topic_with_options(request, runtime).body.to_map()
         except UnretryableException as error:
-            reason = redact(str(error.message), self._secrets())
+            reason = self._hide(str(error.message))
             raise EndpointError(
                 f"ApsaraMQ for Kafka: {self.endpoint} ('aliyun.kafka.endpoint') cannot be reached, or does not answer"
                 f" as the OpenAPI does: {reason}"
@@ -164,5 +163,5 @@ class ApsaraInstance:
             finally:
                 _last_answer[0] = time.monotonic()
 
-    def _secrets(self) -> tuple[str, ...]:
-        return self.access_key_secret.get_secret_value(), self.access_key_id.get_secret_value()
+    def _hide(self, text: str) -> str:
+        return hide(text, [self.access_key_secret.get_secret_value()], ids=[self.access_key_id.get_secret_value()])

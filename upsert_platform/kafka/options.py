@@ -101,7 +101,10 @@ class ScanSettings(Settings):
         "scan.startup.specific-offsets", (), origin="flink", description="Start for mode specific-offsets."
     )
     bounded_mode: Annotated[BoundedMode, BeforeValidator(_lower)] = option(
-        "scan.bounded.mode", BoundedMode.UNBOUNDED, origin="flink", description="Where reading ends for good."
+        "scan.bounded.mode",
+        BoundedMode.UNBOUNDED,
+        origin="flink",
+        description="Where every run stops reading; the next one goes on from there, up to the same bound.",
     )
     bounded_timestamp: int | None = option(
         "scan.bounded.timestamp-millis", None, origin="flink", description="End for mode timestamp, ms.", ge=0
@@ -242,9 +245,9 @@ class UpsertKafkaSettings(ScanSettings):
         "key-conflict",
         KeyConflict.QUARANTINE,
         origin="platform",
-        description="With value.fields-include = ALL, what happens when the value's copy of the key differs: the"
-        " record goes to quarantine, or the key counts. A copy that is absent or null is taken from the key (but"
-        " not with ignore-parse-errors, which makes null of what cannot be read).",
+        description="With value.fields-include = ALL, what happens when the value's copy of the key differs: the record"
+        " goes aside (`quarantine`), or the key counts (`key`). A copy that is absent or null is taken from the key"
+        " (but not with ignore-parse-errors, which makes null of what cannot be read).",
     )
     sink_parallelism: int | None = option(
         "sink.parallelism", None, origin="flink", description="Number of writing tasks.", ge=1

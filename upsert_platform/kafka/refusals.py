@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.errors import EndpointError, hide
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -19,10 +19,7 @@ _TLS_ALERT: Final = "tls alert"
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
     """The text with every secret value replaced by ``***``."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
-    return text
+    return hide(text, secrets)
 
 
 def remedy(code: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from pydantic import SecretStr
 
-from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError
+from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError, hide
 from upsert_platform.maxcompute.options import MaxComputeSettings
 
 if TYPE_CHECKING:
@@ -97,10 +97,8 @@ class Connection:
 
     def hide(self, text: str) -> str:
         """The text without any secret of this connection."""
-        for secret in (self.access_key, self.access_id, self.sts_token):
-            if secret is not None and secret.get_secret_value():
-                text = text.replace(secret.get_secret_value(), "***")
-        return text
+        secrets = [secret.get_secret_value() for secret in (self.access_key, self.sts_token) if secret is not None]
+        return hide(text, secrets, ids=[self.access_id.get_secret_value()])
 
 
 _DEADLINE: ContextVar[float | None] = ContextVar("maxcompute_deadline", default=None)

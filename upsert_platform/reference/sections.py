@@ -119,7 +119,8 @@ def platform_settings() -> Section:
     rows += [Row(name, default, "platform", text) for name, (default, text) in texts.ENVIRONMENT.items()]
     for name, reason in session_settings.REPLACED:
         shown = f"{name}*" if name.endswith((".", "-")) else name
-        rows.append(Row(f"SET '{shown}'", "", "flink", _capital(reason), "no effect"))
+        origin = "maxcompute" if shown.startswith("odps.") else "flink"
+        rows.append(Row(f"SET '{shown}'", "", origin, _capital(reason), "no effect"))
     rows.append(Row("SET 'table.local-time-zone'", "UTC", "flink", texts.TIME_ZONE))
     for (name, value), reason in session_settings.REFUSED.items():
         rows.append(Row(f"SET '{name}' = '{value}'", "", "flink", _capital(reason), "refused"))

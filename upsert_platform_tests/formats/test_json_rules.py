@@ -232,6 +232,16 @@ def test_reasons_name_the_field_and_the_rule() -> None:
     assert errors[0] == "field a: field b: 'x' is not a whole number"
     assert errors[1] == "field a: an object expected, not a number"
     assert "empty" in errors[2]
+    assert decode("a DOUBLE", b'{"a":[1,2]}').errors[0] == "field a: DOUBLE expected, not an array"
+    assert decode("a INT", b'{"a":{}}').errors[0] == "field a: INT expected, not an object"
+
+
+def test_broken_utf8_is_called_so() -> None:
+    errors = decode("a STRING", b'{"a":"x\xff"}', b'{"a":"x\xc3', b'{"a":"x', b'{"a":"\xc3\xa4"} \xff').errors
+    assert errors[0] == "not JSON: broken UTF-8 at byte 7"
+    assert errors[1] == "not JSON: broken UTF-8 at byte 7"
+    assert errors[2] == "not JSON: Unterminated string starting at character 5"
+    assert 3 not in errors, "what follows a value is not looked at"
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,42 @@ def test_mended_limit_brings_present_values_once(
     assert (compared.compared, compared.passed, compared.refused) == (4, True, 0)
 
 
+POINTS = """
+CREATE TABLE users_points (user_id BIGINT, points INT, PRIMARY KEY (user_id) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = '{topic}-points', 'auto.create' = 'true',
+  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
+  'key.format' = 'json', 'value.format' = 'json'
+);
+INSERT INTO users_points SELECT user_id, {points} FROM users WHERE name <> 'nobody';
+"""
+
+
+def test_a_row_that_cannot_be_computed_waits_aside_and_its_batch_goes_on(stack: Stack, spark: SparkSession) -> None:
+    def points() -> dict[int, object]:
+        return {key: row["points"] for key, row in last_values(stack, f"{stack.topic}-points").items()}
+
+    stack.declare(serving=None, warehouse=None)
+    declared = stack.project / "zz_points.sql"
+    declared.write_text(POINTS.format(topic=stack.topic, points="CAST(name AS INT)"), "utf-8")
+    send(stack, (1, "10"), (2, "20"), (3, "nobody"))
+    assert stack.run().success
+    send(stack, (1, "11"), (2, "none"), (4, "none"), (5, "50"))
+    assert stack.run().success, "a text that is no number ended the batch, and its check"
+    assert points() == {1: 11, 2: 20, 5: 50}
+    with closing((hop := stack.hop("users_points")).destination):
+        kept = hop.refused.read().to_pylist()
+        compared = check_everything(spark, hop, upto=2)
+        assert [row["reason"] for row in kept] == ["a text cannot be cast to INT: none"] * 2
+        assert (compared.passed, compared.refused) == (True, 2)
+        assert len(replay_refused(spark, hop).refused) == 2, "it fails still"
+        assert hop.refused.read().num_rows == 2
+    declared.write_text(POINTS.format(topic=stack.topic, points="COALESCE(TRY_CAST(name AS INT), -1)"), "utf-8")
+    with closing((hop := stack.hop("users_points")).destination):
+        assert replay_refused(spark, hop).replayed == 2
+        assert hop.refused.read().num_rows == 0
+    assert points() == {1: 11, 2: -1, 4: -1, 5: 50}
+
+
 @pytest.fixture
 def connectors(
     variables: Mapping[str, str],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.errors import DestinationError, EndpointError, hide
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain, guarded_rest, with_retries
 from upsert_platform.maxcompute.control import ControlTable, destination_key
@@ -122,6 +122,11 @@ def test_failures_name_what_to_check_and_no_secret(
     with pytest.raises(expected, match=words) as raised:
         explain(ServiceError(text, status=status, code=code, sure=True), connection, "reading table 't'")
     assert "refused *** of ***" in str(raised.value)
+
+
+def test_an_access_id_that_is_a_word_takes_no_word_out_of_a_text() -> None:
+    told = hide("the local server refuses sekret of LTAI5tEXAMPLE1", ["sekret"], ids=["local", "LTAI5tEXAMPLE1"])
+    assert told == "the local server refuses *** of ***"
 
 
 def test_statements_that_fail_keep_the_service_code(client: Client) -> None:

@@ -64,13 +64,26 @@ def parse_tree(message: bytes, *, strict: bool = False) -> Tree:
     try:
         return (_strict if strict else _lenient)(text, start)[0]
     except StopIteration as stop:
+        _refuse_broken(message, text)
         if start == len(text):
             raise JsonSyntaxError("not JSON: the message is empty") from None
         raise JsonSyntaxError(f"not JSON: a value expected at character {stop.value}") from None
     except json.JSONDecodeError as error:
-        raise JsonSyntaxError(f"not JSON: {error.msg} at character {error.pos}") from None
+        if error.msg.startswith("Unterminated") or error.pos >= len(text):
+            _refuse_broken(message, text)
+        raise JsonSyntaxError(f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos}") from None
     except RecursionError:
         raise JsonSyntaxError("not JSON that can be read: nested too deep") from None
+
+
+def _refuse_broken(message: bytes, text: str) -> None:
+    """Says that a text ends early because its bytes are broken, if that is so."""
+    try:
+        message.decode()
+    except UnicodeDecodeError as error:
+        encoding, _ = find_encoding(message)
+        if encoding == "utf-8" and len(text.encode("utf-8", "surrogatepass")) <= error.start:
+            raise JsonSyntaxError(f"not JSON: broken UTF-8 at byte {error.start}") from None
 
 
 def read_text(message: bytes) -> str:

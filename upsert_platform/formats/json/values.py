@@ -9,7 +9,7 @@ unreadable here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -119,7 +119,7 @@ def convert_field(logical: LogicalType, manner: JsonManner) -> Convert:
     """A function from a tree that is not null to the value of a type; unreadable is None if errors are ignored."""
     convert = _convert(logical, manner)
     if not manner.ignore_errors:
-        return convert
+        return _telling(convert, logical)
 
     def lenient(tree: Tree) -> Any:
         try:
@@ -128,6 +128,23 @@ def convert_field(logical: LogicalType, manner: JsonManner) -> Convert:
             return None
 
     return lenient
+
+
+def _telling(convert: Convert, logical: LogicalType) -> Convert:
+    """Names the kind of what stands in the place of a scalar, whose text Jackson takes for empty."""
+    if logical.name in (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW):
+        return convert
+    shown = str(replace(logical, nullable=True))
+
+    def told(tree: Tree) -> Any:
+        try:
+            return convert(tree)
+        except ValueError:
+            if type(tree) in (list, tuple):
+                raise ValueError(f"{shown} expected, not {describe(tree)}") from None
+            raise
+
+    return told
 
 
 def _convert(logical: LogicalType, manner: JsonManner) -> Convert:
