@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -18,7 +18,6 @@ from upsert_platform.formats.options import MAP_NULL_KEY_MODES, CsvSettings, Jso
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
-_AVRO_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Finding = tuple[str, str]
 """Severity (``error`` or ``warning``) and text."""
 
@@ -112,7 +111,10 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
         case ChangeSettings():
             return _change_settings(settings, direction)
         case AvroSettings():
-            return _avro_columns(columns, legacy=settings.legacy_timestamps)
+            found = _avro_columns(columns, legacy=settings.legacy_timestamps)
+            if settings.codec is not None:
+                found.append(("warning", "option 'avro.codec' has no effect: it is for files; see 'compression.type'"))
+            return found
         case ProtobufSettings():
             return _protobuf_columns(settings, columns)
         case DebeziumAvroConfluentSettings() if direction == "sink":
@@ -122,10 +124,23 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
     return []
 
 
+_CSV_TEXTS: Final = (*_CHARACTERS, TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES, TypeName.ARRAY, TypeName.ROW)
+"""What an empty CSV field can be."""
+
+
+def is_avro_name(name: str) -> bool:
+    """Whether Avro's Java library takes a name: letters and digits of any script that Java counts as one char."""
+
+    def is_letter(character: str) -> bool:
+        return character == "_" or (character <= "\uffff" and unicodedata.category(character)[0] == "L")
+
+    return name != "" and is_letter(name[0]) and all(is_letter(c) or unicodedata.category(c) == "Nd" for c in name)
+
+
 def _avro_columns(columns: Columns, *, legacy: bool) -> list[Finding]:
     findings: list[Finding] = []
     for name, logical in columns:
-        if not _AVRO_NAME.fullmatch(name):
+        if not is_avro_name(name):
             findings.append(
                 ("error", f"column '{name}' has a name that Avro does not take: letters, digits and _ only")
             )
@@ -197,6 +212,11 @@ def _csv_settings(settings: CsvSettings, columns: Columns, direction: str) -> li
             "option 'csv.write-bigdecimal-in-scientific-notation' changes nothing: decimals are written with all digits"
         )
         findings.append(("warning", text))
+    unreadable = [name for name, kind in columns if kind.nullable and kind.name not in _CSV_TEXTS]
+    if direction == "sink" and unreadable and not settings.null_literal and not settings.ignore_parse_errors:
+        names = ", ".join(f"'{name}'" for name in unreadable)
+        text = f"nulls of {names} are written as empty fields, which no reader takes for a value of such a type"
+        findings.append(("warning", f"{text}; set 'csv.null-literal', or declare the columns NOT NULL"))
     if direction == "sink" and len(columns) == 1 and columns[0][1].nullable and not settings.null_literal:
         text = "null and empty text of its only column are written as an empty message, which cannot be read back; "
         findings.append(("warning", text + "set 'csv.null-literal', or declare the column NOT NULL"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -26,6 +27,7 @@ REQUEST_SECONDS: Final = 10.0
 """How long a question to the cluster may take before it counts as unreachable."""
 TOO_OLD: Final = "brokers of Kafka 0.11 or later are needed"
 """Transactions, and telling offsets of committed records, came with it."""
+KRB5_CONFIG: Final = "KRB5_CONFIG"
 NO_KERBEROS: Final = (
     "; the installed confluent-kafka has no Kerberos. Build it against a librdkafka that has: install librdkafka's"
     " development files built with libsasl2, and the GSSAPI plugin of Cyrus SASL (Debian: librdkafka-dev,"
@@ -143,6 +145,8 @@ class KafkaEndpoint:
     def _open(self, build: Callable[..., _T], config: dict[str, Any]) -> _T:
         from confluent_kafka import KafkaException
 
+        if self.properties.kerberos_config is not None:
+            use_kerberos_config(self.properties.kerberos_config)
         try:
             with store_settings(self.properties.trust_store, self.properties.key_store) as stores:
                 return build(config | stores, logger=self.logger())
@@ -167,6 +171,23 @@ class KafkaEndpoint:
         config = self.admin_config() | {"error_cb": errors.append}
         client = self._open(AdminClient, config)
         yield ClusterAdmin(self, client, errors)
+
+
+def use_kerberos_config(path: str) -> None:
+    """Lets Kerberos read a `krb5.conf`: it finds the file by an environment variable, which a process has once.
+
+    Raises:
+        EndpointError: the process uses another one, or the file cannot be read.
+    """
+    used = os.environ.get(KRB5_CONFIG)
+    if used not in (None, "", path):
+        raise EndpointError(
+            f"'security.kerberos.login.conf' = '{path}', but this process reads {used} ({KRB5_CONFIG}): name one file"
+            " for all tables of a project"
+        )
+    if not os.access(path, os.R_OK):
+        raise EndpointError(f"'security.kerberos.login.conf' = '{path}': the file is not there, or cannot be read")
+    os.environ[KRB5_CONFIG] = path
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """The one-line JAAS configuration of Java Kafka clients (`sasl.jaas.config`), as librdkafka settings.
 
-Grammar: ``<class> <flag> (name=value)* ;`` with one module, values bare or in double quotes with backslash escapes.
+Grammar: ``<class> <flag> (name=value)* ;`` with one module, values bare, or in double or single quotes with the escapes
+of Java's StreamTokenizer, which reads it there.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from typing import Final
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _TOKEN: Final = re.compile(
-    r'\s*(?:(?P<end>;)|(?P<name>[A-Za-z_][\w.\-]*)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s;"]+)))',
+    r"\s*(?:(?P<end>;)|(?P<name>[A-Za-z_][\w.\-]*)\s*=\s*"
+    r"(?:(?P<quote>[\"'])(?P<quoted>(?:(?!(?P=quote))[^\\]|\\.)*)(?P=quote)|(?P<bare>[^\s;\"']+)))",
     re.DOTALL,
 )
+_ESCAPED: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+CLIENT_ID: Final = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
+CLIENT_SECRET: Final = ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret")
 _HEAD: Final = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?=[\s;])")
 _HINT: Final = 'write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
 
@@ -47,11 +53,16 @@ def read_jaas(text: str) -> tuple[str, dict[str, str]]:
         position = match.end()
         if match["end"]:
             break
-        value = match["bare"] if match["quoted"] is None else re.sub(r"\\(.)", r"\1", match["quoted"], flags=re.DOTALL)
+        value = match["bare"] if match["quoted"] is None else _ESCAPED.sub(_unescaped, match["quoted"])
         options[match["name"]] = value
     if text[position:].strip():
         raise JaasError("configures more than one login module; keep one")
     return head["module"].rsplit(".", 1)[-1].rsplit("$", 1)[-1], options
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    text = match[1]
+    return chr(int(text, 8)) if text[0] in "01234567" else _ESCAPES.get(text, text)
 
 
 def client_settings(text: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -76,19 +87,31 @@ def client_settings(text: str, properties: Mapping[str, str]) -> dict[str, str]:
         case "OAuthBearerLoginModule":
             if "sasl.oauthbearer.token.endpoint.url" not in properties:
                 raise JaasError("uses OAuthBearerLoginModule; set 'sasl.oauthbearer.token.endpoint.url' too")
-            settings = {
-                "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.client.id": _need(options, "clientId"),
-                "sasl.oauthbearer.client.secret": _need(options, "clientSecret"),
-            }
-            if "scope" in options:
-                settings["sasl.oauthbearer.scope"] = options["scope"]
-            return settings
+            return _client_credentials(options, properties)
     # What stands there may be a password that was pasted in the wrong place.
     named = f"the login module '{module}'" if module.endswith("LoginModule") else "an unknown login module"
     raise JaasError(
         f"names {named}; known are PlainLoginModule, ScramLoginModule, Krb5LoginModule and OAuthBearerLoginModule"
     )
+
+
+def _client_credentials(options: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
+    """Since Kafka 4 the credentials are properties, which win over the older options of the module."""
+    settings = {"sasl.oauthbearer.method": "oidc"}
+    for name, option, names in (
+        ("sasl.oauthbearer.client.id", "clientId", CLIENT_ID),
+        ("sasl.oauthbearer.client.secret", "clientSecret", CLIENT_SECRET),
+    ):
+        if not any(other in properties for other in names):
+            if option not in options:
+                raise JaasError(
+                    f"uses OAuthBearerLoginModule without '{option}'; set it there, or '{names[0]}' among the client's"
+                    " properties, as Kafka 4 has it"
+                )
+            settings[name] = options[option]
+    if "scope" in options and "sasl.oauthbearer.scope" not in properties:
+        settings["sasl.oauthbearer.scope"] = options["scope"]
+    return settings
 
 
 def _kerberos(options: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:

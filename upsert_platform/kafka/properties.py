@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from upsert_platform.kafka.jaas import JaasError, client_settings
+from upsert_platform.kafka.jaas import CLIENT_ID, JaasError, client_settings
 from upsert_platform.kafka.stores import KINDS, Store, wrapped_pem
 from upsert_platform.model import is_secret_option
 from upsert_platform.options import nearest
@@ -79,7 +79,8 @@ JVM_ONLY: Final = _names(
     sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.oauthbearer.clock.skew.seconds
     sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode
     sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.url
-    sasl.oauthbearer.scope.claim.name security.providers socket.connection.setup.timeout.max.ms
+    sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope.claim.name security.providers
+    socket.connection.setup.timeout.max.ms
     ssl.enabled.protocols ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
     ssl.secure.random.implementation ssl.trustmanager.algorithm transaction.two.phase.commit.enable"""
 )
@@ -101,11 +102,15 @@ HANDLED: Final = (
     "ssl.truststore.password", "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password",
     "commit.offsets.on.checkpoint", "client.id.prefix", "security.kerberos.login.principal",
     "security.kerberos.login.keytab", "security.kerberos.login.use-ticket-cache", "security.kerberos.login.contexts",
-    "security.kerberos.login.conf",
+    "security.kerberos.login.conf", "sasl.oauthbearer.jwt.retriever.class",
 )  # fmt: skip
 """Properties whose value is translated, or refused for a reason."""
+RETRIEVERS: Final = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")
+"""Java's classes that get a token as the client does: by client credentials, from the token endpoint."""
 KERBEROS: Final = "security.kerberos.login."
 """Begins the names that Flink, and Tencent's Oceanus, give to a job's Kerberos login."""
+KERBEROS_CONFIG: Final = ("security.kerberos.login.conf", "security.kerberos.login.krb5-conf.path")
+"""The `krb5.conf` of a job."""
 PropertyProblem = tuple[str, str, str]
 """Property name, severity, message."""
 
@@ -119,6 +124,7 @@ class ClientProperties:
         commit_offsets: whether positions are committed to the group after a batch, for lag monitors.
         commit_offsets_declared: whether that was asked for in so many words.
         trust_store: Java stores, which are opened when a client is.
+        kerberos_config: a `krb5.conf`, which counts for the whole process from the first client on.
     """
 
     common: Mapping[str, str | SecretStr] = field(default_factory=dict)
@@ -130,6 +136,7 @@ class ClientProperties:
     client_id_prefix: str = "upsert-platform"
     trust_store: Store | None = None
     key_store: Store | None = None
+    kerberos_config: str | None = None
 
     def secrets(self) -> Iterator[str]:
         """Values that must never be shown."""
@@ -183,6 +190,7 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
         client_id_prefix=properties.get("client.id.prefix", group or "upsert-platform"),
         trust_store=trust_store,
         key_store=key_store,
+        kerberos_config=next((properties[name] for name in KERBEROS_CONFIG if name in properties), None),
     )
     return client, problems
 
@@ -198,6 +206,13 @@ def _translate_values(properties: Mapping[str, str], native: dict[str, str], pro
             native.update(client_settings(properties["sasl.jaas.config"], properties))
         except JaasError as error:
             problems.append(("sasl.jaas.config", "error", f"client property 'sasl.jaas.config' {error}"))
+    if any(name in properties for name in CLIENT_ID):
+        native.setdefault("sasl.oauthbearer.method", "oidc")
+    retriever = properties.get("sasl.oauthbearer.jwt.retriever.class", RETRIEVERS[0]).strip()
+    if retriever.rsplit(".", 1)[-1] not in RETRIEVERS:
+        name = "sasl.oauthbearer.jwt.retriever.class"
+        message = f"client property '{name}' names a class that the client has no counterpart of; it has one of"
+        problems.append((name, "error", f"{message} {' and '.join(RETRIEVERS)}"))
     if properties.get("ssl.endpoint.identification.algorithm", "https").strip() == "":
         native["ssl.endpoint.identification.algorithm"] = "none"
     if "security.protocol" in native:
@@ -247,8 +262,7 @@ def _translate_kerberos(properties: Mapping[str, str], native: dict[str, str], p
                     (name, "error", f"'{name}' = '{value}' leaves out KafkaClient, which this login is for")
                 )
         elif short in ("conf", "krb5-conf.path"):
-            message = f"'{name}' has no effect: Kerberos reads the file that the environment variable KRB5_CONFIG names"
-            problems.append((name, "warning", message))
+            continue  # see `ClientProperties.kerberos_config`
         else:
             hint = nearest(short, [*renamed, "use-ticket-cache", "contexts", "conf"])
             problems.append((name, "error", f"unknown option '{name}'{hint}"))

@@ -66,6 +66,11 @@ TRANSLATED: Final = {
         "both",
         "Login modules Plain, Scram, Krb5 and OAuthBearer. Secret: never shown.",
     ),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "",
+        "both",
+        "Java's DefaultJwtRetriever or ClientCredentialsJwtRetriever, which get a token as the client does.",
+    ),
     "partitioner": (
         "",
         "writing",
@@ -98,7 +103,7 @@ TRANSLATED: Final = {
     "security.kerberos.login.conf": (
         "",
         "both",
-        "Warned of: Kerberos reads the file that the environment variable `KRB5_CONFIG` names.",
+        "The `krb5.conf` to use; one for all tables of a project, since a process has one (`KRB5_CONFIG`).",
     ),
     "client.id.prefix": ("", "both", "Start of the client ids; the group, or `upsert-platform`, unless given."),
 }

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,11 @@ import pyarrow as pa
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import SEQUENCE, BatchSpan
+from upsert_platform.hops.destination_hop import LEASE
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.sink.encode import EncodedBlock
+from upsert_platform.kafka.sink.lease import KafkaLease
 from upsert_platform.kafka.sink.sink import SHARE, WritingTask, _Task
 from upsert_platform.kafka.topics import describe_topic
 from upsert_platform.local.kafka import start_broker
@@ -132,15 +133,9 @@ def _write(servers: str, topic: str, batches: list[pa.RecordBatch], guarantee: s
     destination.prepare()
     found = describe_topic(destination.table.endpoint, topic)
     assert found is not None
-    with destination.lease(owner="bench", duration=timedelta(minutes=5)) as lease:
-        plan = WritingTask(
-            destination.table,
-            BatchSpan(0, 1, "bench", "bench"),
-            found.topic_id,
-            1,
-            lease.token,  # type: ignore[attr-defined]
-            lease.deadline.timestamp(),
-        )
+    with destination.lease(owner="bench", duration=LEASE) as lease:
+        assert isinstance(lease, KafkaLease)
+        plan = WritingTask(destination.table, BatchSpan(0, 1, "bench", "bench"), found.topic_id, 1, lease.terms)
         task = _Task(plan)
         task._encoder = _Encoded()  # type: ignore[assignment]
         started = time.monotonic()
@@ -202,6 +197,6 @@ def _copy(spark: SparkSession, servers: str, topic: str) -> tuple[float, int]:
         .where("_kind IN ('+U', '-D')")
         .selectExpr(*USER_COLUMNS, "IF(_kind = '-D', 'D', 'U') AS _op", "CAST(1 AS BIGINT) AS _seq")
     )
-    with destination.lease(owner="bench", duration=timedelta(minutes=5)) as lease:
+    with destination.lease(owner="bench", duration=LEASE) as lease:
         report = destination.write(changes, span=BatchSpan(0, 1, "bench", "bench"), lease=lease)
     return time.monotonic() - started, report.upserts

@@ -7,10 +7,10 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from upsert_platform.hops.destination_hop import LEASE
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
@@ -116,7 +116,7 @@ def _session() -> dict[str, Any]:
                 "concat('cn-region-', id % 17) AS region", "id / 7 AS score", f"id + {batch} AS visits",
                 "id % 2 = 0 AS active", "'U' AS _op", f"{batch}L AS _seq",
             )  # fmt: skip
-            with destination.lease(owner="bench", duration=timedelta(minutes=2)) as lease:
+            with destination.lease(owner="bench", duration=LEASE) as lease:
                 started = time.monotonic()
                 report = destination.write(changes, span=BatchSpan(batch - 1, batch, "bench", "bench"), lease=lease)
                 seconds.append(time.monotonic() - started)

@@ -151,6 +151,9 @@ def test_the_bulk_way_is_taken() -> None:
         ("a TIME(6)", {}, "at most 3", "error"),
         ("a MAP<INT, INT>", {}, "text", "error"),
         ("`a b` INT", {}, "name", "error"),
+        ("`1a` INT", {}, "name", "error"),
+        ("`x𝒳` INT", {}, "name", "error"),
+        ("a INT", {"avro.codec": "snappy"}, "for files", "warning"),
         ("a INT", {"avro.encoding": "text"}, "avro.encoding", "error"),
         ("a TIMESTAMP(6)", {"avro.timestamp_mapping.legacy": "false"}, "milliseconds", "warning"),
     ],
@@ -162,3 +165,14 @@ def test_declarations_are_checked(columns: str, options: dict[str, str], word: s
     )  # fmt: skip
     assert [problem.severity for problem in problems] == [severity]
     assert word in problems[0].message
+
+
+@pytest.mark.parametrize("name", ["größe", "名前", "_ñ9", "x٣"])
+def test_names_of_any_script_are_written_and_read(name: str) -> None:
+    columns = columns_of(f"`{name}` INT")
+    where = {"side": "value", "direction": "sink", "subject": "t", "location": SourceLocation("t.sql", 1)}
+    assert validate_format("avro", {}, columns, **where) == []
+    rows = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int32())], names=[name])
+    messages, refused = build_encoder("avro", columns, {}).encode(rows)
+    assert refused == {}
+    assert build_decoder("avro", columns, {}).decode(messages.to_pylist()).rows.to_pylist() == [{name: 1}, {name: None}]

@@ -40,6 +40,12 @@ def read(format_id: str, columns: str, message: bytes, options: dict[str, str] |
         pytest.param("a INT, b STRING", b"n/a,n/a", {"csv.null-literal": "n/a"}, [None, None], id="112-null-literal"),
         pytest.param("a STRING", b'"n/a"', {"csv.null-literal": "n/a"}, [None], id="112-quoted-null-literal"),
         pytest.param("a ARRAY<STRING>, b INT", b"x;y;z,1", {}, [[b"x", b"y", b"z"], 1], id="113-array"),
+        pytest.param("a ROW<x INT, y INT>", b"1;2;3", {}, [[1, 2]], id="row-with-more"),
+        pytest.param("a ROW<x INT, y INT>", b"1", {}, ERROR, id="row-with-less"),
+        pytest.param("a DECIMAL(5, 2)", b"123456", {}, [None], id="decimal-too-large"),
+        pytest.param("a DECIMAL(5, 2)", b"1e600", {}, [None], id="decimal-far-too-large"),
+        pytest.param("a DECIMAL(5, 2)", b"1e2147483647", {}, ERROR, id="decimal-beyond-java"),
+        pytest.param("a DECIMAL(5, 2)", b"1e2147483647", IGNORE, [None], id="decimal-beyond-java-ignored"),
         pytest.param("a INT", b"", {}, ERROR, id="empty"),
         pytest.param("a INT", b"", IGNORE, ERROR, id="empty-quarantined"),
         pytest.param("a INT", b"1\n2", {}, [1], id="first-line-only"),
@@ -141,6 +147,10 @@ def test_r6_an_only_column_of_csv_that_can_be_null_is_warned_of() -> None:
     assert warnings("a STRING", {}) == ["warning"]
     assert warnings("a STRING", {"csv.null-literal": "-"}) == []
     assert warnings("a STRING NOT NULL", {}) == []
+    assert warnings("a STRING, b STRING", {}) == []
+    assert warnings("a STRING, b INT", {}) == ["warning"]
+    assert warnings("a STRING, b INT", {"csv.null-literal": "-"}) == []
+    assert warnings("a STRING, b INT NOT NULL", {}) == []
 
 
 FIELDS = ["1", "-0", "2.5", "x", "", " 3", '"4"', '"a""b"', '"a,b"', '"x"y', 'x"y', '"', "n/a", '"n/a"', "true", "é",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from pydantic import SecretStr
 
@@ -51,7 +53,7 @@ def test_reads_jaas(text, module, options):
     [
         pytest.param(f'{PLAIN} username="u" password="hunter2"', "does not end", id="no-semicolon"),
         pytest.param(f'{PLAIN} username="u" password="hunter2"; {PLAIN} x=y;', "more than one", id="two-modules"),
-        pytest.param('x.OtherModule required password="hunter2";', "OtherModule", id="unknown-module"),
+        pytest.param('x.OtherModule required password="hunter2";', "unknown login module", id="unknown-module"),
         pytest.param('x.PlainLoginModule needed password="hunter2";', "control flag", id="unknown-flag"),
         pytest.param(f'{PLAIN} password="hunter2";', "'username'", id="no-username"),
         pytest.param(f'{PLAIN} username="u" password="hunter2;', "cannot be read", id="open-quote"),
@@ -128,8 +130,40 @@ def test_refuses_jaas_without_showing_it(text, reason):
                 "sasl.oauthbearer.client.credentials.client.id": "c",
                 "sasl.oauthbearer.client.credentials.client.secret": "s",
             },
-            {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "s"},
+            {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": "c",
+                "sasl.oauthbearer.client.secret": "s",
+            },
             id="oauth-properties",
+        ),
+        pytest.param(
+            {
+                "sasl.jaas.config": f"{OAUTH} ;",
+                "sasl.oauthbearer.client.credentials.client.id": "c",
+                "sasl.oauthbearer.client.credentials.client.secret": "s",
+                "sasl.oauthbearer.scope": "r",
+                "sasl.oauthbearer.token.endpoint.url": "https://login.example.com/token",
+                "sasl.oauthbearer.jwt.retriever.class": "org.apache.kafka.common.security.oauthbearer"
+                ".ClientCredentialsJwtRetriever",
+            },
+            {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": "c",
+                "sasl.oauthbearer.client.secret": "s",
+                "sasl.oauthbearer.scope": "r",
+            },
+            id="oauth-of-kafka-4",
+        ),
+        pytest.param(
+            {"sasl.jaas.config": f"{PLAIN} username='u' password='it\\'s \"so\"';"},
+            {"sasl.username": "u", "sasl.password": 'it\'s "so"'},
+            id="single-quotes",
+        ),
+        pytest.param(
+            {"sasl.jaas.config": f'{PLAIN} username="a\\tb" password="\\101\\\\c";'},
+            {"sasl.username": "a\tb", "sasl.password": "A\\c"},
+            id="escapes-of-java",
         ),
         pytest.param(
             {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/k.pem"},
@@ -204,7 +238,12 @@ def test_offsets_are_not_open_to_be_declared():
     [
         pytest.param({"ssl.truststore.type": "BKS"}, "error", "PEM, JKS, PKCS12", id="unknown-store-type"),
         pytest.param({"security.kerberos.login.contexts": "Client"}, "error", "KafkaClient", id="other-context"),
-        pytest.param({"security.kerberos.login.conf": "krb5.conf"}, "warning", "KRB5_CONFIG", id="krb5-conf"),
+        pytest.param(
+            {"sasl.oauthbearer.jwt.retriever.class": "org.apache.kafka.x.JwtBearerJwtRetriever"},
+            "error",
+            "ClientCredentialsJwtRetriever",
+            id="jwt-bearer",
+        ),
         pytest.param({"security.kerberos.login.keytap": "k"}, "error", "'keytab'", id="unknown-kerberos"),
     ],
 )
@@ -222,3 +261,24 @@ def test_pem_gets_its_lines_back():
         assert wrapped_pem(text).strip() == wrapped.strip()
     encrypted = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nQUJD\n-----END RSA PRIVATE KEY-----"
     assert wrapped_pem(encrypted) == encrypted
+
+
+def test_a_krb5_conf_is_read_by_kerberos_and_there_is_one_per_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("KRB5_CONFIG", "")
+    mine, other = tmp_path / "krb5.conf", tmp_path / "other.conf"
+    mine.write_text("[libdefaults]\n")
+    client, problems = read_properties({"security.kerberos.login.conf": str(mine)})
+    assert problems == []
+    KafkaEndpoint("127.0.0.1:1", client).open_producer()
+    assert os.environ["KRB5_CONFIG"] == str(mine)
+    for path, reason in ((other, "this process reads"), (mine, "")):
+        client, _ = read_properties({"security.kerberos.login.krb5-conf.path": str(path)})
+        if reason:
+            with pytest.raises(EndpointError, match=reason):
+                KafkaEndpoint("127.0.0.1:1", client).open_producer()
+        else:
+            KafkaEndpoint("127.0.0.1:1", client).open_producer()
+    monkeypatch.setenv("KRB5_CONFIG", "")
+    client, _ = read_properties({"security.kerberos.login.conf": str(other)})
+    with pytest.raises(EndpointError, match="not there"):
+        KafkaEndpoint("127.0.0.1:1", client).open_producer()

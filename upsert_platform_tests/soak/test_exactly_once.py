@@ -115,7 +115,7 @@ def _let_lease_end(stack: Stack) -> None:
     assert isinstance(destination, KafkaDestination)
     control = destination._control
     control.create()
-    tenure = control.read().tenure
-    if tenure.expires > time.time():
-        producer = open_transactional(control.endpoint, lease_id(control))
-        in_transaction(producer, lambda: control.produce(producer, LEASE, asdict(replace(tenure, expires=0.0))))
+    producer = open_transactional(control.endpoint, lease_id(control))  # ends what the killed process left open
+    lease = control.read().lease
+    if lease.expires > time.time():
+        in_transaction(producer, lambda: control.produce(producer, LEASE, asdict(replace(lease, expires=0.0))))

@@ -16,6 +16,10 @@ class AvroSettings(Settings):
         "avro.encoding", "binary", origin="flink",
         description="Avro's binary encoding, or its JSON encoding.",
     )  # fmt: skip
+    codec: str | None = option(
+        "avro.codec", None, origin="flink",
+        description="Accepted with a warning: it compresses files of Avro, and a message is not one.",
+    )  # fmt: skip
     legacy_timestamps: Boolean = option(
         "avro.timestamp_mapping.legacy", True, origin="flink",
         description="Map TIMESTAMP to timestamp-millis and have no TIMESTAMP_LTZ, as Flink did before 1.19.",

@@ -90,7 +90,7 @@ def _row(logical: LogicalType, settings: CsvSettings, *, exact: bool) -> Convert
         items = _elements(text, settings)
         if not items:
             return None
-        if len(items) != len(parts) and not settings.ignore_parse_errors:
+        if len(items) < len(parts) and not settings.ignore_parse_errors:
             raise ValueError(f"{len(items)} fields where the ROW has {len(parts)}")
         values = [part(item) for part, item in zip(parts, items, strict=False)]
         values += [None] * (len(parts) - len(values))

@@ -103,6 +103,10 @@ def _hexadecimal(text: str) -> float:
         return float("-inf") if text.startswith("-") else float("inf")
 
 
+_LARGEST_POWER: Final = 536_870_919
+"""Of ten, that a BigInteger takes."""
+
+
 def parse_decimal(text: str) -> Decimal:
     """Reads a decimal of any size; no blanks.
 
@@ -118,8 +122,15 @@ def parse_decimal(text: str) -> Decimal:
 
 
 def fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
-    """A decimal rounded half up to a scale; None when it then has too many digits (Flink's silent overflow)."""
+    """A decimal rounded half up to a scale; None when it then has too many digits (Flink's silent overflow).
+
+    Raises:
+        ValueError: written out it is more than Java's integers hold, which is an error there.
+    """
     if value and value.adjusted() >= precision - scale:
+        power = value.as_tuple().exponent
+        if isinstance(power, int) and power + scale > _LARGEST_POWER:
+            raise ValueError(f"the exponent {power} is too large")
         return None
     fitted = value.quantize(Decimal((0, (1,), -scale)), context=WIDE)
     if fitted and fitted.adjusted() >= precision - scale:

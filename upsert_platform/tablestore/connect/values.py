@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from upsert_platform.formats.java.double import format_double
 from upsert_platform.tablestore import limits
 
 Value = int | float | bool | str | bytes
@@ -64,29 +65,10 @@ def text_of(value: Any) -> str:
         case int():
             return str(checked_integer(value))
         case float():
-            return java_double_text(value)
+            return format_double(value)
         case str():
             return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def java_double_text(value: float) -> str:
-    """A double as ``Double.toString`` prints it: ``1.0``, ``1.0E10``, ``Infinity``."""
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0:
-        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits))
-    point = len(text) + exponent
-    minus = "-" if sign else ""
-    if -3 < point <= 7:
-        if point <= 0:
-            return f"{minus}0.{'0' * -point}{text}"
-        whole, fraction = text[:point].ljust(point, "0"), text[point:]
-        return f"{minus}{whole}.{fraction or '0'}"
-    return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
 
 
 def checked_integer(value: int) -> int:

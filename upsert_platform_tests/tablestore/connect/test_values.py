@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from upsert_platform.tablestore.connect.change import row_change
-from upsert_platform.tablestore.connect.values import AUTO_INCREMENT, java_double_text
+from upsert_platform.tablestore.connect.values import AUTO_INCREMENT, text_of
 from upsert_platform_tests.tablestore.connect.records import envelope, outcome, record, table
 
 AT = ("t_3", 42)
@@ -142,6 +142,7 @@ AS_TEXT = [
     ("123456789012345678.123", "1.2345678901234568E17"), ("-0.0", "-0.0"), ("1e400", "Infinity"), ("true", "true"),
     ('{"a": 1, "b": "x"}', '{"a":1,"b":"x"}'), ('[1, "x", null]', '[1,"x",null]'), ("[]", "[]"), ('""', ""),
     ("12345678901234567890", "dirty"), ("9223372036854775808", "dirty"), ("0.001", "0.001"), ("0.0001", "1.0E-4"),
+    ("228429866853658850.0", "2.28429866853658848E17"), ("2e23", "1.9999999999999998E23"),  # Java 17's own digits
     ("9999999.0", "9999999.0"), ("10000000.0", "1.0E7"), ("1234567.5", "1234567.5"), ('"é"', "é"),
 ]  # fmt: skip
 
@@ -249,4 +250,4 @@ def test_base64_of_a_payload_is_checked() -> None:
 
 @pytest.mark.parametrize("value", [1.0, 123456789.125, 1e-3, 9.99e-4, 1e7, 1.7976931348623157e308, 5e-324, -2.5])
 def test_java_text_reads_back(value: float) -> None:
-    assert float(java_double_text(value)) == value
+    assert float(text_of(value)) == value
