@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -62,12 +61,6 @@ FIRST_KILL = Timeline({STEPS[0]: (0.0, 12.0)}, 12.0)
 """The moment of the first kill is drawn from this: nothing has been timed by then."""
 BATCH = 25_000
 """Records of a batch from the second wave on; the first wave fits the default, and is one batch."""
-
-MANY_KILLS = 5
-MANY_FIRST = 5_000
-MANY_KEYS = 800
-MANY_WAVE = 1_500
-MANY_BATCH = 400
 
 
 @pytest.fixture
@@ -159,22 +152,3 @@ def test_waves_with_kills_end_equal(local_stack: Stack, seed: int) -> None:
         timeline = again if wave == 1 else timeline.longest(again)
         print(f"wave {wave}: {kill} - again {again}:", compare(local_stack, load))  # noqa: T201
     run_timed(local_stack, "verify")
-
-
-def test_many_kills_in_a_row_end_equal(stack: Stack, seed: int) -> None:
-    """Every run is killed somewhere, over many small batches; the last one is left alone."""
-    stack.declare(source=f", 'batch.max-records' = '{MANY_BATCH}'")
-    load = load_of(stack, seed, MANY_KEYS, malformed=0.01)
-    load.produce(MANY_FIRST)
-    timeline = run_timed(stack)
-    killed = 0
-    started = time.monotonic()
-    for _ in range(MANY_KILLS):
-        load.produce(MANY_WAVE)
-        kill = run_killed(stack, "", load.chance.uniform(2, timeline.seconds))
-        killed += kill.alive
-        print(kill)  # noqa: T201
-    assert killed >= MANY_KILLS / 2
-    again = run_timed(stack)
-    print(f"{time.monotonic() - started:.0f} s", "last", again, compare(stack, load))  # noqa: T201
-    run_timed(stack, "verify")

@@ -114,13 +114,14 @@ class World:
 
     Attributes:
         format: of the topic.
+        spark: the session of what is done in this process; None where only the command is run.
         modes: of the tables, by name of the table.
         source: further options of the topic's table, changed as its declaration is.
         counts: what was done.
     """
 
     stack: Stack
-    spark: SparkSession
+    spark: SparkSession | None
     tablestore: TablestoreServer
     maxcompute: MaxComputeServer
     format: str
@@ -165,6 +166,7 @@ class World:
 
     def sync(self, *, tables: tuple[str, ...] | None = None, may_fail: bool) -> None:
         """Runs both hops of every table, or of some."""
+        assert self.spark is not None
         platform = self.stack.platform()
         run = f"world-{uuid.uuid4().hex[:8]}"
         with self._tolerant("changelog", may_fail=may_fail):
@@ -257,6 +259,7 @@ class World:
 
     def compact(self) -> None:
         """Compacts the changelog, as the job does."""
+        assert self.spark is not None
         platform = self.stack.platform()
         applied = []
         for name in self.modes:
@@ -270,6 +273,7 @@ class World:
 
     def replay(self) -> None:
         """Replays the quarantine, as the command does."""
+        assert self.spark is not None
         hop = self.stack.platform().changelog_hop("source", run="replay")
         done = replay(self.spark, hop.source, hop.store, run="replay")
         self.counts["replays"] += 1
@@ -356,7 +360,7 @@ def make_world(
     variables: Mapping[str, str],
     servers: tuple[TablestoreServer, MaxComputeServer],
     make_topic: Callable[..., str],
-    spark: SparkSession,
+    spark: SparkSession | None,
     *,
     chance: random.Random,
     format_id: str,
