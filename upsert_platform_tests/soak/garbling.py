@@ -18,8 +18,10 @@ _PAGE: Final = b"<html><head><title>502 Bad Gateway</title></head><body>success:
 _WORDS: Final = (
     b'{"Code":"Conflict","Message":"the session conflicts with one that committed; status NORMAL SUCCESS OK"}'
 )
-LATE_SECONDS: Final = 3.0
+LATE_SECONDS: Final = 2.0
 """Longer than the clients of the campaign wait."""
+HELD_SECONDS: Final = 60.0
+"""A request is held no longer, whatever happens to the test."""
 
 
 @dataclass(frozen=True)
@@ -80,31 +82,49 @@ class Garbler:
     calls: list[str] = field(default_factory=list)
     garbage: tuple[str, int, Garbage] | None = None
     struck: int = 0
+    arrived: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _held: int | None = None
 
     def calm(self) -> None:
         """Ends all garbage, and forgets the calls."""
         with self.lock:
-            self.calls, self.garbage, self.struck = [], None, 0
+            self.calls, self.garbage, self.struck, self._held = [], None, 0, None
+        self.released.set()
+
+    def hold(self, number: int) -> None:
+        """Holds the request of that number, from 0, before the server gets it, until `released` is set."""
+        with self.lock:
+            self.calls, self.garbage, self.struck, self._held = [], None, 0, number
+            self.arrived.clear()
+            self.released.clear()
+
+    def wait(self, number: int) -> None:
+        """Called for every request: waits if it is the one to be held."""
+        if number == self._held:
+            self.arrived.set()
+            self.released.wait(HELD_SECONDS)
 
     def spoil(self, call: str, garbage: Garbage, *, skip: int = 0) -> None:
         """Spoils the answer of a call, after some of them passed."""
         with self.lock:
             self.calls, self.garbage, self.struck = [], (call, skip, garbage), 0
 
-    def take(self, call: str) -> Garbage | None:
-        """What happens to a request."""
+    def take(self, call: str) -> tuple[Garbage | None, int]:
+        """What happens to a request, and its number."""
         with self.lock:
             self.calls.append(call)
+            number = len(self.calls) - 1
             if self.garbage is None or self.garbage[0] != call:
-                return None
+                return None, number
             name, skip, garbage = self.garbage
             self.garbage = (name, skip - 1, garbage) if skip else None
             self.struck += not skip
-            return None if skip else garbage
+            return None if skip else garbage, number
 
 
-def call_of(method: str, path: str, headers: Mapping[str, str]) -> str:
+def call_of(method: str, path: str) -> str:
     """Names a request: the action of a storage service, else the operation at the end of the path."""
     parts = urlsplit(path)
     query = parse_qs(parts.query, keep_blank_values=True)
@@ -125,7 +145,8 @@ def garbler(port: int) -> Iterator[Garbler]:
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            garbage = running.take(call_of(self.command, self.path, self.headers))  # type: ignore[arg-type]
+            garbage, number = running.take(call_of(self.command, self.path))
+            running.wait(number)
             if garbage is None:
                 self._send(self._forward(body))
                 return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = {"id": "BIGINT", "n": "BIGINT", "s": "STRING"}
 KEYS: Final = 40
-LEASE: Final = timedelta(seconds=6)
+LEASE: Final = timedelta(seconds=5)
 _PATIENCE_SECONDS: Final = 40.0
 
 
