@@ -131,8 +131,8 @@ def call_of(method: str, path: str) -> str:
     if "Action" in query:
         return query["Action"][0]
     kinds = [name for name in query if name.islower() and not query[name][0]]
-    last = parts.path.rstrip("/").rsplit("/", 1)[-1]
-    return f"{method} {''.join('#' if char.isdigit() else char for char in last)[:24]}{' '.join(['', *sorted(kinds)])}"
+    words = ["#" if any(map(str.isdigit, word)) else word for word in parts.path.strip("/").split("/")[-2:]]
+    return " ".join([method, "/".join(words), *sorted(kinds)])
 
 
 @contextmanager

@@ -32,7 +32,9 @@ WORLD = 1_250
 """Histories of a world."""
 TABLES = 3
 ROUNDS = 4
-SHOWN = 6
+SHOWN = 50
+EXPLAINED = 2
+"""Differences of a table whose records and rows are shown."""
 RECORDS = 3.0
 """Records of a history in a round, on average."""
 
@@ -76,6 +78,7 @@ def test_random_histories_end_equal(
             lines = [f"world {number} ({format_id}, {world.modes[name]}): {line}" for line in told(verdict)]
             wrong += lines
             counts[f"keys that differ: {world.modes[name]}"] += verdict.differing
+            lines += [line for item in verdict.differences[:EXPLAINED] for line in world.explain(item.key)]
             print(*lines[:SHOWN], sep="\n", end="\n" * bool(lines))  # noqa: T201
         counts += world.counts + world.histories.counts
         counts["histories"] += WORLD

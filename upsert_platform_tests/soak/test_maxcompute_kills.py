@@ -19,8 +19,6 @@ KILLS = Kills(count=30, lines=4, seconds=2.5, lease=timedelta(seconds=8))
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_killed_writers_of_many_partitions_lose_and_double_nothing(
-    maxcompute: ServerHandle, tmp_path: Path, seed: int
-) -> None:
+def test_kills_lose_and_double_nothing_in_many_partitions(maxcompute: ServerHandle, tmp_path: Path, seed: int) -> None:
     print(kill_and_compare(maxcompute, tmp_path, seed, KILLS))  # noqa: T201
     assert written_sessions(maxcompute) == 0
