@@ -199,8 +199,9 @@ def test_what_is_nested_too_deep_to_print_is_refused(depth: int) -> None:
 
 
 def test_numbers_of_absurd_size_cost_no_time() -> None:
-    huge = b'{"a":1e2000000000,"b":1e-2000000000,"c":' + b"9" * 5000 + b"}"
+    huge = b'{"a":1e500000000,"b":1e-2000000000,"c":' + b"9" * 5000 + b"}"
     assert outcome("a DECIMAL(5, 2), b DOUBLE, c STRING", huge) == [[None, "0000000000000000", b"9" * 5000]]
+    assert outcome("a DECIMAL(5, 2)", b'{"a":1e2000000000}') == [ERROR]  # more than a BigInteger holds
     assert outcome("c BIGINT", huge) == [ERROR]
 
 
