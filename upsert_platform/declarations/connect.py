@@ -37,6 +37,8 @@ from upsert_platform.sql.rendered import quote_name
 from upsert_platform.sql.variables import Variables
 from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.table import CLIENT_PREFIX, COLUMNS, CONNECTOR, FAILURE_OPTIONS, HEADERS
+from upsert_platform.tablestore.connect.transforms.chain import Chain
+from upsert_platform.tablestore.connect.transforms.options import PREFIXES, read_transforms
 from upsert_platform.types import parse_type
 
 _LOGIN: Final = ("security.", "sasl.", "ssl.")
@@ -81,16 +83,19 @@ def read_connect(entries: dict[str, Located], location: SourceLocation, variable
     bootstrap = options.text(f"{CONSUMER}bootstrap.servers") or variables.put_into(
         f"${{{BOOTSTRAP_VARIABLE}}}", location, found.problems
     )
-    tables = _tables(options)
+    transforms, _ = read_transforms(
+        Options({name: options.text(name) for name in options.entries}), subject="", location=location
+    )
+    tables = _tables(options, transforms)
     _judge_names(options, list(tables))
     if any(problem.severity == "error" for problem in found.problems):
         return found
     for table, topics in tables.items():
-        _Sink(options, tuple(topics), table, bootstrap).declare(found)
+        _Sink(options, tuple(topics), table, bootstrap, transforms).declare(found)
     return found
 
 
-def _tables(options: ConnectOptions) -> dict[str, list[str]]:
+def _tables(options: ConnectOptions, transforms: Chain) -> dict[str, list[str]]:
     """Table to its topics; of a pattern of topics its only table, without any."""
     if options.text(_REGEX):
         return {_table_of_pattern(options): []}
@@ -100,14 +105,15 @@ def _tables(options: ConnectOptions) -> dict[str, list[str]]:
         topic, colon, table = pair.partition(":")
         if not colon or not topic.strip() or not table.strip():
             options.tell("option 'topics.assign.tables' takes <topic>:<table>,...", "topics.assign.tables")
-        elif topic.strip() not in topics:
+        elif topic.strip() not in map(transforms.route, topics):
             message = f"'topics.assign.tables' names topic '{topic.strip()}', which is not in 'topics'"
             options.tell(message, "topics.assign.tables", "warning")
         assigned[topic.strip()] = table.strip()
     tables: dict[str, list[str]] = {}
     for topic in topics:
-        by_format = options.text("table.name.format", "<topic>").replace("<topic>", topic)
-        tables.setdefault(assigned.get(topic, by_format), []).append(topic)
+        routed = transforms.route(topic)
+        by_format = options.text("table.name.format", "<topic>").replace("<topic>", routed)
+        tables.setdefault(assigned.get(routed, by_format), []).append(topic)
     return tables
 
 
@@ -155,6 +161,7 @@ class _Sink:
     topics: tuple[str, ...]
     table: str
     bootstrap: str
+    transforms: Chain
 
     def declare(self, found: Declarations) -> None:
         failures, _ = read_settings(
@@ -163,7 +170,8 @@ class _Sink:
             subject="",
             location=self.options.location,
         )
-        names = {**COLUMNS, **(dict([HEADERS]) if failures is not None and failures.needs_headers else {})}
+        reported = failures is not None and failures.needs_headers
+        names = {**COLUMNS, **(dict([HEADERS]) if reported or self.transforms.needs_headers else {})}
         source, target = f"{self.options.name}.{self.table}.records", f"{self.options.name}.{self.table}"
         found.tables.append(self._source(source, names))
         found.tables.append(self._target(target, names, failures))
@@ -225,6 +233,7 @@ class _Sink:
             )
         for option in options.entries:
             passed = option in PASSED_ON or option == "tablestore.mode" or _concerns(option, self.table)
+            passed = passed or option.startswith(PREFIXES)
             if passed and option != "topics":
                 values[option], places[option] = options.text(option), options.place(option)
         if failures is not None and failures.needs_headers:

@@ -16,6 +16,7 @@ from upsert_platform.declarations.located import Located
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.options import nearest
 from upsert_platform.tablestore.connect.table import CONNECTION_OPTIONS, FAILURE_OPTIONS, RECORD_OPTIONS
+from upsert_platform.tablestore.connect.transforms.options import LISTS, PREFIXES
 
 CONNECTOR_CLASS: Final = "TableStoreSinkConnector"
 BOOTSTRAP_VARIABLE: Final = "UPSERT_KAFKA_BOOTSTRAP_SERVERS"
@@ -28,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 
 READ: Final = ("name", "connector.class", "tasks.max", CONCURRENCY, "tablestore.mode")
 """Options that are read here."""
-PASSED_ON: Final = (*RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS)
+PASSED_ON: Final = (*RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS, *LISTS)
 """Options that the declared Tablestore tables get as they are."""
 SOURCE_OPTIONS: Final = ("batch.max-records", "batch.max-bytes", "scan.parallelism", "on-data-loss")
 """Options that the declared source tables get as they are."""
@@ -52,8 +53,6 @@ WITHOUT_EFFECT_PREFIXES: Final = {
 }
 """As WITHOUT_EFFECT, for every option that begins so."""
 REFUSED: Final = {
-    "transforms": "write the transformation as SQL: INSERT INTO ... SELECT",
-    "predicates": "write the condition as SQL: INSERT INTO ... SELECT ... WHERE",
     "event.parse.class": "Java classes are not loaded, but for the connector's DefaultEventParser, which is built in",
 }
 """Options that are errors, with what to do instead."""
@@ -135,7 +134,7 @@ class ConnectOptions:
             self.tell(f"option '{CONCURRENCY}' has no effect: 'tasks.max' is given", CONCURRENCY, "warning")
         known = (*READ, *PASSED_ON, *SOURCE_OPTIONS, *WITHOUT_EFFECT, *REFUSED)
         for name in self.entries:
-            if name in (*READ, *PASSED_ON, *SOURCE_OPTIONS) or name.startswith((CONSUMER, PRODUCER)):
+            if name in (*READ, *PASSED_ON, *SOURCE_OPTIONS) or name.startswith((CONSUMER, PRODUCER, *PREFIXES)):
                 continue
             reason = WITHOUT_EFFECT.get(name) or _by_prefix(name, WITHOUT_EFFECT_PREFIXES)
             refused = next((text for key, text in REFUSED.items() if name == key or name.startswith(f"{key}.")), None)

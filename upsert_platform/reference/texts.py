@@ -121,6 +121,8 @@ CONNECT: Final = {
         "Concurrency of the managed connector: 1, 2, 3, 6 or 12 writing tasks, where `tasks.max` is not given. Without"
         " either Spark decides, by its cores and the size of the batch; the managed service has 6.",
     ),
+    "transforms": ("", "Aliases of transforms, joined by commas, in the order in which they are applied."),
+    "predicates": ("", "Aliases of predicates, joined by commas."),
     "tablestore.mode": ("normal", "`normal` writes wide-column tables, `timeseries` time-series tables."),
     "tablestore.auth.mode": ("", "`aksk`, or `sts` with `tablestore.sts.token`, with a role (`account.id`,"
     " `role.name`), or with the environment's credentials; `aksk` where access keys alone are given."),
@@ -130,6 +132,13 @@ CONNECT: Final = {
     " topic, partition and offset, with the time as a column)."),
 }  # fmt: skip
 CONNECT_PER_TABLE: Final = {
+    "transforms.<alias>.type": "Class of a transform of Kafka Connect: `Cast`, `ExtractField`, `Flatten`, `HoistField`,"
+    " `InsertField`, `MaskField`, `ReplaceField` and `TimestampConverter` with `$Key` or `$Value`, `Filter`,"
+    " `RegexRouter`, `ValueToKey`. Its own options follow as `transforms.<alias>.*`.",
+    "transforms.<alias>.predicate": "Alias of the predicate that says which records the transform concerns.",
+    "transforms.<alias>.negate": "`true`: it concerns the records for which the predicate does not hold.",
+    "predicates.<alias>.type": "Class of a predicate: `TopicNameMatches` (`pattern`), `HasHeaderKey` (`name`),"
+    " `RecordIsTombstone`.",
     "tablestore.<table>.primarykey.name": "Primary key columns, joined by commas.",
     "tablestore.<table>.primarykey.type": "Their types, in the same order: `string`, `integer`, `binary` or"
     " `auto_increment`.",

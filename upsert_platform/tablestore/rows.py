@@ -69,6 +69,7 @@ class Block:
             refused.
         describe: a source row (with all that were merged into it) as refused rows, from its index and the reason.
         merged: source rows that are not encoded because a later one of their key holds their effect.
+        filtered: source rows that are not encoded because a transform drops them.
         creations: None where every encoded row makes its row by itself.
     """
 
@@ -79,6 +80,7 @@ class Block:
     refused: dict[int, str]
     describe: Callable[[int, str], list[RefusedRow]]
     merged: int = 0
+    filtered: int = 0
     creations: Creations | None = None
 
 

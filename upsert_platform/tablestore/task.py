@@ -25,7 +25,7 @@ from upsert_platform.writing.outcomes import TaskStats as Counts
 
 @dataclass(slots=True)
 class TaskStats(Counts):
-    """Counts of one task; every source row is in exactly one of the first six."""
+    """Counts of one task; every source row is in exactly one of the first seven."""
 
     puts: int = 0
     updates: int = 0
@@ -33,6 +33,7 @@ class TaskStats(Counts):
     superseded: int = 0
     refused: int = 0
     merged: int = 0
+    filtered: int = 0
     requests: int = 0
     retried_rows: int = 0
     throttled: int = 0
@@ -99,6 +100,7 @@ class WritingTask:
                 continue
             rows += block.source_rows
             self._stats.merged += block.merged
+            self._stats.filtered += block.filtered
             if block.refused:
                 yield from self._refused(block, block.refused)
             for chosen in requests_of(block.encoded, max_rows=settings.flush_rows, max_bytes=settings.flush_bytes):
@@ -177,6 +179,7 @@ class WritingTask:
     def _check(self, rows: int) -> None:
         stats = self._stats
         counted = stats.puts + stats.updates + stats.deletes + stats.superseded + stats.refused + stats.merged
+        counted += stats.filtered
         if counted != rows:
             raise DestinationError(
                 f"table '{self._name}': {rows} changes came in and {counted} are accounted for; nothing was"

@@ -36,6 +36,27 @@ def _series(name: str, unit: str, **more: str) -> Connector:
     return Connector(name, options)
 
 
+_CLASS = "org.apache.kafka.connect.transforms."
+TRANSFORMS = {
+    "topics.assign.tables": "{topic}_routed:{table}",
+    "transforms": "drop,route,key,less,cast,more",
+    "transforms.drop.type": f"{_CLASS}Filter",
+    "transforms.drop.predicate": "tombstone",
+    "predicates": "tombstone",
+    "predicates.tombstone.type": f"{_CLASS}predicates.RecordIsTombstone",
+    "transforms.route.type": f"{_CLASS}RegexRouter",
+    "transforms.route.regex": "(.*)",
+    "transforms.route.replacement": "$1_routed",
+    "transforms.key.type": f"{_CLASS}ValueToKey",
+    "transforms.key.fields": "pk0",
+    "transforms.less.type": f"{_CLASS}ReplaceField$Value",
+    "transforms.less.exclude": "pk0,secret",
+    "transforms.cast.type": f"{_CLASS}Cast$Value",
+    "transforms.cast.spec": "n:int64",
+    "transforms.more.type": f"{_CLASS}InsertField$Value",
+    "transforms.more.static.field": "source",
+    "transforms.more.static.value": "orders",
+}
 CONNECTORS = [
     *(_keyed(f"{insert}_{delete}", insert, delete) for insert in INSERTS for delete in DELETES),
     _keyed("white_put", "put", "none", whitelist="A:string,B:integer,D:double,E:boolean"),
@@ -52,6 +73,7 @@ CONNECTORS = [
     Connector("value_text", {**ALL, **STRINGS, "primarykey.mode": "record_value"}, keys="pk0:string"),
     Connector("value_json", {**ALL, **MIXED, "primarykey.mode": "record_value"}, keys="pk0:string"),
     Connector("search", {**ALL, **STRINGS, "primarykey.mode": "search"}),
+    _keyed("changed", "put", "row", options=TRANSFORMS),
     _series("series", "SECONDS"),
     _series("millis", "MILLISECONDS", measurement="<topic>"),
 ]  # fmt: skip
@@ -115,6 +137,13 @@ def _sequences() -> list[Case]:
     return [
         of("47 last", "put_none", [{"A": str(n)} for n in range(200)], {"A": "199"}),
         of("67", "put_row", [None, {"A": "v"}, None], None),
+        of(
+            "transforms",
+            "changed",
+            [{"pk0": "transforms", "n": "12", "secret": "x"}, None],
+            {"n": "12", "source": "orders"},
+        ),
+        of("transform fails", "changed", [{"pk0": "transform fails", "n": "x"}], None, dirty=1),
         of("67 put last", "put_row", [{"A": "v"}, None, {"B": 2}], {"B": "2"}),
         of("85", "update_row_and_column", [{"A": 1, "B": 2}, {"B": None, "C": 3}, None, {"D": 4}], {"D": "4"}),
         of("85 merged", "update_column", [{"A": 1, "B": 2}, {"A": None}, {"C": 3}], {"B": "2", "C": "3"}),

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from upsert_platform.tablestore import limits
+from upsert_platform.tablestore.connect.converted import read_record
 from upsert_platform.tablestore.connect.options import ConnectTable, KeyMode
-from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, Side, Text, read_side
+from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, Side, Text
 from upsert_platform.tablestore.connect.values import (
     AUTO_INCREMENT,
     DirtyRecordError,
@@ -50,14 +51,16 @@ class RowChange:
 
 
 @fate_of_record
-def row_change(record: ConnectRecord, table: ConnectTable) -> RowChange:
-    """Turns a record into a row change. Keeps no state from record to record.
+def row_change(record: ConnectRecord, table: ConnectTable) -> RowChange | None:
+    """Turns a record into a row change; None when a transform drops it. Keeps no state from record to record.
 
     Raises:
         DirtyRecordError: the record cannot become one; the message is the reason.
     """
-    key_side = read_side(record.key, table.key_side, "key")
-    value_side = read_side(record.value, table.value_side, "value")
+    found = read_record(record, table.key_side, table.value_side, table.transforms)
+    if found is None:
+        return None
+    record, key_side, value_side = found.record, found.key, found.value
     key = _primary_key(record, table, key_side, value_side)
     fields = _fields(table, key_side, value_side)
     columns = _columns(table, fields)
@@ -71,7 +74,7 @@ def row_change(record: ConnectRecord, table: ConnectTable) -> RowChange:
 
 
 def row_key(record: ConnectRecord, tables: Mapping[str, ConnectTable]) -> bytes | None:
-    """The same bytes for records that change one row; None where every record has a row of its own.
+    """The same bytes for records that change one row; None where every record has a row of its own, or is dropped.
 
     Args:
         tables: topic to table.
@@ -81,7 +84,7 @@ def row_key(record: ConnectRecord, tables: Mapping[str, ConnectTable]) -> bytes 
     """
     table = tables[record.topic]
     change = row_change(record, table)
-    if table.key_mode.is_place or any(value is AUTO_INCREMENT for _, value in change.key):
+    if change is None or table.key_mode.is_place or any(value is AUTO_INCREMENT for _, value in change.key):
         return None
     parts = [value.hex() if isinstance(value, bytes) else value for _, value in change.key]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()

@@ -155,6 +155,8 @@ def _changes(batches: Batches, sink: ConnectSink) -> Iterator[tuple[ConnectRecor
                 change = row_change(record, table)
             except DirtyRecordError:
                 continue
+            if change is None:
+                continue
             if table.key_mode is KeyMode.SEARCH and table.search_timestamp == "local":
                 cells = {name: value for name, value in change.cells.items() if name != "timestamp"}
                 change = RowChange(RowOperation.UPDATE, change.key, cells)
@@ -169,6 +171,8 @@ def _expected_points(batches: Batches, sink: ConnectSink, refused: frozenset[str
             try:
                 point = timeseries_point(record, sink.points)
             except DirtyRecordError:
+                continue
+            if point is None:
                 continue
             tags = json.dumps(dict(point.tags), ensure_ascii=False, sort_keys=True)
             key = (point.measurement, point.source, tags, point.time)

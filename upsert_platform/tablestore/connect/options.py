@@ -15,6 +15,7 @@ from upsert_platform.model import Options
 from upsert_platform.options import Boolean, CommaList, Settings, nearest, option, read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.record import Envelope, MessageFormat, SideFormat
+from upsert_platform.tablestore.connect.transforms.chain import NO_TRANSFORMS, Chain
 from upsert_platform.tablestore.options import DeleteMode, InsertMode
 
 
@@ -209,6 +210,7 @@ class ConnectTable:
         whitelist: column and type of the only columns that are kept; empty for all.
         identify_types: fields of schemaless JSON keep their type (numbers become doubles) instead of becoming text.
         search_timestamp: ``kafka`` or ``local``; of the key mode ``search``.
+        transforms: what records go through before.
     """
 
     topic: str
@@ -222,6 +224,7 @@ class ConnectTable:
     whitelist: tuple[tuple[str, str], ...] = ()
     identify_types: bool = False
     search_timestamp: str = "kafka"
+    transforms: Chain = NO_TRANSFORMS
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -230,12 +233,13 @@ class ConnectTable:
 
 
 def read_connect_tables(
-    options: Options, *, subject: str, location: SourceLocation
+    options: Options, *, subject: str, location: SourceLocation, transforms: Chain = NO_TRANSFORMS
 ) -> tuple[Mapping[str, ConnectTable], list[Problem]]:
     """Reads the options that decide what records become.
 
     Args:
         options: these alone; others of a configuration are read elsewhere.
+        transforms: of the connector.
 
     Returns:
         Topic to table, empty when a problem is an error, and every problem.
@@ -245,7 +249,7 @@ def read_connect_tables(
     )
     if settings is None:
         return {}, problems
-    reader = _Reader(options, settings, subject, location, problems)
+    reader = _Reader(options, settings, transforms, subject, location, problems)
     tables: Mapping[str, ConnectTable] = {topic: reader.table(topic) for topic in settings.named}
     reader.check_names({table.name for table in tables.values()})
     if any(problem.severity == "error" for problem in problems):
@@ -257,6 +261,7 @@ def read_connect_tables(
 class _Reader:
     options: Options
     settings: ConnectSettings
+    transforms: Chain
     subject: str
     location: SourceLocation
     problems: list[Problem]
@@ -273,7 +278,7 @@ class _Reader:
 
     def table(self, topic: str) -> ConnectTable:
         settings = self.settings
-        name = settings.table_of(topic)
+        name = settings.table_of(self.transforms.route(topic))
         if not limits.is_valid_name(name):
             self.tell(f"topic '{topic}': Tablestore takes no table name '{name}'; use 'topics.assign.tables'")
         primary_key = _COORDINATES.get(settings.key_mode) or self._primary_key(name)
@@ -298,6 +303,7 @@ class _Reader:
             whitelist=whitelist,
             identify_types=settings.conversion == "auto",
             search_timestamp=self._search_timestamp(name),
+            transforms=self.transforms,
         )
         for message in _collisions(made):
             self.tell(f"table '{name}': {message}")

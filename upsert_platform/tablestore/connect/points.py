@@ -26,13 +26,15 @@ _BLOCK_RECORDS = 2_000
 _BLOCK_BYTES = 16 * 1024 * 1024
 
 
-def point_key(record: ConnectRecord, table: TimeseriesTable) -> bytes:
-    """The same bytes for records of one timeline and time, which are one row.
+def point_key(record: ConnectRecord, table: TimeseriesTable) -> bytes | None:
+    """The same bytes for records of one timeline and time, which are one row; None for one that is dropped.
 
     Raises:
         DirtyRecordError: the record cannot become a row.
     """
     point = timeseries_point(record, table)
+    if point is None:
+        return None
     parts = [point.measurement, point.source, sorted(point.tags.items()), point.time]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -79,6 +81,7 @@ def points_task(
                 refused = _write(block, writer)
                 stats.puts += len(block.records) - len(refused)
                 stats.refused += len(refused)
+                stats.filtered += block.filtered
                 if refused:
                     yield from output.add(refused)
             stats.requests = writer.requests
@@ -100,6 +103,7 @@ class _Block:
         self.records: list[ConnectRecord] = []
         self.points: dict[int, TimeseriesPoint] = {}
         self.dirty: dict[int, DirtyRecordError] = {}
+        self.filtered = 0
         self._rows: set[tuple[object, ...]] = set()
         self._bytes = 0
 
@@ -113,6 +117,9 @@ class _Block:
         except DirtyRecordError as error:
             self.dirty[position] = error
         else:
+            if point is None:
+                self.filtered += 1
+                return True
             row = (point.measurement, point.source, tuple(sorted(point.tags.items())), point.time)
             if row in self._rows:
                 return False
@@ -131,7 +138,7 @@ def _blocks(batches: Batches, table: TimeseriesTable) -> Iterator[_Block]:
                 yield block
                 block = _Block()
                 block.add(record, table)
-    if block.records:
+    if block.records or block.filtered:
         yield block
 
 

@@ -16,6 +16,8 @@ from upsert_platform.tablestore.connect.refusals import RefusedRecord
 
 ERROR_HEADER: Final = "ErrorInfo"
 _CONTEXT: Final = "__connect.errors."
+_STAGES: Final = {"transform ": "TRANSFORMATION", "the value": "VALUE_CONVERTER", "": "KEY_CONVERTER"}
+"""Of Kafka Connect, by how the reason of an undecodable record begins."""
 _TEXT_SCHEMA: Final = {"type": "string", "optional": False}
 
 
@@ -76,7 +78,7 @@ def dead_letter(refused: RefusedRecord, *, connector: str, context: bool) -> Let
         "partition": record.partition,
         "offset": record.offset,
         "connector.name": connector,
-        "stage": "VALUE_CONVERTER" if refused.reason.startswith("the value") else "KEY_CONVERTER",
+        "stage": next(stage for start, stage in _STAGES.items() if refused.reason.startswith(start)),
         "exception.class.name": refused.error,
         "exception.message": refused.reason,
     }

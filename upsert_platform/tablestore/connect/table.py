@@ -23,6 +23,8 @@ from upsert_platform.tablestore.connect.options import (
 )
 from upsert_platform.tablestore.connect.record import MessageFormat
 from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTable, read_timeseries_table
+from upsert_platform.tablestore.connect.transforms.chain import Chain
+from upsert_platform.tablestore.connect.transforms.options import LISTS, PREFIXES, read_transforms
 from upsert_platform.tablestore.options import TablestoreSettings
 
 CONNECTOR: Final = "tablestore-connect"
@@ -110,6 +112,8 @@ class _Reader:
     def read(self) -> tuple[ConnectSink | None, list[Problem]]:
         self._check_columns()
         mode = self._options.get(_MODE, "normal").strip().lower()
+        transforms, problems = read_transforms(self._options, subject=self._subject, location=self._table.location)
+        self._problems += problems
         if mode not in _MODES:
             self._tell(f"option '{_MODE}' takes one of {', '.join(_MODES)}, not '{mode}'", _MODE)
         failures, problems = read_settings(
@@ -120,7 +124,7 @@ class _Reader:
             self._tell(f"option '{name}' has no effect: {reason}", name, "warning")
         record = self._part(RECORD_OPTIONS)
         shared, problems = read_settings(ConnectSettings, record, subject=self._subject, location=self._table.location)
-        names = sorted({shared.table_of(topic) for topic in shared.named}) if shared else []
+        names = sorted({shared.table_of(transforms.route(topic)) for topic in shared.named}) if shared else []
         if len(names) > 1:
             self._tell(f"topics go to several tables ({', '.join(names)}); declare one per table", "topics")
         if names:
@@ -129,10 +133,12 @@ class _Reader:
         points: TimeseriesTable | None = None
         if mode == "timeseries":
             self._problems += problems
-            points = self._points(shared, names[0]) if shared and names else None
+            points = self._points(shared, names[0], transforms) if shared and names else None
         else:
             own = self._part(RECORD_OPTIONS, f"tablestore.{names[0]}." if names else "tablestore.")
-            tables, problems = read_connect_tables(own, subject=self._subject, location=self._table.location)
+            tables, problems = read_connect_tables(
+                own, subject=self._subject, location=self._table.location, transforms=transforms
+            )
             self._problems += problems
         settings = self._settings(names[0] if names else "")
         if names and failures is not None and failures.reports_to_table and failures.table in names:
@@ -176,8 +182,8 @@ class _Reader:
         return Options(values, places)
 
     def _check_names(self, table_name: str) -> None:
-        known = {*_OWN, *RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS}
-        prefixes = (CLIENT_PREFIX, "tablestore.timeseries.", f"tablestore.{table_name}.")
+        known = {*_OWN, *RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS, *LISTS}
+        prefixes = (CLIENT_PREFIX, *PREFIXES, "tablestore.timeseries.", f"tablestore.{table_name}.")
         for name in self._options:
             if name not in known and not name.startswith(prefixes):
                 self._tell(f"unknown option '{name}'{nearest(name, known)}", name)
@@ -189,7 +195,7 @@ class _Reader:
             shown = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
             self._tell(f"a table of connector '{CONNECTOR}' has the columns of Kafka records: {shown}")
 
-    def _points(self, shared: ConnectSettings, name: str) -> TimeseriesTable | None:
+    def _points(self, shared: ConnectSettings, name: str, transforms: Chain) -> TimeseriesTable | None:
         if shared.value_format is not MessageFormat.JSON:
             self._tell(
                 "a time-series row is made of a JSON value: set 'value.converter' to JsonConverter", "value.converter"
@@ -198,7 +204,7 @@ class _Reader:
             self._tell(f"Tablestore takes no table name '{name}'; use 'topics.assign.tables'")
         own = {f"tablestore.{name}.{suffix}" for suffix in TABLE_OPTIONS}
         for option in self._options:
-            if option in own or option in _WIDE_ONLY:
+            if option in own or (option in _WIDE_ONLY and not (transforms.reads_keys and "key.converter" in option)):
                 self._tell(f"option '{option}' has no effect in mode timeseries", option, "warning")
             elif option.startswith(f"tablestore.{name}."):
                 self._tell(f"unknown option '{option}'{nearest(option, own)}", option)
@@ -208,6 +214,8 @@ class _Reader:
             subject=self._subject,
             location=self._table.location,
             value_side=shared.value_side,
+            key_side=shared.key_side,
+            transforms=transforms,
         )
         self._problems += problems
         return points

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from upsert_platform.tablestore import limits
-from upsert_platform.tablestore.connect.record import ConnectRecord, Fields, read_side
+from upsert_platform.tablestore.connect.converted import read_record
+from upsert_platform.tablestore.connect.record import ConnectRecord, Fields
 from upsert_platform.tablestore.connect.timeseries_settings import TOPIC, TimeseriesTable
 from upsert_platform.tablestore.connect.values import (
     DirtyRecordError,
@@ -48,13 +49,17 @@ class TimeseriesPoint:
 
 
 @fate_of_record
-def timeseries_point(record: ConnectRecord, table: TimeseriesTable) -> TimeseriesPoint:
-    """Turns a record into a row. The key is not read.
+def timeseries_point(record: ConnectRecord, table: TimeseriesTable) -> TimeseriesPoint | None:
+    """Turns a record into a row; None when a transform drops it. The key is read for transforms alone.
 
     Raises:
         DirtyRecordError: the record cannot become one; the message is the reason.
     """
-    side = read_side(record.value, table.value_side, "value")
+    key_side = table.key_side if table.transforms.reads_keys else None
+    found = read_record(record, key_side, table.value_side, table.transforms)
+    if found is None:
+        return None
+    record, side = found.record, found.value
     if not isinstance(side, Fields) or side.schema is not None:
         raise DirtyRecordError("the value is null, or has a schema; a time-series row is made of a plain JSON object")
     values = side.values

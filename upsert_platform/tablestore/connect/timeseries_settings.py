@@ -9,6 +9,7 @@ from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Options
 from upsert_platform.options import nearest, parse_boolean
 from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
+from upsert_platform.tablestore.connect.transforms.chain import NO_TRANSFORMS, Chain
 
 TOPIC: Final = "<topic>"
 """Value of ``measurement`` that takes the topic's name instead of a field."""
@@ -44,6 +45,8 @@ class TimeseriesTable:
     lower_case: bool = True
     rows_per_batch: int = _MAX_ROWS
     value_side: SideFormat = JSON_SIDE
+    key_side: SideFormat = JSON_SIDE
+    transforms: Chain = NO_TRANSFORMS
 
 
 def read_timeseries_table(
@@ -53,11 +56,15 @@ def read_timeseries_table(
     subject: str,
     location: SourceLocation,
     value_side: SideFormat = JSON_SIDE,
+    key_side: SideFormat = JSON_SIDE,
+    transforms: Chain = NO_TRANSFORMS,
 ) -> tuple[TimeseriesTable | None, list[Problem]]:
     """Reads the options ``tablestore.timeseries.*`` of one table.
 
     Args:
         value_side: how values are read; they are JSON.
+        key_side: how keys are read, where a transform works on them.
+        transforms: what records go through before.
 
     Returns:
         The table, or None when something is wrong, and every problem.
@@ -118,5 +125,7 @@ def read_timeseries_table(
         lower_case=lower_case,
         rows_per_batch=int(rows),
         value_side=value_side,
+        key_side=key_side,
+        transforms=transforms,
     )
     return made, problems

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -25,7 +26,7 @@ class DirtyRecordError(ValueError):
 
 
 class UndecodableError(DirtyRecordError):
-    """A record that Connect's converter could not read; ``errors.tolerance`` is for these."""
+    """A record that Connect's converters or transforms fail at; ``errors.tolerance`` is for these."""
 
 
 def fate_of_record(make: Callable[P, T]) -> Callable[P, T]:
@@ -68,7 +69,14 @@ def text_of(value: Any) -> str:
             return format_double(value)
         case str():
             return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        case datetime():
+            return moment_text(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=moment_text)
+
+
+def moment_text(value: datetime) -> str:
+    """A moment in UTC, to milliseconds; transforms make some in records without schema."""
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z"
 
 
 def checked_integer(value: int) -> int:

@@ -66,12 +66,14 @@ class _Gathered:
     Attributes:
         changes: each with the positions in `records` whose effect it holds.
         dirty: position in `records` to the error.
+        filtered: how many more were dropped by a transform.
         last_bytes: of the records that the last change holds.
     """
 
     records: list[ConnectRecord] = field(default_factory=list)
     changes: list[tuple[RowChange, list[int]]] = field(default_factory=list)
     dirty: dict[int, DirtyRecordError] = field(default_factory=dict)
+    filtered: int = 0
     bytes: int = 0
     last_bytes: int = 0
 
@@ -109,6 +111,9 @@ def blocks_of_records(batches: Batches, tables: Mapping[str, ConnectTable]) -> I
     for batch in batches:
         for record in records_of(batch):
             change = _change(record, tables[record.topic])
+            if change is None:
+                gathered.filtered += 1
+                continue
             same, merged = False, None
             if isinstance(change, RowChange) and gathered.follows_last(change):
                 same, merged = True, gathered.merged(change)
@@ -118,11 +123,11 @@ def blocks_of_records(batches: Batches, tables: Mapping[str, ConnectTable]) -> I
                     yield None
                 gathered, merged = _Gathered(), None
             gathered.add(record, change, merged)
-    if gathered.records:
+    if gathered.records or gathered.filtered:
         yield _block(gathered)
 
 
-def _change(record: ConnectRecord, table: ConnectTable) -> RowChange | DirtyRecordError:
+def _change(record: ConnectRecord, table: ConnectTable) -> RowChange | DirtyRecordError | None:
     try:
         return row_change(record, table)
     except DirtyRecordError as error:
@@ -141,12 +146,13 @@ def _block(gathered: _Gathered) -> Block:
 
     return without_oversized(
         Block(
-            source_rows=len(records),
+            source_rows=len(records) + gathered.filtered,
             encoded=encode_changes(changes),
             rows=np.fromiter(held, np.int64, len(held)),
             operations=np.fromiter((change.operation for change in changes), np.uint8, len(changes)),
             refused={row: str(error) for row, error in dirty.items()},
             describe=describe,
             merged=sum(len(positions) - 1 for positions in held.values()),
+            filtered=gathered.filtered,
         )
     )

@@ -21,6 +21,7 @@ from upsert_platform.tablestore.connect.schema import prepare_sink
 from upsert_platform.tablestore.connect.table import COLUMNS, ConnectSink, read_connect_sink
 from upsert_platform.tablestore.connect.writer import records_task
 from upsert_platform.tablestore.ranges import WHOLE
+from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.types import parse_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_writer import frame
@@ -195,3 +196,36 @@ def test_rows_are_read_as_keys_and_text(server: ServerHandle) -> None:
     assert rows == [
         {"m_name": "cpu", "data_source": "", "tags": '{"tag": "a"}', "time": 1_000_000, "cells": '{"f":2.0}'}
     ]
+
+
+DROPPING = {
+    "transforms": "drop,note",
+    "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+    "transforms.drop.predicate": "tombstone",
+    "predicates": "tombstone",
+    "predicates.tombstone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    "transforms.note.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.note.offset.field": "at",
+}
+
+
+@pytest.mark.parametrize("options", [{**KEYED, "delete.mode": "row"}, SERIES, {}], ids=["rows", "points", "places"])
+def test_records_that_a_transform_drops_are_counted_and_change_nothing(
+    server: ServerHandle, options: Mapping[str, str]
+) -> None:
+    sink = sink_on(server, {**options, **DROPPING})
+    value = {"m": "cpu", "tag": "x", "ts": 1, "A": 1}
+    records = [({"pk0": "a"}, value), ({"pk0": "a"}, None), (None, None), ({"pk0": "b"}, {**value, "ts": 2})]
+    batch = frame(records)
+    lease = {"name": "c", "epoch": 1, "expires": time.time() + 600}
+    if sink.points is not None:
+        task = points_task(sink.points, sink.settings, **lease)
+    else:
+        task = records_task(sink.tables, sink.settings, table_name=sink.table_name, **lease)
+    (found,) = [row for made in task(iter([batch])) for row in made.to_pylist()]
+    stats = TaskStats.from_json(found["stats"])
+    assert (stats.puts, stats.filtered, stats.refused) == (2, 2, 0)
+    assert compared(sink, batch) == ({None: 2}, [])
+    only = frame([(None, None)] * 3)
+    (found,) = [row for made in task(iter([only])) for row in made.to_pylist()]
+    assert TaskStats.from_json(found["stats"]).filtered == 3
