@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.types import parse_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_writer import frame
+from upsert_platform_tests.writing.leases import terms
 
 pytestmark = pytest.mark.filterwarnings("ignore:numElems is deprecated:DeprecationWarning")  # in the SDK's encoder
 
@@ -71,7 +71,7 @@ def sink_on(server: ServerHandle, options: Mapping[str, str]) -> ConnectSink:
 def written(sink: ConnectSink, records: Sequence[tuple[Any, Any]]) -> pa.RecordBatch:
     """Writes records, which must be in order, and returns them."""
     batch = frame(records)
-    lease = {"name": "c", "epoch": 1, "expires": time.time() + 600}
+    lease = {"name": "c", "terms": terms()}
     if sink.points is not None:
         task = points_task(sink.points, sink.settings, **lease)
     else:
@@ -217,7 +217,7 @@ def test_records_that_a_transform_drops_are_counted_and_change_nothing(
     value = {"m": "cpu", "tag": "x", "ts": 1, "A": 1}
     records = [({"pk0": "a"}, value), ({"pk0": "a"}, None), (None, None), ({"pk0": "b"}, {**value, "ts": 2})]
     batch = frame(records)
-    lease = {"name": "c", "epoch": 1, "expires": time.time() + 600}
+    lease = {"name": "c", "terms": terms()}
     if sink.points is not None:
         task = points_task(sink.points, sink.settings, **lease)
     else:
