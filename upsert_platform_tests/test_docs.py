@@ -34,7 +34,15 @@ from upsert_platform.reference.markdown import markdown, sections
 from upsert_platform.tablestore.options import TablestoreSettings
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md", "docs/options.md", "docs/extending.md", "docs/operating.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "ARCHITECTURE.md",
+    "docs/options.md",
+    "docs/extending.md",
+    "docs/operating.md",
+)
 BIN = Path(sys.executable).parent
 SHELL_WORDS = (".", "export", "mkdir", "eval")
 OTHER_TOOLS = (".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/pytest", ".venv/bin/python", ".venv/bin/pre-commit")
