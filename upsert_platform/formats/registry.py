@@ -12,8 +12,6 @@ from upsert_platform.errors import EndpointError
 from upsert_platform.formats.avro.options import AvroConfluentSettings
 
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
-_TIMEOUT: Final = (5.0, 30.0)
-"""Seconds to connect, and to wait for an answer."""
 _ATTEMPTS: Final = 3
 _NOT_FOUND: Final = (40401, 40402, 40403)
 """The registry's own codes for a subject, a version and a schema that it does not have. Any other 404 is of an address
@@ -71,6 +69,11 @@ class HttpSchemaRegistry:
         elif settings.bearer_token is not None:
             self._session.headers["Authorization"] = f"Bearer {settings.bearer_token.get_secret_value()}"
             self._session.trust_env = False  # a .netrc would take the token's place
+        self._timeout = (settings.connect_timeout / 1000, settings.read_timeout / 1000)
+        if settings.proxy_host is not None:
+            proxy = f"http://{settings.proxy_host}:{settings.proxy_port}"
+            self._session.proxies = {"http": proxy, "https": proxy}
+            self._session.trust_env = False  # its proxies would take the declared one's place
         context = _tls_context(settings)
         if context is not None:
             self._session.mount("https://", _adapter(context))
@@ -116,7 +119,7 @@ class HttpSchemaRegistry:
         for attempt in range(_ATTEMPTS * len(self._bases)):
             base = self._bases[attempt % len(self._bases)]
             try:
-                answer = self._session.request(method, base + path, json=body, timeout=_TIMEOUT)
+                answer = self._session.request(method, base + path, json=body, timeout=self._timeout)
             except requests.RequestException as error:
                 trouble = f"{type(error).__name__} at {_without_credentials(base)}"
                 continue

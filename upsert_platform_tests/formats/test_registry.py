@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -108,6 +110,26 @@ def test_an_address_that_is_no_registry_registers_nothing(fake: Fake, answer: An
     fake.answers["/subjects/users-value/versions"] = [(200, answer)]
     with pytest.raises(EndpointError, match="as a schema registry does"):
         client(fake.url).register("users-value", '"int"')
+
+
+def test_a_declared_proxy_is_on_the_way(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy is asked for the whole address; that of the registry is nowhere."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    fake.answers["http://registry.invalid:8081/schemas/ids/7"] = [(200, {"schema": '"int"'})]
+    way = {"proxy.host": "127.0.0.1", "proxy.port": str(fake.server_port)}
+    options = {f"avro-confluent.properties.{name}": value for name, value in way.items()}
+    assert client("http://registry.invalid:8081", **options).schema(7).text == '"int"'
+    with pytest.raises(ValueError, match=r"proxy\.port"):
+        client(fake.url, **{"avro-confluent.properties.proxy.host": "127.0.0.1"})
+
+
+def test_declared_timeouts_count(fake: Fake) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        started = time.monotonic()
+        with pytest.raises(EndpointError, match="Timeout"):
+            options = {"avro-confluent.properties.http.read.timeout.ms": "100"}
+            client(f"http://127.0.0.1:{silent.getsockname()[1]}", **options).schema(7)
+        assert time.monotonic() - started < 5
 
 
 def test_a_protobuf_schema_is_refused(fake: Fake) -> None:

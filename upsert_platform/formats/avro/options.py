@@ -97,6 +97,28 @@ class AvroConfluentSettings(Settings):
         description="Password of the key in the keystore.",
     )  # fmt: skip
 
+    connect_timeout: int = option(
+        f"{_MAP}http.connect.timeout.ms", 5_000, origin="flink", ge=1,
+        description="Milliseconds to connect to the registry.",
+    )  # fmt: skip
+    read_timeout: int = option(
+        f"{_MAP}http.read.timeout.ms", 30_000, origin="flink", ge=1,
+        description="Milliseconds to wait for an answer of the registry.",
+    )  # fmt: skip
+    proxy_host: str | None = option(
+        f"{_MAP}proxy.host", None, origin="flink", description="Host of an HTTP proxy on the way to the registry.",
+    )  # fmt: skip
+    proxy_port: int | None = option(
+        f"{_MAP}proxy.port", None, origin="flink", ge=1, le=65_535, description="Port of that proxy; needs the host.",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _proxy_has_host_and_port(self) -> AvroConfluentSettings:
+        if (self.proxy_host is None) != (self.proxy_port is None):
+            prefix = str(type(self).model_fields["url"].alias).removesuffix(".url")
+            raise ValueError(f"'{prefix}.properties.proxy.host' and '.proxy.port' are both set, or neither is")
+        return self
+
     @model_validator(mode="after")
     def _credentials(self) -> AvroConfluentSettings:
         prefix = str(type(self).model_fields["url"].alias).removesuffix(".url")
