@@ -123,7 +123,7 @@ def parse_type(text: str) -> LogicalType:
         text: as written in DDL, for example ``DECIMAL(12, 2)``, ``ROW<a INT, b ARRAY<STRING>> NOT NULL``.
 
     Raises:
-        TypeSyntaxError: the text is no such type, or a length, precision or scale is out of bounds.
+        TypeSyntaxError: the text is not such a type, or a length, precision or scale is out of bounds.
     """
     parser = _TypeParser(text)
     parsed = parser.parse()

@@ -72,7 +72,7 @@ class ChangelogStore:
         """The state after the last commit, or None when the changelog does not exist. No JVM.
 
         Raises:
-            ChangelogError: the table at the URI is no changelog of the platform, or its position is lost.
+            ChangelogError: the table at the URI is not a changelog of the platform, or its position is lost.
         """
         delta = self._delta()
         if delta is None:

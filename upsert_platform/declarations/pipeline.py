@@ -133,7 +133,7 @@ class _Reader:
                 if table_pattern(text).fullmatch(name):
                     return True
             except re.error:
-                self.error(f"'{text.strip()}' is no pattern of table names", pattern.location)
+                self.error(f"'{text.strip()}' is not a pattern of table names", pattern.location)
                 return False
         return False
 

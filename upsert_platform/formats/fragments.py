@@ -30,7 +30,7 @@ def lift_refusals(inner: Refusals, offsets: Sequence[int], refusals: Refusals) -
 def without_bad_times(
     arrays: Sequence[pa.Array], columns: Sequence[tuple[str, LogicalType]], refusals: Refusals
 ) -> list[pa.Array]:
-    """Columns to encode, with null for a TIME that is no time of the day; its row is refused."""
+    """Columns to encode, with null for a TIME that is not a time of the day; its row is refused."""
     checked = list(arrays)
     for place, (name, logical) in enumerate(columns):
         if logical.name is not TypeName.TIME or len(checked[place]) == 0:
@@ -41,7 +41,7 @@ def without_bad_times(
             continue
         good = pc.and_(pc.greater_equal(array, 0), pc.less(array, _DAY_MICROS))
         for at in pc.indices_nonzero(pc.fill_null(pc.invert(good), False)).to_pylist():
-            refusals[at] = f"column '{name}': {array[at].as_py()} microseconds is no time of the day"
+            refusals[at] = f"column '{name}': {array[at].as_py()} microseconds is not a time of the day"
         checked[place] = pc.if_else(good, array, pa.scalar(None, array.type))
     return checked
 
@@ -72,7 +72,7 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
 def valid_text(array: pa.Array) -> pa.Array:
-    """A string column with bytes that are no UTF-8 replaced by U+FFFD, as Java decodes them."""
+    """A string column with bytes that are not UTF-8 replaced by U+FFFD, as Java decodes them."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:

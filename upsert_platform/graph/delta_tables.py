@@ -132,7 +132,7 @@ def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
     connector = connector_of(declared) if declared is not None else None
     if declared is None or not isinstance(connector, MaxComputeConnector):
         known = ", ".join(sorted(platform.binding().project.tables)) or "none"
-        raise DeclarationError([Problem(f"'{name}' is no declared MaxCompute table; declared are: {known}", None)])
+        raise DeclarationError([Problem(f"'{name}' is not a declared MaxCompute table; declared are: {known}", None)])
     return connector.checked(with_defaults(declared, platform.defaults()))
 
 

@@ -25,7 +25,7 @@ _HINT: Final = 'write: org.apache.kafka.common.security.plain.PlainLoginModule r
 
 
 class JaasError(ValueError):
-    """The text is no JAAS configuration that the platform can use. The message shows no value of it."""
+    """The text is not a JAAS configuration that the platform can use. The message shows no value of it."""
 
 
 def read_jaas(text: str) -> tuple[str, dict[str, str]]:

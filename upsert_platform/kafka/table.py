@@ -224,7 +224,7 @@ class _Reader:
         for name in key_names:
             if name not in physical:
                 if not upsert:
-                    self._report(f"'key.fields' names '{name}', which is no physical column", "key.fields")
+                    self._report(f"'key.fields' names '{name}', which is not a physical column", "key.fields")
                 continue
             if not name.startswith(prefix) or name == prefix:
                 self._report(

@@ -32,7 +32,7 @@ def check_assigner(name: str) -> str:
     if ":" in name or not re.fullmatch(r"[\w.$]+", name):
         raise ValueError(f"takes 'package.module:function', not '{name}'")
     raise ValueError(
-        f"names '{name}', which is no class that has an equal here ({BY_COLUMNS}, {BY_TIME}). Fill the partition column"
+        f"names '{name}', not a class that has an equal here ({BY_COLUMNS}, {BY_TIME}). Fill the partition column"
         " in the query of the INSERT, or give a Python function as 'package.module:function'"
     )
 

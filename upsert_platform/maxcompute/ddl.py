@@ -148,7 +148,7 @@ def _compare_partition_types(table: MaxComputeTable, actual: TableState) -> list
 
 def _compare_key(table: MaxComputeTable, actual: TableState) -> list[str]:
     if not actual.transactional or not actual.primary_key:
-        return ["the table is no Delta table with a primary key, which 'sink.operation' = 'upsert' needs"]
+        return ["the table is not a Delta table with a primary key, which 'sink.operation' = 'upsert' needs"]
     differences = []
     partition = set(table.partitions.columns)
     key = [name.lower() for name in table.primary_key if name.lower() not in partition]

@@ -80,7 +80,7 @@ def _encode_text(values: pa.Array, declared: LogicalType, kind: MaxComputeType) 
 def _encode_time(values: pa.Array, declared: LogicalType) -> Encoded:
     micros = values.cast(pa.int64())
     outside = _mask(pc.or_(pc.less(micros, 0), pc.greater_equal(micros, _DAY)))
-    kept = _refuse(micros, outside, "is no time of day (microseconds from 0 to 86399999999)")
+    kept = _refuse(micros, outside, "is not a time of day (microseconds from 0 to 86399999999)")
     moments = kept.values.cast(pa.timestamp("us"))
     if (declared.precision or 0) <= _TIME_TEXT_DIGITS:
         moments = moments.cast(pa.timestamp("ms"), safe=False)

@@ -92,7 +92,7 @@ class MaxComputeSettings(Settings):
     coordinator: Boolean = option(
         "sink.coordinator.enable", True, origin="alibaba",
         description="Whether a batch goes through one session and becomes visible at once. With `false` (`insert` into"
-        " tables that are no Delta tables) every task has a session of its own, and its rows become visible on"
+        " tables that are not Delta tables) every task has a session of its own, and its rows become visible on"
         " their own. The driver records and commits either kind, so no row is appended twice.",
     )  # fmt: skip
 

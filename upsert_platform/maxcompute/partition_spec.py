@@ -139,7 +139,7 @@ def plan_partitions(static: Spec, declared: Sequence[str]) -> tuple[Spec, tuple[
         return static, ()
     unknown = [name for name, _ in static if name not in declared]
     if unknown:
-        raise ValueError(f"names '{unknown[0]}', which is no column of PARTITIONED BY ({', '.join(declared)})")
+        raise ValueError(f"names '{unknown[0]}', which is not a column of PARTITIONED BY ({', '.join(declared)})")
     leading = tuple(declared[: len(static)])
     if {name for name, _ in static} != set(leading):
         raise ValueError(

@@ -133,7 +133,7 @@ def load_assigner(name: str) -> Callable[[Any], Any]:
             f"option 'sink.partition.assigner.class' = '{name}' cannot be imported: {error}"
         ) from None
     if not callable(function):
-        raise DestinationError(f"option 'sink.partition.assigner.class' = '{name}' is no function")
+        raise DestinationError(f"option 'sink.partition.assigner.class' = '{name}' is not a function")
     return function
 
 

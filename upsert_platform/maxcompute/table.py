@@ -212,7 +212,8 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
     for name in plan.dynamic:
         if name not in physical and not plan.computed:
             add(
-                f"PARTITIONED BY names '{name}', which is no column; declare it or give 'sink.partition.assigner.class'"
+                f"PARTITIONED BY names '{name}', which is not a column; declare it or set"
+                " 'sink.partition.assigner.class'"
             )
     _check_partition_values(table, plan, add)
     if settings.assigner and not plan.dynamic:
@@ -312,5 +313,5 @@ def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPla
             " PRIMARY KEY, so no row moves", "sink.partition.move-rows", "warning")  # fmt: skip
     parallelism, buckets = settings.parallelism, settings.buckets
     if parallelism and buckets and buckets % parallelism:
-        add(f"'upsert.write.bucket.num' = {buckets} is no multiple of 'sink.parallelism' = {parallelism}: buckets are"
-            " then spread unevenly over tasks", "sink.parallelism", "warning")  # fmt: skip
+        add(f"'upsert.write.bucket.num' = {buckets} is not a multiple of 'sink.parallelism' = {parallelism}: buckets"
+            " are then spread unevenly over tasks", "sink.parallelism", "warning")  # fmt: skip

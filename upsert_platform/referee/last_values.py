@@ -197,7 +197,7 @@ class LastValues:
         return found
 
     def _row(self, key: bytes, value: bytes) -> dict[str, Any]:
-        """The columns of a record that is no tombstone."""
+        """The columns of a record that is not a tombstone."""
         keys, values = self._key_decoder(key), self._value_decoder(value)
         for place, key_place, kind in self._shared:
             copy = values[place]

@@ -181,7 +181,7 @@ def _parse_date(sql: str) -> str:
 
 
 def parse_timestamp(sql: str, to: LogicalType) -> str:
-    """A text as Flink's TO_TIMESTAMP and CAST read it; null if it is no timestamp."""
+    """A text as Flink's TO_TIMESTAMP and CAST read it; null if it is not a timestamp."""
     value = f"TRY_CAST({sql} AS {spark_type(to)})"
     return f"CASE WHEN {sql} RLIKE {quote_text(_TIMESTAMP)} THEN {truncate(value, to)} END"
 

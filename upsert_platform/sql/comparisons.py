@@ -82,7 +82,7 @@ def similar(value: Rendered, pattern: Rendered, escape: str | None) -> Rendered:
     """SIMILAR TO: a regular expression with ``%`` and ``_``, for the whole text.
 
     Raises:
-        FunctionFault: the pattern is no literal, or has a class by name.
+        FunctionFault: the pattern is not a literal, or has a class by name.
     """
     value, pattern = argument("s", value, "SIMILAR TO"), argument("s", pattern, "SIMILAR TO")
     if pattern.constant is None or (escape is not None and len(escape) != 1):

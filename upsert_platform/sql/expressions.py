@@ -150,7 +150,7 @@ class _Renderer:
         kind: LogicalType | None = None
         if value.type is not None:
             if value.root is not TypeName.ROW:
-                raise self.fault(f"'{name}' is no field: {value.sql} is {value.type}, not a ROW", node)
+                raise self.fault(f"'{name}' is not a field: {value.sql} is {value.type}, not a ROW", node)
             fields = {field.name: field.type for field in value.type.fields}
             if name not in fields:
                 raise self.fault(f"{value.sql} has no field '{name}'{nearest(name, fields)}", node)

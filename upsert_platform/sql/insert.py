@@ -207,7 +207,7 @@ class _InsertResolver:
         for name, tokens in self.declaration.partition.items():
             if name not in declared or name not in target.partitioned_by:
                 known = ", ".join(target.partitioned_by) or "none"
-                self.error(f"PARTITION names '{name}', which is no partition column (they are: {known})")
+                self.error(f"PARTITION names '{name}', which is not a partition column (they are: {known})")
                 continue
             try:
                 value = render(parse_query(tokens, "expression"), Scope({}), tokens[0].line)

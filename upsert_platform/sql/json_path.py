@@ -14,7 +14,7 @@ _STEP: Final = re.compile(
 
 
 class PathFault(ValueError):  # noqa: N818 - the renderer makes it a problem
-    """The text is no path that is supported."""
+    """The text is not a path that is supported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def read_query(tokens: tuple[Token, ...], lookup: Lookup) -> Relation:
         lookup: relation of a table or view, None if there is none of that name.
 
     Raises:
-        Fault: it is no query, names something unknown, or needs what is not supported; with its line.
+        Fault: it is not a query, names something unknown, or needs what is not supported; with its line.
     """
     for index, token in enumerate(tokens[:-1]):
         if token.is_word("TABLE") and tokens[index + 1].is_word("("):

@@ -102,7 +102,7 @@ class _TableResolver:
             kind = kinds.get(name)
             if kind is None:
                 if self.declaration.complete:
-                    self.error(f"PRIMARY KEY names '{name}', which is no column{nearest(name, kinds)}", key.location)
+                    self.error(f"PRIMARY KEY names '{name}', which is not a column{nearest(name, kinds)}", key.location)
             elif kind is not ColumnKind.PHYSICAL:
                 self.error(f"PRIMARY KEY takes physical columns, '{name}' is {kind}", key.location)
             elif name in names:
@@ -118,11 +118,11 @@ class _TableResolver:
         for name in self.declaration.partitioned_by:
             if name not in names:
                 place = self.declaration.partition_location or self.declaration.location
-                self.error(f"PARTITIONED BY names '{name}', which is no column{nearest(name, names)}", place)
+                self.error(f"PARTITIONED BY names '{name}', which is not a column{nearest(name, names)}", place)
         watermark = self.declaration.watermark
         if watermark is not None and watermark.column.split(".")[0] not in names:
             hint = nearest(watermark.column, names)
-            self.error(f"WATERMARK FOR names '{watermark.column}', which is no column{hint}", watermark.location)
+            self.error(f"WATERMARK FOR names '{watermark.column}', which is not a column{hint}", watermark.location)
 
     def _column(self, column: ColumnDeclaration, key: tuple[str, ...]) -> Column:
         # Flink makes key columns NOT NULL; formats with schemas show it.

@@ -42,7 +42,7 @@ def parse_json_text(text: str, logical: LogicalType) -> Any:
 def microseconds_of_day_text(value: int, precision: int) -> str:
     """``HH:MM:SS`` and exactly `precision` fraction digits."""
     if not 0 <= value < _DAY_MICROSECONDS:
-        raise ValueError(f"{value} microseconds is no time of day")
+        raise ValueError(f"{value} microseconds is not a time of day")
     seconds, micros = divmod(value, 1_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return text + _fraction(micros, precision)

@@ -128,7 +128,7 @@ def _decode(values: list[Any], column: StoredColumn, table: TablestoreTable) -> 
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise DestinationError(
             f"table '{table.name}': column '{column.name}' of Tablestore table '{table.table_name}' holds a cell that"
-            f" is no {logical} ({error}); another program wrote it. Mend the cell, or declare the column's real type"
+            f" is not {logical} ({error}); another program wrote it. Mend the cell, or declare the column's real type"
         ) from error
 
 

@@ -189,7 +189,7 @@ class Sender:
         try:
             response.ParseFromString(answer)
         except DecodeError:
-            return pending, "an answer that is no BatchWriteRow response"
+            return pending, "an answer that is not a BatchWriteRow response"
         results = response.tables[0].rows if len(response.tables) == 1 else ()
         if len(results) != len(pending):
             return pending, f"an answer with {len(results)} results for {len(pending)} rows"

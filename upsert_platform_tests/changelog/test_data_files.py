@@ -160,7 +160,7 @@ def test_uri_is_written_through_delta_rs(tmp_path: Path) -> None:
 
 
 def test_other_commits_between_do_not_stop_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compaction or a property that was set meanwhile is no batch: the commit is tried again behind it."""
+    """A compaction or a property that was set meanwhile is not a batch: the commit is tried again behind it."""
     from deltalake import DeltaTable
 
     store = ChangelogStore(str(tmp_path / "things"), declared({"id": "BIGINT"}))

@@ -194,7 +194,7 @@ def test_quarantine_of_a_destination(
 
 
 def test_quarantine_lists_texts_of_others_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key is no markup of the console, moves no cursor, and is shown whole, so that it can be given to `show`."""
+    """A key is not a markup of the console, moves no cursor, and is shown whole, so that it can be given to `show`."""
     from upsert_platform.changelog.refused import RefusedStore
     from upsert_platform.destination import BatchSpan, RefusedRow
 

@@ -145,7 +145,7 @@ CASES = [
     (SOURCE.format("app.users") + GOOD_SINK + "route: [{source-table: app.users}]\n", "route: 'sink-table' is missing"),
     (SOURCE.format("app.users") + GOOD_SINK + ROUTE.replace("app.users", "other"), "'other' is not a table of"),
     (SOURCE.format("nothing") + GOOD_SINK + ROUTE, "'nothing' matches no table"),
-    (SOURCE.format("'('") + GOOD_SINK + ROUTE, "'(' is no pattern of table names"),
+    (SOURCE.format("'('") + GOOD_SINK + ROUTE, "'(' is not a pattern of table names"),
     ("source: {type: kafka, tables: app.users}\n" + GOOD_SINK + ROUTE, "has the connector 'upsert-kafka', not 'kafka'"),
     ("source: {type: upsert-kafka, tables: app.users, x: y}\n" + GOOD_SINK + ROUTE, "option 'x' belongs into the WITH"),
     ("source: {tables: app.users}\n" + GOOD_SINK + ROUTE, "source: 'type' is missing"),

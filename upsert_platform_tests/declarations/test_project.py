@@ -81,7 +81,7 @@ CASES = [
      "column 'at' has 9 fraction digits"),
     ("blank in a name", "CREATE TABLE f (id INT PRIMARY KEY NOT ENFORCED, v ROW<`a b` INT>) WITH ('connector' ="
      " 'upsert-kafka'); CREATE TABLE g LIKE f; INSERT INTO g SELECT * FROM f;", "rename 'a b'"),
-    ("truncate is no boolean", T.replace("'tablestore'", "'tablestore', 'truncate-timestamps' = 'maybe'"),
+    ("truncate is not a boolean", T.replace("'tablestore'", "'tablestore', 'truncate-timestamps' = 'maybe'"),
      "option 'truncate-timestamps' takes true or false"),
     ("unknown table", "INSERT INTO t SELECT * FROM nothing;", "unknown table 'nothing'"),
 ]  # fmt: skip

@@ -266,7 +266,7 @@ def expected(vector: Vector) -> list[list[Any]] | None:
     """Rows that a decode vector must give in comparable form; None when the message belongs in quarantine.
 
     That is where Flink fails, where it hands on null in the place of a row, and where it drops a message silently (an
-    empty JSON array is no dropped message: it holds no row).
+    empty JSON array is not a dropped message: it holds no row).
     """
     if vector.error is not None or any(row is None for row in vector.rows):
         return None

@@ -140,11 +140,11 @@ def problems(path: str, declared: str, *, name: str = "shop.Order", **more: str)
 @pytest.mark.parametrize(
     ("declared", "text"),
     [
-        ("price DOUBLE", "column 'price' is no field of message shop.Order: id, small"),
+        ("price DOUBLE", "column 'price' is not a field of message shop.Order: id, small"),
         ("id INT", "column 'id' is INT, but field 'shop.Order.id' is int64: declare BIGINT"),
         ("words STRING", "the field is repeated: declare an ARRAY"),
         ("scores ROW<s INT>", "the field is a map: declare a MAP"),
-        ("item ROW<sku STRING, size INT>", "column 'size' is no field of message shop.Item"),
+        ("item ROW<sku STRING, size INT>", "column 'size' is not a field of message shop.Item"),
         ("scores MAP<STRING, STRING>", "is int32: declare INT"),
     ],
 )
@@ -157,7 +157,7 @@ def test_descriptor_files_that_do_not_do(path: str, tmp_path: Path) -> None:
     assert "there are: shop.Item, shop.Key" in problems(path, "id BIGINT", name="shop.Orders")[0]
     assert "cannot be read: No such file" in problems(str(tmp_path / "none"), "id BIGINT")[0]
     (tmp_path / "broken").write_bytes(b"\xff\xff")
-    assert "is no complete descriptor set" in problems(str(tmp_path / "broken"), "id BIGINT")[0]
+    assert "is not a complete descriptor set" in problems(str(tmp_path / "broken"), "id BIGINT")[0]
     lone = shop()
     lone.dependency.append("google/protobuf/elsewhere.proto")
     assert "--include_imports" in problems(write_set(tmp_path / "lone", lone), "id BIGINT")[0]

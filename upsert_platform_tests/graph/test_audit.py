@@ -45,7 +45,7 @@ def test_audit_tells_equal_tables_and_what_differs(synced: Stack) -> None:
     assert "1 row with other values" in text
     assert "name: expected" in text or "extra" in text or "missing" in text
 
-    # Records that the table has not applied are no differences.
+    # Records that the table has not applied are not differences.
     synced.produce(synced.users.second_wave(10))
     found = json.loads(audit(synced, "users_warehouse", "--json")[1])
     assert (found["equal"], found["batch"]) == (True, 1)

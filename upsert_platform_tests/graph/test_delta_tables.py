@@ -57,7 +57,7 @@ def test_a_table_that_others_write_is_a_source_and_ours_are_compacted(stack: Sta
     changes, version = changes_of(platform, spark, "ledger", after=1)
     assert changes.select("id", "v", "_change").collect() == [(1, "a", "insert")]
     assert version == 2
-    with pytest.raises(DeclarationError, match="'users' is no declared MaxCompute table"):
+    with pytest.raises(DeclarationError, match="'users' is not a declared MaxCompute table"):
         changes_of(platform, spark, "users", after=0)
     destination = platform.destination("users_warehouse")
     destination.prepare()

@@ -122,7 +122,7 @@ def test_a_row_that_cannot_be_computed_waits_aside_and_its_batch_goes_on(stack: 
     send(stack, (1, "10"), (2, "20"), (3, "nobody"))
     assert stack.run().success
     send(stack, (1, "11"), (2, "none"), (4, "none"), (5, "50"))
-    assert stack.run().success, "a text that is no number ended the batch, and its check"
+    assert stack.run().success, "a text that is not a number ended the batch, and its check"
     assert points() == {1: 11, 2: 20, 5: 50}
     with closing((hop := stack.hop("users_points")).destination):
         kept = hop.refused.read().to_pylist()

@@ -69,7 +69,7 @@ def test_without_auto_create_the_error_shows_the_statement(
          ' "write.bucket.num"="4")', "column 'x' INT NOT NULL of the table is not declared"),
         ('(id BIGINT NOT NULL, name STRING NOT NULL, PRIMARY KEY (name)) TBLPROPERTIES ("transactional"="true",'
          ' "write.bucket.num"="4")', "the primary key is (name) in the table, (id) as declared"),
-        ("(id BIGINT NOT NULL, name STRING)", "no Delta table with a primary key"),
+        ("(id BIGINT NOT NULL, name STRING)", "not a Delta table with a primary key"),
         ('(id BIGINT NOT NULL, name STRING, PRIMARY KEY (id)) TBLPROPERTIES ("transactional"="true",'
          ' "write.bucket.num"="8")', "'upsert.write.bucket.num' is 4, the table has 8 buckets"),
         ('(id BIGINT NOT NULL, name STRING, PRIMARY KEY (id)) PARTITIONED BY (ds STRING)'

@@ -203,7 +203,7 @@ def test_an_insert_into_a_table_with_a_key_puts_rows_by_it(spark: SparkSession, 
         ({"sink_operation": "replace"}, "sink.operation", DeclarationError),
         ({"partition": "ds"}, "sink.partition", DeclarationError),
         ({"sink_operation": "upsert"}, "no column 'ds', which is in the key", DestinationError),
-        ({}, "PARTITIONED BY names 'ds', which is no column", DeclarationError),
+        ({}, "PARTITIONED BY names 'ds', which is not a column", DeclarationError),
     ],
 )
 def test_what_does_not_fit_is_told_before_anything_is_written(

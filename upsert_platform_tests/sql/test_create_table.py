@@ -174,7 +174,7 @@ REFUSED = [
     ("V2 default is ENFORCED", "a INT,\n PRIMARY KEY (a)", 2, "add NOT ENFORCED"),
     ("V3 key on computed", "a INT, b AS a + 1,\n PRIMARY KEY (b) NOT ENFORCED", 2, "'b' is computed"),
     ("V3 key on metadata", "a INT METADATA,\n PRIMARY KEY (a) NOT ENFORCED", 2, "'a' is metadata"),
-    ("key unknown", "user_id INT,\n PRIMARY KEY (userid) NOT ENFORCED", 2, "no column; did you mean 'user_id'?"),
+    ("key unknown", "user_id INT,\n PRIMARY KEY (userid) NOT ENFORCED", 2, "not a column; did you mean 'user_id'?"),
     ("key twice", "a INT PRIMARY KEY NOT ENFORCED,\n PRIMARY KEY (a) NOT ENFORCED", 2, "a table has one PRIMARY KEY"),
     ("key column twice", "a INT,\n PRIMARY KEY (a, a) NOT ENFORCED", 2, "names 'a' twice"),
     ("column twice", "a INT,\n a STRING", 2, "column 'a' is declared twice"),
@@ -212,7 +212,7 @@ AFTER = [
     ("double quotes", "WITH ('connector' = 'kafka',\n \"a\" = '1')", 2, "'value', both in single quotes"),
     ("CTAS", "WITH ('connector' = 'kafka')\n AS SELECT * FROM x", 2, "CREATE TABLE ... AS SELECT is not supported"),
     ("distributed", "\nDISTRIBUTED BY HASH(a) INTO 4 BUCKETS", 2, "DISTRIBUTED BY is not supported"),
-    ("partition column unknown", "\nPARTITIONED BY (dd) WITH ('connector' = 'kafka')", 2, "'dd', which is no column"),
+    ("partition column unknown", "\nPARTITIONED BY (dd) WITH ('connector' = 'kafka')", 2, "'dd', which is not a"),
     ("semicolon missing", "WITH ('connector' = 'kafka')\nCREATE TABLE u (a INT)", 2, "';', COMMENT, PARTITIONED BY"),
     ("MaxCompute's own DDL", "tblproperties (\"transactional\"=\"true\")", 1, "DDL of MaxCompute itself"),
 ]  # fmt: skip

@@ -147,7 +147,7 @@ REFUSED = [
     ("SELECT user_id, x.name FROM users", "unknown column 'x' (there is no table 'x' in FROM either)"),
     ("SELECT user_id, users.name FROM users u", "unknown column 'users'"),
     ("SELECT user_id, address.cit FROM users", "`address` has no field 'cit'; did you mean 'city'?"),
-    ("SELECT user_id, name.x FROM users", "'x' is no field: `name` is STRING, not a ROW"),
+    ("SELECT user_id, name.x FROM users", "'x' is not a field: `name` is STRING, not a ROW"),
     ("SELECT user_id, name FROM user", "unknown table 'user' in FROM"),
     ("SELECT user_id, balance FROM users", "column 'balance' is DECIMAL(12, 2), column 'name' is STRING; write"
      " CAST(balance AS STRING)"),
@@ -163,7 +163,7 @@ REFUSED = [
      " key column of 'users' (user_id)"),
     ("SELECT user_id, address FROM users", "column 'address' is ROW<`city` STRING"),
     ("SELECT user_id + 1, name FROM users", "primary key column 'id' is filled from an expression"),
-    ("PARTITION (name = 'x') SELECT user_id FROM users", "PARTITION names 'name', which is no partition column"),
+    ("PARTITION (name = 'x') SELECT user_id FROM users", "PARTITION names 'name', which is not a partition column"),
     ("SELECT user_id, JSON_UNQUOTE(name) FROM users", "JSON_UNQUOTE is not supported: JSON_VALUE"),
     ("SELECT user_id, UPPR(name) FROM users", "unknown function UPPR; did you mean 'UPPER'?"),
 ]  # fmt: skip

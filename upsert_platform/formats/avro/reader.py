@@ -132,7 +132,7 @@ def time_of_day(micros: int) -> int:
         AvroDataError: below zero, or a day and more.
     """
     if not 0 <= micros < DAY_NS // 1000:
-        raise AvroDataError(f"{micros} microseconds is no time of the day")
+        raise AvroDataError(f"{micros} microseconds is not a time of the day")
     return micros
 
 

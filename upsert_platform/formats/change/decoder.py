@@ -130,7 +130,9 @@ class EnvelopeDecoder:
         no_after = (is_insert | is_update) & ~has_after
         for at in np.nonzero(unknown)[0]:
             shown = operation[int(at)].as_py()
-            errors[int(sources[at])] = f"field {self._envelope.operation}: {shown!r} is no operation that changes rows"
+            errors[int(sources[at])] = (
+                f"field {self._envelope.operation}: {shown!r} is not an operation that changes rows"
+            )
         for at in np.nonzero(no_before)[0]:
             errors[int(sources[at])] = f"field before: {_NO_BEFORE}"
         for at in np.nonzero(no_after & ~no_before)[0]:

@@ -134,7 +134,7 @@ class OldValuesDecoder:
         if kind == "CREATE":
             return []
         if kind not in ("INSERT", "UPDATE", "DELETE"):
-            raise FieldError(f"field type: {kind!r} is no operation that changes rows")
+            raise FieldError(f"field type: {kind!r} is not an operation that changes rows")
         data = self._list(members, "data")
         if kind != "UPDATE":
             return [(INSERT if kind == "INSERT" else DELETE, self._row(item)) for item in data]
@@ -154,7 +154,7 @@ class OldValuesDecoder:
     def _maxwell(self, members: dict[str, Tree]) -> list[Change]:
         kind, data = members.get("type"), members.get("data")
         if kind not in ("insert", "update", "delete"):
-            raise FieldError(f"field type: {kind!r} is no operation that changes rows")
+            raise FieldError(f"field type: {kind!r} is not an operation that changes rows")
         if kind != "update":
             return [(INSERT if kind == "insert" else DELETE, self._row(data))]
         if members.get("old") is None:

@@ -164,7 +164,7 @@ def parse_sql_date(text: str) -> int:
         raise ValueError(f"'{shorten(text)}' is not a date yyyy-MM-dd")
     year, month, day = parse_integer(match[1], 32), int(match[2]), int(match[3])
     if not (1 <= month <= 12 and 1 <= day <= 31):
-        raise ValueError(f"'{shorten(text)}' is no day of the calendar")
+        raise ValueError(f"'{shorten(text)}' is not a day of the calendar")
     days = days_from_date(year, month, 1) + day - 1
     if days >= _GREGORIAN_FROM:
         return days
@@ -179,7 +179,7 @@ def _from_julian(year: int, month: int, day: int, text: str) -> int:
         day += 10
     year = year or 1  # the year before 1 is 1 too, of the era before
     if month == 2 and day == 29 and (year % 4 or (year % 100 == 0 and year % 400)):
-        raise ValueError(f"'{shorten(text)}' is no day of the Gregorian calendar")
+        raise ValueError(f"'{shorten(text)}' is not a day of the Gregorian calendar")
     return days_from_date(year, month, day)
 
 

@@ -103,13 +103,13 @@ def _days(match: re.Match[str], text: str, *, smart: bool) -> int:
     if not plain or (written[0] == "-" and year == 0) or abs(year) > 999_999_999:
         raise ValueError(f"'{shorten(text)}' has a year that is not written with four digits (or a sign and more)")
     if not (1 <= month <= 12 and 1 <= day <= 31):
-        raise ValueError(f"'{shorten(text)}' is no day of the calendar")
+        raise ValueError(f"'{shorten(text)}' is not a day of the calendar")
     last = _LONG_MONTHS[month - 1]
     if month == 2 and not (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)):
         last = 28
     if day > last:
         if not smart:
-            raise ValueError(f"'{shorten(text)}' is no day of the calendar")
+            raise ValueError(f"'{shorten(text)}' is not a day of the calendar")
         day = last
     return days_from_date(year, month, day)
 
@@ -119,5 +119,5 @@ def _nanos(match: re.Match[str], first: int, text: str, *, smart: bool) -> int:
     fraction = int((match[first + 3] or "").ljust(9, "0"))
     midnight = smart and hour == 24 and minute == second == fraction == 0
     if minute > 59 or second > 59 or (hour > 23 and not midnight):
-        raise ValueError(f"'{shorten(text)}' is no time of the day")
+        raise ValueError(f"'{shorten(text)}' is not a time of the day")
     return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + fraction

@@ -69,7 +69,7 @@ def _message_class(path: str, changed: int, name: str) -> Any:
             pool.AddSerializedFile(file.SerializeToString())
     except (DecodeError, TypeError) as error:
         raise ProtobufSchemaError(
-            f"'protobuf.descriptor-file' {path} is no complete descriptor set ({error}); make it with `protoc"
+            f"'protobuf.descriptor-file' {path} is not a complete descriptor set ({error}); make it with `protoc"
             " --include_imports --descriptor_set_out`"
         ) from None
     known: dict[str, Descriptor] = {}
@@ -148,7 +148,7 @@ def misfits(message: Descriptor, columns: Any) -> Iterator[str]:
     for name, logical in columns:
         field = message.fields_by_name.get(name)
         if field is None:
-            yield f"column '{name}' is no field of message {message.full_name}: {', '.join(message.fields_by_name)}"
+            yield f"column '{name}' is not a field of message {message.full_name}: {', '.join(message.fields_by_name)}"
         else:
             yield from (f"column '{name}' {text}" for text in _misfits(field, logical))
 

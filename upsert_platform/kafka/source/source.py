@@ -147,7 +147,7 @@ def _reduces(table: KafkaTable, mode: str) -> bool:
     if mode not in ("upsert", "normalized", "append"):
         raise ValueError(f"mode is upsert, normalized or append, not '{mode}'")
     if mode != "append" and not table.is_upsert:
-        raise ValueError(f"table '{table.name}' is no upsert-kafka table: it is read in mode append")
+        raise ValueError(f"table '{table.name}' is not an upsert-kafka table: it is read in mode append")
     return mode != "append"
 
 

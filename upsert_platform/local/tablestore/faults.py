@@ -1,7 +1,7 @@
 """Faults on demand: what a real service and network do to a client, by rule instead of by chance.
 
 A rule is text, ``kind:name=value,name=value``. Kinds: ``error`` (the whole request fails with a service error),
-``row-error`` (rows of a batch fail), ``bad-gateway`` (502 with a body that is no protobuf), ``cut-before`` and
+``row-error`` (rows of a batch fail), ``bad-gateway`` (502 with a body that is not protobuf), ``cut-before`` and
 ``cut-after`` (the connection is cut before or after the request was applied), ``delay`` and ``not-ready``.
 """
 

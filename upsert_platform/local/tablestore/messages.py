@@ -65,7 +65,7 @@ BulkImportRequest, BulkImportResponse = _bulk_import_messages()
 
 
 def parse(kind: Any, body: bytes) -> Any:
-    """Reads a request; a body that is no such message is refused as the service does."""
+    """Reads a request; a body that is not such a message is refused as the service does."""
     message = kind()
     try:
         message.ParseFromString(body)

@@ -29,7 +29,7 @@ def apply(rows: Rows, write: RowWrite, now: int) -> Applied:
     """Applies a checked write.
 
     Raises:
-        ServiceError: ``OTSConditionCheckFail``, or an increment of a column that is no INTEGER.
+        ServiceError: ``OTSConditionCheckFail``, or an increment of a column that is not an INTEGER.
     """
     table = write.table
     key = write.key
@@ -141,7 +141,7 @@ def _replace_cells(cells: list[Cell], changes: list[Change], now: int, packed: b
 
 def _increment(name: bytes, current: bytes | None, delta: bytes) -> int:
     if current is not None and current[0] != plainbuffer.INTEGER:
-        raise invalid(f"Column '{show(name)}' cannot be incremented: its value is no INTEGER.")
+        raise invalid(f"Column '{show(name)}' cannot be incremented: its value is not an INTEGER.")
     total = (_read_i64(current, 1)[0] if current is not None else 0) + _read_i64(delta, 1)[0]
     if not -(2**63) <= total < 2**63:
         raise invalid(f"Column '{show(name)}' cannot be incremented: the result is out of the range of INTEGER.")

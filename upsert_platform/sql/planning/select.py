@@ -35,7 +35,7 @@ def plan_select(tokens: tuple[Token, ...], find: Find) -> Relation:
         find: table or view by name, None if there is none.
 
     Raises:
-        Fault: it is no query, names something unknown, or needs what is not supported; with its line.
+        Fault: it is not a query, names something unknown, or needs what is not supported; with its line.
     """
     return _plan(tokens, find, Names(), ())
 

@@ -132,7 +132,7 @@ class ConnectSettings(Settings):
         for pair in value:
             topic, colon, table = pair.partition(":")
             if not colon or not topic.strip() or not table.strip():
-                raise ValueError(f"takes <topic>:<table>,...; '{pair}' is no such pair")
+                raise ValueError(f"takes <topic>:<table>,...; '{pair}' is not such a pair")
         return value
 
     @field_validator("topics_regex")
@@ -341,7 +341,9 @@ class _Reader:
             return ()
         for name in names:
             if not limits.is_valid_name(name):
-                self.tell(f"'{place}': '{name}' is no column name; a letter or '_', then letters, digits, '_'", place)
+                self.tell(
+                    f"'{place}': '{name}' is not a column name; a letter or '_', then letters, digits, '_'", place
+                )
         if len(set(names)) < len(names):
             self.tell(f"'{place}' names a column twice", place)
         for kind in types:

@@ -143,7 +143,7 @@ def read_data(data: bytes | None, side_format: SideFormat, side: str) -> Data:
                 return Data(None, found)
             case Envelope.REQUIRED if not enveloped:
                 raise UndecodableError(
-                    f"the {side} is no JSON object of 'schema' and 'payload', as '{side}.converter.schemas.enable' ="
+                    f"the {side} is not a JSON object of 'schema' and 'payload', as '{side}.converter.schemas.enable' ="
                     " 'true' says; set it to 'false' for plain JSON"
                 )
         if not enveloped or found["schema"] is None:
@@ -200,4 +200,4 @@ def _check_surrogates(text: str, found: Any, side: str) -> None:
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise DirtyRecordError(f"the {side} holds half of a surrogate pair, which is no text") from None
+            raise DirtyRecordError(f"the {side} holds half of a surrogate pair, which is not text") from None

@@ -87,7 +87,7 @@ def dead_letter(refused: RefusedRecord, *, connector: str, context: bool) -> Let
 
 
 def with_schema(data: bytes | None, side: SideFormat) -> bytes | None:
-    """A side as Kafka Connect's JsonConverter writes it, with its schema; bytes that are no JSON as a text."""
+    """A side as Kafka Connect's JsonConverter writes it, with its schema; bytes that are not JSON as a text."""
     if data is None:
         return None
     text = data.decode("utf-8", "backslashreplace")

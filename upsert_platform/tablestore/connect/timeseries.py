@@ -111,7 +111,7 @@ def _tags(values: Mapping[str, Any], table: TimeseriesTable) -> dict[str, str]:
 def _time(values: Mapping[str, Any], table: TimeseriesTable) -> int:
     found = _required(values, table.time, "time")
     if isinstance(found, bool) or not isinstance(found, int):
-        raise DirtyRecordError(f"time field '{table.time}' is no JSON integer")
+        raise DirtyRecordError(f"time field '{table.time}' is not a JSON integer")
     times, divisor = _MICROSECONDS[table.unit]
     time = found * times // divisor
     # A range of times is read up to a time that is left out, so the last of 64 bits could not be read back.

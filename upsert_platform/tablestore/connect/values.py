@@ -89,7 +89,7 @@ def checked_integer(value: int) -> int:
 def checked_double(value: float) -> float:
     """A double that the service takes."""
     if not math.isfinite(value):
-        raise DirtyRecordError(f"{value} is no DOUBLE that Tablestore takes")
+        raise DirtyRecordError(f"{value} is not a DOUBLE that Tablestore takes")
     return value
 
 
@@ -156,12 +156,12 @@ def converted(value: Any, wanted: str) -> Value:
 
 def _number(value: Any, wanted: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise DirtyRecordError(f"{text_of(value)[:80]} is no {wanted}")
+        raise DirtyRecordError(f"{text_of(value)[:80]} is not {wanted}")
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
-        raise DirtyRecordError(f"'{value[:80]}' is no {wanted}")
+        raise DirtyRecordError(f"'{value[:80]}' is not {wanted}")
     number = Decimal(repr(value) if isinstance(value, float) else value)
     if not number.is_finite() or number.adjusted() > 400:
-        raise DirtyRecordError(f"{text_of(value)[:80]} is no {wanted} that Tablestore takes")
+        raise DirtyRecordError(f"{text_of(value)[:80]} is not {wanted} that Tablestore takes")
     return number
 
 
@@ -188,7 +188,7 @@ def key_value(value: Any, wanted: str, *, has_schema: bool) -> KeyValue:
             case _:
                 number = _number(value, "integer key")
                 if number != number.to_integral_value():
-                    raise DirtyRecordError(f"{number} is no whole number, and cutting it would merge keys")
+                    raise DirtyRecordError(f"{number} is not a whole number, and cutting it would merge keys")
                 found = checked_integer(int(number))
     size = len(found.encode() if isinstance(found, str) else found) if isinstance(found, str | bytes) else 0
     if size > limits.MAX_PRIMARY_KEY_BYTES:

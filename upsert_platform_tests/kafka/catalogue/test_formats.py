@@ -246,7 +246,7 @@ def test_canal_schema_changes(options: Any) -> None:
     chosen = {"canal-json.ignore-parse-errors": options} if options else {}
     message = json.dumps({"data": None, "old": None, "type": "ALTER", "sql": "ALTER TABLE t ADD c INT"}).encode()
     decoded = build_decoder("canal-json", columns_of(COLUMNS), chosen).decode([message])
-    assert "'ALTER' is no operation" in decoded.errors[0]
+    assert "'ALTER' is not an operation" in decoded.errors[0]
     assert decoded.rows.num_rows == 0
 
 

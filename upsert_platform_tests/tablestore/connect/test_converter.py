@@ -31,7 +31,7 @@ INT = {"field": "A", "type": "int32"}
 NOT_SCHEMAS: list[tuple[str, Any]] = [
     ("text", "v1"), ("number", 7), ("array", []), ("no type", {}), ("type is a number", {"type": 3}),
     ("unknown type", {"type": "date"}), ("struct without fields", {"type": "struct"}),
-    ("fields are no list", {"type": "struct", "fields": {}}), ("field without name", _struct({"type": "int32"})),
+    ("fields are not list", {"type": "struct", "fields": {}}), ("field without name", _struct({"type": "int32"})),
     ("field of unknown type", _struct({"field": "A", "type": "integer"})), ("two fields of a name", _struct(INT, INT)),
     ("array without items", {"type": "array", "optional": True}),
     ("map without keys", {"type": "map", "values": {"type": "int32"}}),
@@ -67,7 +67,7 @@ def test_a_payload_under_a_struct_without_fields_is_no_empty_row() -> None:
 
 
 def test_a_null_is_no_envelope_where_envelopes_are_required() -> None:
-    assert "no JSON object of 'schema' and 'payload'" in _fails(
+    assert "not a JSON object of 'schema' and 'payload'" in _fails(
         {**ROW, "value_converter_schemas_enable": "true"}, "null"
     )
     assert outcome(table(**ROW), KEY, "null") == ("DELETE", {}, ())

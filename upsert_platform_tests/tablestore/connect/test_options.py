@@ -33,7 +33,7 @@ RULES = [
     ("1.2 mode", {"primarykey.mode": "record"}, "option 'primarykey.mode'"),
     ("1.2 no key", {"primarykey.mode": "record_key"}, "needs 'tablestore.t.primarykey.name' and '.type'"),
     ("1.2 counts", _keys("a,b", "string"), "has 2 items and 'tablestore.t.primarykey.type' 1"),
-    ("1.2 empty item", _keys("a,,b", "string,string,string"), "'' is no column name"),
+    ("1.2 empty item", _keys("a,,b", "string,string,string"), "'' is not a column name"),
     ("1.2 malformed assignment", {"topics.assign.tables": "t"}, "takes <topic>:<table>"),
     ("1.2 no topics", {"topics": ""}, "option 'topics'"),
     ("2.6-9 five keys", _keys("a,b,c,d,e", "string,string,string,string,string"), "has 5 columns; Tablestore takes 4"),

@@ -35,7 +35,7 @@ AT = ("t_3", 42)
         ("66 array", "k1", [1], "string", "json", "dirty"),
         ("66 scalar", "k1", "7", "string", "json", "dirty"),
         ("broken JSON", "k1", '{"A":', "string", "json", "dirty"),
-        ("NaN is no JSON", "k1", '{"A":NaN}', "string", "json", "dirty"),
+        ("NaN is not JSON", "k1", '{"A":NaN}', "string", "json", "dirty"),
         ("broken UTF-8", "k1", b"\xff", "string", "string", "dirty"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 24 else "",

@@ -47,7 +47,7 @@ def page(service: Service, faults: Faults, journal: Journal, request: Request) -
         case "DELETE", "journal":
             journal.clear()
             return _json([])
-    raise ServiceError(404, "NoSuchObject", f"{request.method} {request.path} is no control page")
+    raise ServiceError(404, "NoSuchObject", f"{request.method} {request.path} is not a control page")
 
 
 def _json(content: Any) -> Response:

@@ -42,7 +42,7 @@ def parse(sql: str) -> exp.Expression:
     except SqlglotError as error:
         raise parse_error(str(error).split("\n", 1)[0]) from error
     if not isinstance(tree, exp.Expression):
-        raise parse_error("the text is no statement")
+        raise parse_error("the text is not a statement")
     return tree
 
 

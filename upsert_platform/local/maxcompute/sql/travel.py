@@ -51,7 +51,7 @@ def travel_of(context: Context, cursor: duckdb.DuckDBPyConnection, table: Table,
     """What a table's clause asks for; None for the present.
 
     Raises:
-        ServiceError: the version cannot be read, or the clause is no constant.
+        ServiceError: the version cannot be read, or the clause is not a constant.
     """
     clause = node.args.get("version")
     if clause is None:

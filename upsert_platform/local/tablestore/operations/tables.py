@@ -16,7 +16,7 @@ _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 def check_table_name(name: str) -> None:
-    """Refuses what is no table name: a letter or underscore first, then letters, digits, underscores; 255 at most."""
+    """Refuses what is not a table name: a letter or underscore, then letters, digits, underscores; 255 at most."""
     if _TABLE_NAME.fullmatch(name) is None:
         raise invalid(f"Invalid table name: '{name}'.")
 
