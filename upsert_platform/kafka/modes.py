@@ -16,7 +16,7 @@ class StartupMode(StrEnum):
 
 
 class BoundedMode(StrEnum):
-    """Where reading ends for good."""
+    """Where a run stops reading; the next one goes on from there, if the bound has moved."""
 
     UNBOUNDED = "unbounded"
     LATEST = "latest-offset"
