@@ -40,7 +40,7 @@ class RefusedStore:
     def append(self, refused: Sequence[RefusedRow], span: BatchSpan) -> None:
         """Keeps the rows that a write of `span` refused. A replayed span replaces what its first try kept."""
         if not refused:
-            self._forget(span)
+            self.forget(span)
             return
         from deltalake import write_deltalake
 
@@ -69,7 +69,7 @@ class RefusedStore:
         ]
         delta.create_write_transaction(actions, mode="append", schema=delta.schema())
 
-    def _forget(self, span: BatchSpan) -> None:
+    def forget(self, span: BatchSpan) -> None:
         """Takes out what an earlier try of a span kept."""
         if not self._exists():
             return

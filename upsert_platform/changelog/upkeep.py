@@ -1,4 +1,4 @@
-"""What compaction notes in a changelog, and the files that it leaves behind. Nothing here needs a JVM."""
+"""What is noted in a changelog beside its batches, and the files that compactions leave behind. Nothing needs a JVM."""
 
 from __future__ import annotations
 
@@ -17,6 +17,31 @@ def raise_floor(store: ChangelogStore, batch: int) -> None:
         raise_if_not_exists=False,
         commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
     )
+
+
+def note_applied(store: ChangelogStore, table: str, batch: int) -> None:
+    """Notes that a table has applied a batch, in an empty commit. What counts is the position in the destination."""
+    from deltalake import CommitProperties, DeltaTable, Transaction
+
+    if applied_before(store, table) == batch:
+        return
+    delta = DeltaTable(store.uri)
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": store.commit_metadata()},
+        app_transactions=[Transaction(_applied(table), batch)],
+    )
+    delta.create_write_transaction([], mode="append", schema=delta.schema(), commit_properties=properties)
+
+
+def applied_before(store: ChangelogStore, table: str) -> int:
+    """The batch that was last noted of a table, 0 if none was: what it held once, whatever it tells of itself now."""
+    from deltalake import DeltaTable
+
+    return 0 if store.head() is None else DeltaTable(store.uri).transaction_version(_applied(table)) or 0
+
+
+def _applied(table: str) -> str:
+    return f"applied:{table}"
 
 
 def reduced_upto(store: ChangelogStore) -> int:

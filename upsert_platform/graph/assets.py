@@ -156,19 +156,17 @@ def destination_asset(insert: Insert, target: Table) -> dg.AssetsDefinition:
             hop = platform.destination_hop(target.name, run=context.run.run_id)
             try:
                 plan = hop.plan()
-            except BaseException:
+            finally:
                 hop.destination.close()
-                raise
         shown = metadata.of_destination_plan(plan)
         version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
         if not plan.behind:
             context.log.info("every batch is applied: nothing is written")
-            hop.destination.close()
             return dg.MaterializeResult(
                 metadata={**shown, "upserts": 0, "deletes": 0, "batches": 0}, data_version=version
             )
         context.log.info(f"{plan.behind} batches to apply, from batch {plan.state.applied_batch}")
-        return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
+        return dg.MaterializeResult(value=plan, metadata=shown, data_version=version)
 
     return destination
 

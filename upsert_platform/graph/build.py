@@ -7,13 +7,14 @@ import dagster as dg
 from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
-from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager, QueryIOManager
+from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
 from upsert_platform.graph.resources import (
     KafkaResource,
     MaxComputeResource,
     PlatformResource,
     SparkResource,
     TablestoreResource,
+    keeping_values,
 )
 from upsert_platform.model import Project
 
@@ -47,11 +48,11 @@ def build_definitions(
         jobs=[sync, jobs.verify_job(project), compact_job(project), *upkeep] if project.inserts else [],
         sensors=[sensors.new_offsets_sensor(project, sync)] if project.inserts else [],
         resources={
-            "platform": platform,
-            "spark": spark,
-            keys.CHANGELOG_IO: ChangelogIOManager(platform=platform, spark=spark),
-            keys.QUERY_IO: QueryIOManager(platform=platform, spark=spark),
-            keys.DESTINATION_IO: DestinationIOManager(platform=platform, spark=spark),
+            "platform": keeping_values(platform),
+            "spark": keeping_values(spark),
+            keys.CHANGELOG_IO: changelog_io,
+            keys.QUERY_IO: query_io,
+            keys.DESTINATION_IO: destination_io,
         },
         loggers={console.CONSOLE: console.console},
     )

@@ -1,15 +1,13 @@
-"""IO managers: what an asset returns is a plan, writing it is what they do; what they load is a Spark DataFrame.
-
-Annotations are evaluated here: Dagster does not understand a `ResourceDependency` that is text.
-"""
+"""IO managers: what an asset returns is a plan, writing it is what they do; what they load is a Spark DataFrame."""
 
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from upsert_platform.changelog import compaction
-from upsert_platform.changelog.latest import latest_per_key
-from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
+from upsert_platform.changelog import compaction, lake
+from upsert_platform.changelog.latest import latest_per_key, quote
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
 from upsert_platform.errors import ChangelogError
 from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
@@ -17,18 +15,27 @@ from upsert_platform.graph.keys import TABLE_METADATA
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
-from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.destination_hop import DestinationPlan
+from upsert_platform.hops.frame_hop import write_frame
 from upsert_platform.hops.query_hop import QueryHop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class ChangelogIOManager(dg.ConfigurableIOManager):
-    """Appends what a changelog plan found to the changelog, batch by batch; loads a changelog's snapshot."""
+class _PlatformIOManager(dg.IOManager):
+    """Works with the resources of the run: those that its assets and checks are given, launched as they were.
 
-    platform: dg.ResourceDependency[PlatformResource]
-    spark: dg.ResourceDependency[SparkResource]
+    So it is no resource with others inside: those would keep the values of the definitions, whatever a run is given.
+    """
+
+    def __init__(self, platform: PlatformResource, spark: SparkResource) -> None:
+        self.platform = platform
+        self.spark = spark
+
+
+class ChangelogIOManager(_PlatformIOManager):
+    """Appends what a changelog plan found to the changelog, batch by batch; loads a changelog's snapshot."""
 
     def handle_output(self, context: dg.OutputContext, obj: ChangelogPlan) -> None:
         """Reads and commits every batch of the plan."""
@@ -54,7 +61,9 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
                 context.log.info(str(error))
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
-        """The snapshot: the last value per key, without deleted keys, in declared columns."""
+        """The snapshot: the last value per key, without deleted keys, in declared columns; without a key every row."""
+        from pyspark.sql import functions as F  # noqa: N812
+
         assert context.upstream_output is not None
         with told_plainly():
             source = self.platform.binding().sources[_table_of(context.upstream_output)]
@@ -62,17 +71,14 @@ class ChangelogIOManager(dg.ConfigurableIOManager):
             spark = self.spark.spark_session
             head = store.create()
         names = [column.name for column in stored_columns(source.table)]
-        latest = latest_per_key(
-            store.read(spark, after=0, upto=head.batch), key=source.table.primary_key, columns=names
-        )
-        return latest.where(f"{KIND} <> '{KIND_DELETE}'").select(*[f"`{name}`" for name in names])
+        found = store.read(spark, after=0, upto=head.batch)
+        if source.table.primary_key:
+            found = latest_per_key(found, key=source.table.primary_key, columns=names)
+        return found.where(F.col(KIND).isin(KIND_INSERT, KIND_UPDATE_AFTER)).select(*[quote(name) for name in names])
 
 
-class QueryIOManager(dg.ConfigurableIOManager):
+class QueryIOManager(_PlatformIOManager):
     """Computes the batches that a query has not applied; loads its result."""
-
-    platform: dg.ResourceDependency[PlatformResource]
-    spark: dg.ResourceDependency[SparkResource]
 
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
         """Computes and commits every batch; Spark's session is opened when there is enough to do."""
@@ -88,20 +94,21 @@ class QueryIOManager(dg.ConfigurableIOManager):
             return hop.result(self.spark.spark_session)
 
 
-class DestinationIOManager(dg.ConfigurableIOManager):
+class DestinationIOManager(_PlatformIOManager):
     """Applies changelog batches to a destination table; loads the table."""
 
-    platform: dg.ResourceDependency[PlatformResource]
-    spark: dg.ResourceDependency[SparkResource]
-
-    def handle_output(self, context: dg.OutputContext, obj: DestinationHop) -> None:
-        """Applies every batch that is not applied yet."""
-        try:
-            with told_plainly():
-                self.spark.expect(obj.rows_behind())
-                run = obj.execute(self.spark.spark_session, tell=context.log.warning)
-        finally:
-            obj.destination.close()
+    def handle_output(self, context: dg.OutputContext, obj: "DestinationPlan | DataFrame") -> None:
+        """Applies every batch that is not applied yet, or writes the rows of a DataFrame."""
+        if not isinstance(obj, DestinationPlan):
+            self._write_frame(context, obj)
+            return
+        with told_plainly():
+            hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
+            try:
+                self.spark.expect(hop.rows_behind(obj))
+                run = hop.execute(self.spark.spark_session, obj, tell=context.log.warning)
+            finally:
+                hop.destination.close()
         if run is None:
             context.log.info("another run applied these batches meanwhile")
             context.add_output_metadata({"batches_behind": 0, "batches": 0, "upserts": 0, "deletes": 0})
@@ -114,6 +121,16 @@ class DestinationIOManager(dg.ConfigurableIOManager):
                 " partition differently?"
             )
 
+    def _write_frame(self, context: dg.OutputContext, frame: "DataFrame") -> None:
+        with told_plainly():
+            destination = self.platform.destination(_table_of(context))
+            refused = RefusedStore(lake.refused_uri(self.platform.root, destination.name))
+            try:
+                written = write_frame(frame, destination, refused=refused, run=context.run_id, tell=context.log.warning)
+            finally:
+                destination.close()
+        context.add_output_metadata(metadata.of_written_frame(written))
+
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """All rows of the table, in declared types."""
         assert context.upstream_output is not None
@@ -125,8 +142,29 @@ class DestinationIOManager(dg.ConfigurableIOManager):
                 destination.close()
 
 
+@dg.io_manager(required_resource_keys={"platform", "spark"}, description="Writes and loads changelogs.")
+def changelog_io(context: dg.InitResourceContext) -> ChangelogIOManager:
+    """The IO manager of changelogs, with the run's own resources `platform` and `spark`."""
+    return ChangelogIOManager(context.resources.platform, context.resources.spark)
+
+
+@dg.io_manager(required_resource_keys={"platform", "spark"}, description="Computes and loads queries.")
+def query_io(context: dg.InitResourceContext) -> QueryIOManager:
+    """The IO manager of queries, with the run's own resources `platform` and `spark`."""
+    return QueryIOManager(context.resources.platform, context.resources.spark)
+
+
+@dg.io_manager(required_resource_keys={"platform", "spark"}, description="Writes and loads destination tables.")
+def destination_io(context: dg.InitResourceContext) -> DestinationIOManager:
+    """The IO manager of destination tables, with the run's own resources `platform` and `spark`."""
+    return DestinationIOManager(context.resources.platform, context.resources.spark)
+
+
 def _table_of(context: dg.OutputContext) -> str:
     found = (context.definition_metadata or {}).get(TABLE_METADATA)
     if found is None:
-        raise dg.DagsterInvariantViolationError(f"asset {context.asset_key} has no metadata '{TABLE_METADATA}'")
+        raise dg.DagsterInvariantViolationError(
+            f"asset {context.asset_key} does not say which declared table it is: give it"
+            f" metadata={{'{TABLE_METADATA}': '<name>'}}"
+        )
     return str(getattr(found, "value", found))

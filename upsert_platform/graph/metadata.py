@@ -11,6 +11,7 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.destination import DestinationState
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
 from upsert_platform.hops.destination_hop import DestinationPlan, DestinationRun
+from upsert_platform.hops.frame_hop import WrittenFrame
 from upsert_platform.hops.query_hop import QueryRun
 from upsert_platform.hops.verify import Comparison
 from upsert_platform.queries.engine import QueryBatchPlan
@@ -120,6 +121,19 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
         "multi_partition_keys": run.multi_partition_keys,
         "seconds": round(run.seconds, 3),
         "rows_per_second": round(written / run.seconds, 1) if run.seconds else 0.0,
+        **{f"writer/{name}": value for name, value in report.metrics.items()},
+    }
+
+
+def of_written_frame(written: WrittenFrame) -> dict[str, Any]:
+    """Of a DataFrame that was written."""
+    report = written.report
+    return {
+        "applied_batch": written.batch,
+        "upserts": report.upserts,
+        "deletes": report.deletes,
+        "refused": report.refused_count,
+        "seconds": round(written.seconds, 3),
         **{f"writer/{name}": value for name, value in report.metrics.items()},
     }
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, create_model
 
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
-from upsert_platform.hops.binding import Binding, bind, changelog_of, load, query_store
+from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound, query_store
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
@@ -163,8 +163,15 @@ class PlatformResource(dg.ConfigurableResource):
         )
 
     def destination(self, name: str) -> Destination:
-        """Opens the destination of a declared table; the caller closes it."""
-        return self.binding().targets[name].open()
+        """Opens the destination of a declared table, written by an INSERT or by an asset of one's own.
+
+        The caller closes it.
+
+        Raises:
+            DeclarationError: no table of that name is declared, or its connector only reads.
+        """
+        bound = self.binding().targets.get(name)
+        return bound.open() if bound is not None else open_unbound(self.binding().project, name, self.defaults())
 
     def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
         """The hop from the topics of a declared table to its changelog."""
@@ -188,3 +195,22 @@ class PlatformResource(dg.ConfigurableResource):
             refused=RefusedStore(lake.refused_uri(self.root, name)),
             run=run,
         )
+
+
+def keeping_values(resource: PlatformResource | SparkResource) -> Any:
+    """A resource whose values are the defaults of a launch: one that names some of them keeps the others.
+
+    By itself Dagster takes the defaults of the class instead, so that a run launched with another `home` would forget
+    the `project` that its assets were built from.
+    """
+    kind = type(resource)
+    own = {
+        name: (field.annotation, Field(default=getattr(resource, name), description=field.description))
+        for name, field in kind.model_fields.items()
+        if name in ("project", "home", "spark_config", "settings")
+    }
+    nested = {
+        name: getattr(resource, name) for name in ("kafka", "tablestore", "maxcompute") if hasattr(resource, name)
+    }
+    made = create_model(kind.__name__, __base__=kind, __module__=kind.__module__, **own)  # type: ignore[call-overload]
+    return made(**nested)

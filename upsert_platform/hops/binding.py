@@ -208,6 +208,28 @@ def _checked(table: Table, problems: list[Problem]) -> Any:
     return checked
 
 
+def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str, str]]) -> Destination:
+    """The destination of a declared table that no insert writes; the caller closes it.
+
+    Args:
+        defaults: connector to options that its tables get where they declare none.
+
+    Raises:
+        DeclarationError: no table of that name is declared, its connector only reads, or its options do not fit.
+    """
+    declared = project.tables.get(name)
+    if declared is None:
+        known = ", ".join(sorted(project.tables)) or "none"
+        raise DeclarationError([Problem(f"table '{name}' is not declared; declared are: {known}", None)])
+    connector = connector_of(declared)
+    if not isinstance(connector, Writable):
+        raise DeclarationError(
+            [Problem(f"table '{name}': connector '{declared.connector}' does not write tables", declared.location)]
+        )
+    destination: Destination = connector.open(connector.checked(with_defaults(declared, defaults)))
+    return destination
+
+
 def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
     return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()), connectors=CONNECTORS)

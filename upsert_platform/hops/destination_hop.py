@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_wri
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
+from upsert_platform.changelog.upkeep import applied_before, note_applied
 from upsert_platform.destination import (
     FAILED,
     OPERATION,
@@ -107,7 +108,6 @@ class DestinationHop:
         self.destination = destination
         self.refused = refused
         self.run = run
-        self._planned: DestinationPlan | None = None
 
     def plan(self) -> DestinationPlan:
         """Compares the applied batch with the head of the changelog. No JVM.
@@ -115,25 +115,39 @@ class DestinationHop:
         Raises:
             DestinationError: the destination was written from another changelog.
         """
-        plan = DestinationPlan(self.destination.state(), self.store.head())
+        plan = DestinationPlan(self._state(), self.store.head())
         self._check_identity(plan)
-        self._planned = plan
         return plan
 
-    def rows_behind(self) -> int:
-        """Change rows that the last plan found to apply. No JVM."""
-        plan = self._planned
-        if plan is None or plan.head is None:
+    def _state(self) -> DestinationState:
+        """What the destination tells of itself; where it tells nothing, the lake knows whether it held something."""
+        state = self.destination.state()
+        if state.applied_batch or state.lost:
+            return state
+        before = applied_before(self.store, self.destination.name)
+        if not before:
+            return state
+        return replace(
+            state,
+            lost=f"the batches up to {before} were applied to {self.destination.uri}, but it tells of none of them: the"
+            " table or its control record was dropped, or the declaration leads to another table now; every batch is"
+            " written again by the next sync",
+        )
+
+    def rows_behind(self, plan: DestinationPlan) -> int:
+        """Change rows that a plan found to apply. No JVM."""
+        if plan.head is None:
             return 0
         accounts = self.store.accounts(after=plan.state.applied_batch, upto=plan.head.batch)
         return sum(account.rows for ranges in accounts.values() for account in ranges)
 
     def execute(
-        self, spark: SparkSession, *, tell: Callable[[str], None] = lambda message: None
+        self, spark: SparkSession, plan: DestinationPlan, *, tell: Callable[[str], None] = lambda message: None
     ) -> DestinationRun | None:
         """Applies every batch that is not applied yet; None when another run did so meanwhile.
 
         Args:
+            plan: what was found to do; it is made anew under the lease.
             tell: is given a line when the run has to wait for another writer, or has to write everything again.
 
         Raises:
@@ -141,9 +155,8 @@ class DestinationHop:
             DestinationError: the write failed; nothing is recorded as applied.
         """
         started = time.monotonic()
-        lost = (self._planned or self.plan()).state.lost
-        if lost:
-            tell(f"table '{self.destination.name}': {lost}")
+        if plan.state.lost:
+            tell(f"table '{self.destination.name}': {plan.state.lost}")
         self.destination.prepare()
         with self.leased(tell) as lease:
             plan = self.plan()
@@ -162,6 +175,8 @@ class DestinationHop:
                 read, met, F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted")
             )
             transformed = self._transformed(spark, reduced)
+            # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
+            self.refused.forget(span)
             failed = self._failed(transformed, span)
             changes = self._last_written(computed(transformed))
             deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
@@ -176,32 +191,14 @@ class DestinationHop:
                 keep_refused=self.refused.of(span, failed=failed),
             )
             report = with_refused(report, failed)
+            note_applied(self.store, self.destination.name, span.upto)
             unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
             multi_partition_keys = int(read.get["met"]) + int(made.get["met"])
         return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
 
-    @contextmanager
-    def leased(self, tell: Callable[[str], None]) -> Iterator[Lease]:
-        """Takes the lease; waits a while for one that is held, which may be a dead run's.
-
-        Raises:
-            LeaseHeldError: another run has it for longer than PATIENCE.
-        """
-        deadline = time.monotonic() + PATIENCE.total_seconds()
-        told = False
-        with ExitStack() as held:
-            while True:
-                try:
-                    lease = held.enter_context(self.destination.lease(owner=self.run, duration=LEASE))
-                    break
-                except LeaseHeldError as error:
-                    if time.monotonic() >= deadline:
-                        raise
-                    if not told:
-                        tell(f"waiting up to {PATIENCE.total_seconds():.0f} s: {error}")
-                        told = True
-                    time.sleep(_WAIT_SECONDS)
-            yield lease
+    def leased(self, tell: Callable[[str], None]) -> AbstractContextManager[Lease]:
+        """Takes the destination's lease; see `leased`."""
+        return leased(self.destination, owner=self.run, tell=tell)
 
     def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         """The change frame of a span of batches: the target's columns, `_op` and `_seq`, one row per key.
@@ -291,3 +288,30 @@ class DestinationHop:
                 " table was not declared or not reached: its deleted rows would stay for ever. Drop the destination"
                 " table to have it built anew"
             )
+
+
+@contextmanager
+def leased(destination: Destination, *, owner: str, tell: Callable[[str], None]) -> Iterator[Lease]:
+    """Takes the lease of a destination; waits a while for one that is held, which may be a dead run's.
+
+    Args:
+        tell: is given a line when it has to wait.
+
+    Raises:
+        LeaseHeldError: another run has it for longer than PATIENCE.
+    """
+    deadline = time.monotonic() + PATIENCE.total_seconds()
+    told = False
+    with ExitStack() as held:
+        while True:
+            try:
+                lease = held.enter_context(destination.lease(owner=owner, duration=LEASE))
+                break
+            except LeaseHeldError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if not told:
+                    tell(f"waiting up to {PATIENCE.total_seconds():.0f} s: {error}")
+                    told = True
+                time.sleep(_WAIT_SECONDS)
+        yield lease
