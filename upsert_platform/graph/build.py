@@ -8,6 +8,7 @@ from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
+from upsert_platform.graph.reconcile import reconcile_job
 from upsert_platform.graph.resources import (
     KafkaResource,
     MaxComputeResource,
@@ -45,7 +46,9 @@ def build_definitions(
             *(checks.accounted_check(table) for table in project.sources()),
             *(checks.last_value_check(table) for table in targets),
         ],
-        jobs=[sync, jobs.verify_job(project), compact_job(project), *upkeep] if project.inserts else [],
+        jobs=[sync, jobs.verify_job(project), reconcile_job(project), compact_job(project), *upkeep]
+        if project.inserts
+        else [],
         sensors=[sensors.new_offsets_sensor(project, sync)] if project.inserts else [],
         resources={
             "platform": keeping_values(platform),

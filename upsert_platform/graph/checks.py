@@ -4,6 +4,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import dagster as dg
 
@@ -14,6 +15,11 @@ from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.verify import Comparison, check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
+
+_REPAIR: Final = (
+    "job 'reconcile' writes just the rows that differ, with dry_run it only shows them ('dagster job execute -m"
+    " upsert_platform.definitions -j reconcile'); job 'verify' compares every row again"
+)
 
 
 def accounted_check(table: Table) -> dg.AssetChecksDefinition:
@@ -139,8 +145,7 @@ def _compared(
                 asset_key=key,
                 passed=False,
                 metadata=dict(metadata.of_state(state)),
-                description=f"the last check failed ({state.verdict.detail}); job 'verify' compares every row and"
-                " clears this once they are equal",
+                description=f"the last check failed ({state.verdict.detail}); {_REPAIR}",
             )
             return
         elif checked >= state.applied_batch:
@@ -154,16 +159,16 @@ def _compared(
             asset_key=key,
             passed=found.passed,
             metadata=dict(metadata.of_comparison(found)),
-            description=_example(found),
+            description=None if found.passed else f"{_example(found)}; {_REPAIR}",
         )
     finally:
         hop.destination.close()
 
 
-def _example(found: Comparison) -> str | None:
+def _example(found: Comparison) -> str:
     """The first row that differs, in words."""
     if not found.sample:
-        return None
+        return found.verdict().detail
     row = found.sample[0]
     difference = f": {row['difference']}" if row.get("difference") else ""
     return f"for example {row['key']} is {row['status']}{difference}"

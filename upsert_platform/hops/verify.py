@@ -35,7 +35,8 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_SCANNED_ROWS: Final = 200_000
 """Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
-_STATUS: Final = "_status"
+STATUS: Final = "_status"
+CHANGE: Final = "_change"
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,18 @@ def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_
     return changes.where((F.col(SEQUENCE) > after) | drawn)
 
 
-def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:
+def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> DataFrame:
+    """Expected and found rows side by side, each with a status.
+
+    Args:
+        changes: a change frame of the destination, one row per key.
+        actual: rows of the destination.
+
+    Returns:
+        `k0`, ... (the primary key), `e0`, ... and `a0`, ... (the other columns as expected and as found), `CHANGE` (the
+        row of `changes` as a struct, null where the key is in none) and `STATUS`: ``missing``, ``extra``, ``stale``,
+        ``refused``, or null where nothing differs.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     key = list(hop.destination.primary_key)
@@ -151,7 +163,7 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         ],
         wanted.alias("_wanted"),
         F.col(SEQUENCE),
-        F.lit(True).alias("_listed"),
+        F.struct(*[_column(name) for name in changes.columns]).alias(CHANGE),
     )
     found = actual.select(
         *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
@@ -186,14 +198,32 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         .when(~is_wanted & is_found & ~bare, "extra")
         .when(is_wanted & ~same, "stale")
     )
-    judged = joined.withColumn(_STATUS, status).persist()
+    return joined.withColumn(STATUS, status)
+
+
+def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:
+    judged = judged_rows(hop, changes, actual).drop(CHANGE).persist()
     try:
-        counts = {row[_STATUS]: row["count"] for row in judged.groupBy(_STATUS).count().collect()}
-        differs = sum(count for status, count in counts.items() if status not in (None, "refused"))
-        shown = judged.where(F.col(_STATUS) != "refused").limit(SHOWN_ROWS).collect() if differs else ()
-        sample = tuple(_describe(row.asDict(), key, list(columns), skips_nulls=skips_nulls) for row in shown)
+        return summed(hop, judged, batch=batch, complete=complete)
     finally:
         judged.unpersist()
+
+
+def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool) -> Comparison:
+    """Counts what `judged_rows` found, and describes some rows that differ.
+
+    Args:
+        judged: persisted; it is read twice.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    key = list(hop.destination.primary_key)
+    columns = [column.name for column in hop.destination.columns if column.name not in key]
+    skips_nulls = isinstance(hop.destination, WritesByMode) and hop.destination.skips_nulls
+    counts = {row[STATUS]: row["count"] for row in judged.groupBy(STATUS).count().collect()}
+    differs = sum(count for status, count in counts.items() if status not in (None, "refused"))
+    shown = judged.where(F.col(STATUS) != "refused").limit(SHOWN_ROWS).collect() if differs else ()
+    sample = tuple(_describe(row.asDict(), key, columns, skips_nulls=skips_nulls) for row in shown)
     return Comparison(
         batch=batch,
         complete=complete,
@@ -241,11 +271,11 @@ def _describe(
     differing = [
         f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
         for index, name in enumerate(columns)
-        if row[_STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
+        if row[STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
         if row[f"e{index}"] is not None or not skips_nulls
     ]
     return {
-        "status": str(row[_STATUS]),
+        "status": str(row[STATUS]),
         "key": ", ".join(f"{name}={row[f'k{index}']!r}" for index, name in enumerate(key)),
         "difference": "; ".join(differing),
     }

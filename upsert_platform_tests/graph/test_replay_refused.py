@@ -77,7 +77,7 @@ def test_mended_limit_brings_present_values_once(
     with pytest.raises(DestinationError, match=r"has applied batch 1 of 2: run job 'sync'"):
         replay(stack, spark)
     with closing((hop := stack.hop("users_copy")).destination):
-        assert hop.execute(spark) is not None
+        assert hop.execute(spark, hop.plan()) is not None
     with monkeypatch.context() as kept_open:
         kept_open.setattr("upsert_platform.jvm.session.open_session", lambda: spark)
         kept_open.setattr(spark, "stop", lambda: None)

@@ -34,7 +34,7 @@ def main(*, once: bool) -> None:
             behind = copy.plan().behind
             if behind:
                 print("copy", behind, flush=True)  # noqa: T201
-                copy.execute(spark)
+                copy.execute(spark, copy.plan())
             elif once:
                 break
         finally:

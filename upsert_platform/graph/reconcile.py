@@ -1,0 +1,114 @@
+"""Job `reconcile`: repairs tables that a check found to differ.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+import dagster as dg
+from pydantic import Field
+
+from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
+from upsert_platform.graph import console, keys, metadata
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.reconcile import Reconciliation, reconcile
+from upsert_platform.model import Project
+
+RECONCILE = "reconcile"
+
+
+class ReconcileConfig(dg.Config):
+    """What is repaired."""
+
+    tables: list[str] = Field(default_factory=list, description="Declared names of tables; all, if left out.")
+    dry_run: bool = Field(False, description="Only show how many rows differ, and some of them; write nothing.")
+
+
+def reconcile_job(project: Project) -> dg.JobDefinition:
+    """One step: table after table, each under its lease."""
+    targets = sorted({insert.target for insert in project.inserts})
+
+    @dg.op(
+        name=RECONCILE,
+        description=f"Repairs tables: {', '.join(targets)}.",
+        tags={"dagster/kind/spark": ""},
+        out=dg.Out(dg.Nothing),
+    )
+    def step(
+        context: dg.OpExecutionContext, config: ReconcileConfig, platform: PlatformResource, spark: SparkResource
+    ) -> None:
+        with told_plainly():
+            unknown = sorted(set(config.tables) - set(targets))
+            if unknown:
+                told = f"no insert writes a table '{unknown[0]}'; tables are: {', '.join(targets)}"
+                raise DeclarationError([Problem(told, None)])
+            failures: list[str] = []
+            for name in config.tables or targets:
+                try:
+                    _repair(context, platform, spark, name, dry_run=config.dry_run)
+                except UpsertPlatformError as error:  # the other tables are repaired all the same
+                    failures.append(str(error))
+                    context.log.error(str(error))
+        if failures:
+            raise dg.Failure(description="; ".join(failures), allow_retries=False)
+
+    @dg.job(
+        name=RECONCILE,
+        executor_def=dg.in_process_executor,
+        config=dict(console.RUN_CONFIG),
+        description="Compares every row of tables with the last values per key, and writes just those that differ:"
+        " missing and stale rows are put, extra ones deleted. The tables serve on meanwhile. `dry_run: true` shows.",
+    )
+    def job() -> None:
+        step()
+
+    return job
+
+
+def _repair(
+    context: dg.OpExecutionContext, platform: PlatformResource, spark: SparkResource, name: str, *, dry_run: bool
+) -> None:
+    hop = platform.destination_hop(name, run=context.run.run_id)
+    try:
+        done = reconcile(spark.spark_session, hop, dry_run=dry_run, tell=context.log.warning)
+    finally:
+        hop.destination.close()
+    before = done.before
+    found = f"{name}: {before.missing} missing, {before.extra} extra, {before.stale} stale"
+    if done.report is None:
+        context.log.info(f"{found}, of {before.compared} rows compared; nothing was written")
+    else:
+        written = f"{done.report.upserts} put, {done.report.deletes} deleted, {done.report.refused_count} refused"
+        context.log.info(f"{found}: {written}")
+    context.log_event(
+        dg.AssetObservation(
+            asset_key=keys.destination_key(name),
+            description="compared" if done.report is None else "repaired",
+            metadata={"dry_run": dry_run, **metadata.of_comparison(before), **_shown(done)},
+        )
+    )
+    if done.after is not None or not dry_run:
+        context.instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(
+                asset_key=keys.destination_key(name),
+                check_name=keys.CHECK_LAST_VALUE,
+                passed=done.last.passed,
+                metadata={key: dg.MetadataValue.int(value) for key, value in _counts(done).items()},
+                severity=dg.AssetCheckSeverity.ERROR,
+                blocking=True,
+                description=f"after job '{RECONCILE}', run {context.run.run_id}",
+            )
+        )
+    if done.after is not None and not done.after.passed:
+        raise DestinationError(
+            f"table '{name}' still differs: {done.after.verdict().detail}; does another program write it?"
+        )
+
+
+def _counts(done: Reconciliation) -> dict[str, int]:
+    last = done.last
+    return {"compared": last.compared, "missing": last.missing, "extra": last.extra, "stale": last.stale}
+
+
+def _shown(done: Reconciliation) -> dict[str, int]:
+    report = done.report
+    return {} if report is None else {"rows_put": report.upserts, "rows_deleted": report.deletes}

@@ -1,0 +1,144 @@
+"""Repairs a table: writes the rows that differ from the last values of its changelog, and no others.
+
+The table serves on meanwhile. Its position stays: what is written belongs to batches that it has applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.latest import quote
+from upsert_platform.destination import (
+    OPERATION,
+    OPERATION_DELETE,
+    SEQUENCE,
+    BatchSpan,
+    ComparesRecords,
+    RefusedRow,
+    WriteReport,
+)
+from upsert_platform.errors import DestinationError
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.verify import CHANGE, STATUS, Comparison, check_everything, judged_rows, summed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WRITTEN: tuple[str, ...] = ("missing", "extra", "stale")
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """What a repair found and did.
+
+    Attributes:
+        before: the comparison of every row that it began with.
+        report: of the write; None when nothing differed, or nothing was to be written.
+        after: the comparison of every row after the write, whose verdict is kept in the destination; else None.
+    """
+
+    before: Comparison
+    report: WriteReport | None = None
+    after: Comparison | None = None
+
+    @property
+    def last(self) -> Comparison:
+        """The comparison that tells how the table is now."""
+        return self.after or self.before
+
+
+def check_reconcilable(hop: DestinationHop) -> None:
+    """Refuses tables of which nothing tells which rows differ.
+
+    Raises:
+        DestinationError: rows have no key, or follow from records by rules of the connector's own.
+    """
+    destination = hop.destination
+    if isinstance(destination, ComparesRecords):
+        raise DestinationError(
+            f"table '{destination.name}' is made of records by its connector's own rules, so no single row can be"
+            " written from its last value; drop the table to have it written again from its changelog"
+        )
+    if not destination.primary_key:
+        raise DestinationError(f"table '{destination.name}' appends rows without a key: there is no last value per key")
+
+
+def reconcile(
+    spark: SparkSession,
+    hop: DestinationHop,
+    *,
+    dry_run: bool,
+    tell: Callable[[str], None] = lambda message: None,
+) -> Reconciliation:
+    """Compares every row of a table with its changelog, up to the applied batch, and writes those that differ.
+
+    Missing and stale rows are put, extra ones deleted. Rows that the destination refuses again are kept aside.
+
+    Args:
+        dry_run: compare only.
+        tell: is given a line when the run has to wait for another writer.
+
+    Raises:
+        DestinationError: the table cannot be repaired by row, holds nothing yet, or the write failed.
+        LeaseHeldError: another run writes the table.
+    """
+    check_reconcilable(hop)
+    if dry_run:
+        return Reconciliation(check_everything(spark, hop, upto=_applied(hop)))
+    hop.destination.prepare()
+    with hop.leased(tell) as lease:
+        applied = _applied(hop)
+        judged = judged_rows(hop, hop.changes(spark, after=0, upto=applied), hop.destination.read(spark)).persist()
+        try:
+            before = summed(hop, judged, batch=applied, complete=True)
+            if before.passed:
+                hop.destination.record_verdict(before.verdict())
+                return Reconciliation(before)
+            again: list[RefusedRow] = []
+
+            def keep(found: Sequence[RefusedRow]) -> None:
+                hop.refused.settle((), found, batch=applied)
+                again.extend(found)
+
+            head = hop.store.head()
+            assert head is not None
+            span = BatchSpan(applied, applied, head.changelog_id, hop.run, repeats=True)
+            report = hop.destination.write(
+                _differing(hop, judged, applied=applied), span=span, lease=lease, keep_refused=keep
+            )
+        finally:
+            judged.unpersist()
+        after = check_everything(spark, hop, upto=applied)
+        hop.destination.record_verdict(after.verdict())
+    return Reconciliation(before, report, after)
+
+
+def _applied(hop: DestinationHop) -> int:
+    plan = hop.plan()
+    if plan.head is None or not plan.state.applied_batch:
+        why = plan.state.lost or "nothing was written to it yet"
+        raise DestinationError(f"table '{hop.destination.name}': {why}; run job 'sync'")
+    return plan.state.applied_batch
+
+
+def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataFrame:
+    """The change frame of the rows that differ: as the changelog has them; a key that it does not know is deleted."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from upsert_platform.types import spark_type
+
+    destination = hop.destination
+    places = {name: f"k{index}" for index, name in enumerate(destination.primary_key)}
+    known = F.col(CHANGE).isNotNull()
+    columns = []
+    for column in destination.columns:
+        assert column.type is not None
+        unknown = F.col(places[column.name]) if column.name in places else F.lit(None)
+        told = F.col(f"{CHANGE}.{quote(column.name)}")
+        value = F.when(known, told).otherwise(unknown).cast(spark_type(column.type))
+        columns.append(value.alias(column.name))
+    operation = F.when(known, F.col(f"{CHANGE}.{OPERATION}")).otherwise(F.lit(OPERATION_DELETE)).alias(OPERATION)
+    sequence = F.when(known, F.col(f"{CHANGE}.{SEQUENCE}")).otherwise(F.lit(applied)).cast("bigint").alias(SEQUENCE)
+    return judged.where(F.col(STATUS).isin(*WRITTEN)).select(*columns, operation, sequence)
