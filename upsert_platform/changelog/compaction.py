@@ -88,7 +88,7 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     changes = whole.where(is_change)
     rows_before = changes.count()
     key = store.table.primary_key
-    quarantines = bool(store.quarantined(limit=1).num_rows)
+    quarantines = bool(store.quarantined_places().num_rows)
     # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
     latest = last_rows_per_partition(changes, key=key) if quarantines else last_rows(changes, key=key)
     kept = latest.select(*whole.columns).where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
@@ -118,7 +118,7 @@ def _rewrite(store: ChangelogStore, frame: DataFrame, replaced: Sequence[LiveFil
 def droppable_tombstones(store: ChangelogStore, applied_everywhere: int) -> int:
     """The batch up to which tombstones are not needed any more. No JVM."""
     # A record in quarantine may be replayed: the tombstone that overtook it must still be there then.
-    return 0 if store.quarantined(limit=1).num_rows else applied_everywhere
+    return 0 if store.quarantined_places().num_rows else applied_everywhere
 
 
 def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int) -> bool:

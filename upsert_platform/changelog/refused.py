@@ -91,14 +91,14 @@ class RefusedStore:
             again: rows that were refused once more; they take the place of what is kept of their keys.
             batch: the applied batch, up to which `again` was refused.
         """
-        kept = self.read()
         gone = {*keys, *(row.key for row in again)}
-        stays = [key not in gone for key in kept["key"].to_pylist()]
-        if all(stays) and not again:
+        if not again and gone.isdisjoint(self.keys()["key"].to_pylist()):
             return
         import pyarrow as pa
         from deltalake import write_deltalake
 
+        kept = self.read()
+        stays = [key not in gone for key in kept["key"].to_pylist()]
         left = kept.filter(pa.array(stays, pa.bool_()))
         if again:
             new = _table(again, batch)
@@ -124,6 +124,16 @@ class RefusedStore:
         from deltalake import DeltaTable
 
         return int(DeltaTable(self.uri).to_pyarrow_dataset().count_rows())
+
+    def keys(self) -> pa.Table:
+        """Columns batch (int64) and key of the rows kept: what checks need, without the rows themselves."""
+        import pyarrow as pa
+
+        if not self._exists():
+            return pa.table({"batch": pa.array([], pa.int64()), "key": pa.array([], pa.string())})
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.uri).to_pyarrow_dataset().to_table(columns=["batch", "key"])
 
     def _exists(self) -> bool:
         from deltalake import DeltaTable

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.changelog import rows
+from upsert_platform.changelog import quarantine, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.evolution import add_columns, missing_columns
@@ -27,6 +27,7 @@ from upsert_platform.model import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as ds
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -330,45 +331,40 @@ class ChangelogStore:
     def accounts(self, *, after: int, upto: int) -> dict[int, list[RangeAccount]]:
         """What became of every offset, batch to ranges, for the batches after `after` and up to `upto`. No JVM."""
         result: dict[int, list[RangeAccount]] = {}
-        table = self._read_arrow([rows.BATCH, rows.ACCOUNTING], kind=rows.KIND_ACCOUNTING, after=after, upto=upto)
+        table = self.read_arrow([rows.BATCH, rows.ACCOUNTING], kind=rows.KIND_ACCOUNTING, after=after, upto=upto)
         for batch, text in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True):
             result.setdefault(batch, []).append(RangeAccount.from_json(text))
         return result
 
-    def quarantined(self, *, after: int = 0, upto: int | None = None, limit: int | None = None) -> Any:
-        """Quarantined records that were not replayed, as an Arrow table of the system columns. No JVM."""
-        import pyarrow as pa
-
-        columns = [name for name in rows.SYSTEM_COLUMNS if name not in (rows.KIND, rows.ACCOUNTING)]
-        found = self._read_arrow(columns, kind=rows.KIND_QUARANTINED, after=after, upto=upto)
-        place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
-        replayed = self._read_arrow(place, kind=rows.KIND_REPLAYED, after=0, upto=None)
-        if replayed.num_rows:
-            known = set(zip(*(replayed.column(name).to_pylist() for name in place), strict=True))
-            here = zip(*(found.column(name).to_pylist() for name in place), strict=True)
-            found = found.filter(pa.array([item not in known for item in here]))
-        found = found.sort_by([(name, "ascending") for name in place])
-        return found if limit is None else found.slice(0, limit)
+    def quarantined_places(self, *, after: int = 0, upto: int | None = None) -> pa.Table:
+        """Where the quarantined records lie that were not replayed. See `upsert_platform.changelog.quarantine`."""
+        return quarantine.places(self, after=after, upto=upto)
 
     def quarantined_count(self) -> int:
-        """How many quarantined records were not replayed. No JVM; reads their places alone."""
-        place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
-        held = self._read_arrow(place, kind=rows.KIND_QUARANTINED, after=0, upto=None)
-        left = self._read_arrow(place, kind=rows.KIND_REPLAYED, after=0, upto=None)
-        return int(held.num_rows - left.group_by(place).aggregate([]).num_rows)
+        """How many quarantined records were not replayed. No JVM."""
+        return self.quarantined_places().num_rows
 
-    def _read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> Any:
-        import pyarrow as pa
+    def quarantined(
+        self,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        places: Collection[tuple[str, int, int]] | None = None,
+    ) -> pa.Table:
+        """Quarantined records that were not replayed. See `upsert_platform.changelog.quarantine`."""
+        return quarantine.records(self, after=after, upto=upto, limit=limit, places=places)
+
+    def read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> pa.Table:
+        """Columns of the rows of a kind in the batches after `after` and up to `upto`. No JVM."""
+        return self.dataset().to_table(columns=list(columns), filter=quarantine.rows_of(kind, after=after, upto=upto))
+
+    def dataset(self) -> ds.Dataset:
+        """The live rows, for reading with Arrow; without any where the changelog does not exist. No JVM."""
         import pyarrow.dataset as ds
 
         delta = self._delta()
-        if delta is None:
-            full = rows.arrow_schema(self.table)
-            return pa.schema([full.field(name) for name in columns]).empty_table()
-        condition = (ds.field(rows.KIND) == kind) & (ds.field(rows.BATCH) > after)
-        if upto is not None:
-            condition = condition & (ds.field(rows.BATCH) <= upto)
-        return delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=condition)
+        return ds.dataset(rows.arrow_schema(self.table).empty_table()) if delta is None else delta.to_pyarrow_dataset()
 
     def files(self) -> list[LiveFile]:
         """The live data files. No JVM."""

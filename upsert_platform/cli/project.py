@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
 
 from upsert_platform.cli.text import counted
+
+_DECLARED: Final = (".sql", ".yaml", ".yml", ".properties", ".json")
 
 
 @click.command(short_help="Say everything that is wrong in a project.")
@@ -57,16 +61,43 @@ def demo(keep: bool) -> None:
 @click.command(short_help="Open the Dagster UI on the project.")
 @click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="Port of the UI.")
 def ui(port: int) -> None:
-    """Open the Dagster UI on the project, with the local servers up and the runs of the demo; ends with Ctrl-C."""
+    """Open the Dagster UI on the project; ends with Ctrl-C.
+
+    The local servers that the project names by their variables (UPSERT_KAFKA_BOOTSTRAP_SERVERS and so on) are brought
+    up before, unless those variables lead elsewhere.
+    """
+    from upsert_platform.changelog import lake
     from upsert_platform.demo.instance import environment
     from upsert_platform.local import supervisor
     from upsert_platform.local.process import is_free
 
     if not is_free(port):
         raise click.ClickException(f"port {port} is taken by another process: name another with --port")
-    with Console().status("starting the local servers"):
-        supervisor.up(supervisor.default_directory())
-    click.echo(f"Dagster UI on http://127.0.0.1:{port}; the local servers run on until 'upsert-platform local down'")
+    wanted = named_servers(lake.project_path(), root=lake.home())
+    if wanted:
+        with Console().status("starting the local servers"):
+            supervisor.up(supervisor.default_directory(), only=wanted)
+    servers = f"; local {' and '.join(wanted)} up until 'upsert-platform local down'" if wanted else ""
+    click.echo(f"Dagster UI on http://127.0.0.1:{port}{servers}")
     dagster = str(Path(sys.executable).parent / "dagster")
     arguments = ["dev", "-m", "upsert_platform.definitions", "-h", "127.0.0.1", "-p", str(port)]
     os.execve(dagster, [dagster, *arguments], environment())
+
+
+def named_servers(project: Path, *, root: str) -> list[str]:
+    """The local servers that a project needs: it names a variable of theirs, which nobody has set to another place.
+
+    Args:
+        project: the folder.
+        root: of the lake, beside which the local servers' own variables lie.
+    """
+    from upsert_platform.changelog import lake
+    from upsert_platform.local.services import SERVICES, Keys
+    from upsert_platform.sql.variables import load_variables
+
+    texts = [path.read_text("utf-8", "replace") for path in sorted(project.iterdir()) if path.suffix in _DECLARED]
+    named = set(re.findall(r"\$\{(UPSERT_\w+)\}", "\n".join(texts)))
+    set_elsewhere, _ = load_variables(project, {})
+    local = lake.local_variables(root)
+    wanted = {name for name in named if set_elsewhere.get(name) in (None, local.get(name))}
+    return [name for name, service in SERVICES.items() if wanted & set(service.variables(0, Keys("", "", "", "")))]

@@ -63,18 +63,18 @@ def show_all(table: str | None, limit: int) -> None:
 
 
 def _list_records(console: Console, name: str, store: ChangelogStore, limit: int) -> None:
-    found = store.quarantined()
-    console.print(Text.assemble((name, "bold"), f": {counted(found.num_rows, 'record')} could not be decoded"))
-    if not found.num_rows:
+    count = store.quarantined_places().num_rows
+    console.print(Text.assemble((name, "bold"), f": {counted(count, 'record')} could not be decoded"))
+    if not count:
         return
     shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
-    for row in found.slice(0, limit).to_pylist():
+    for row in store.quarantined(limit=limit).to_pylist():
         place = f"{row[rows.TOPIC]}-{row[rows.PARTITION]}@{row[rows.OFFSET]}"
         key, reason = _shortened(row[rows.RAW_KEY], 40), _printable(row[rows.REASON] or "")
         shown.add_row(Text(place), str(row[rows.BATCH]), key, reason)
     console.print(shown)
-    if found.num_rows > limit:
-        console.print(f"... and {found.num_rows - limit} more (--limit)")
+    if count > limit:
+        console.print(f"... and {count - limit} more (--limit)")
 
 
 def _list_refused(console: Console, name: str, limit: int) -> None:
@@ -103,10 +103,9 @@ def show(table: str, place: str) -> None:
         _show_refused(table, place)
         return
     wanted = _place(place)
-    for row in _source(binding, table)[1].quarantined().to_pylist():
-        if (row[rows.TOPIC], row[rows.PARTITION], row[rows.OFFSET]) == wanted:
-            click.echo(json.dumps({name.lstrip("_"): _shown(value) for name, value in row.items()}, indent=2))
-            return
+    for row in _source(binding, table)[1].quarantined(places={wanted}).to_pylist():
+        click.echo(json.dumps({name.lstrip("_"): _shown(value) for name, value in row.items()}, indent=2))
+        return
     raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed")
 
 
@@ -139,7 +138,7 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
     from upsert_platform.hops.replay import replay as run_replay
 
     source, store = _source(binding, table)
-    if not store.quarantined(limit=1).num_rows:
+    if not store.quarantined_places().num_rows:
         click.echo(f"nothing of '{table}' is in quarantine")
         return
     wanted = [_place(place) for place in places] or None

@@ -136,7 +136,7 @@ def _applied(bound: Target) -> int:
 
 
 def _quarantined(store: ChangelogStore, upto: int) -> list[tuple[str, int, int]]:
-    found = store.quarantined(upto=upto)
+    found = store.quarantined_places(upto=upto)
     columns = (found["_topic"].to_pylist(), found["_partition"].to_pylist(), found["_offset"].to_pylist())
     return list(zip(*columns, strict=True))
 
@@ -146,7 +146,7 @@ def _refused(bound: Target, root: str, key: Mapping[str, str]) -> list[list[Any]
     kinds = {name: kind_of(text) for name, text in key.items()}
     decode = json_decoder(kinds, {"json.timestamp-format.standard": "ISO-8601"})
     found = []
-    for text in RefusedStore(lake.refused_uri(root, bound.table.name)).read()["key"].to_pylist():
+    for text in RefusedStore(lake.refused_uri(root, bound.table.name)).keys()["key"].to_pylist():
         try:
             found.append(decode(json.dumps(json.loads(text)).encode()))
         except (UndecodableError, UnjudgedError) as error:

@@ -97,10 +97,7 @@ def replay(
     Raises:
         ChangelogError: other runs keep committing meanwhile.
     """
-    found = store.quarantined(limit=MOST).to_pylist()
-    if offsets is not None:
-        meant = set(offsets)
-        found = [row for row in found if _place(row) in meant]
+    found = store.quarantined(limit=MOST, places=None if offsets is None else set(offsets)).to_pylist()
     decoded, refused, without_rows = _decode(source, found)
     places = [_place(row) for row in found if _place(row) not in refused]
     if not places:

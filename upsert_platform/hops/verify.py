@@ -257,7 +257,7 @@ def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str
     """The expected rows with the batch in which their key was refused, and whether that was their last change."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    kept = hop.refused.read()
+    kept = hop.refused.keys()
     if not kept.num_rows:
         return expected, F.lit(False)
     parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop("_keys")
@@ -318,7 +318,7 @@ def _compare_records(
     complete: bool = False,
 ) -> Comparison:
     """Of a destination that compares itself: the rows that records of a span touched, without a sample of others."""
-    refused = hop.refused.read()["key"].to_pylist()
+    refused = hop.refused.keys()["key"].to_pylist()
     judged = destination.differences(hop.changes(spark, after=after, upto=upto), refused=refused).collect()
     counts: Counter[str] = Counter()
     for row in judged:

@@ -275,3 +275,27 @@ def test_lost_log_is_named(spark: SparkSession, store: ChangelogStore) -> None:
     log.write_text(log.read_text().replace("upsert_platform", "someone_else"))
     with pytest.raises(ChangelogError, match="none of its last 200 commits"):
         broken.head()
+
+
+def test_one_quarantined_record_is_read_without_holding_the_others(store: ChangelogStore) -> None:
+    """A thousand records of 100 kB: what is held for one of them, and for their places, is a small part of that."""
+    from deltalake import write_deltalake
+
+    store.create()
+    schema = rows.arrow_schema(store.table)
+    fixed = {rows.BATCH: 1, rows.KIND: rows.KIND_QUARANTINED, rows.TOPIC: TOPIC, rows.PARTITION: 0}
+    records = [{**fixed, rows.OFFSET: offset, rows.RAW_VALUE: bytes(100_000)} for offset in range(1000)]
+    marks = [{**fixed, rows.KIND: rows.KIND_REPLAYED, rows.OFFSET: offset} for offset in (0, 2)]
+    write_deltalake(store.uri, pa.Table.from_pylist(records + marks, schema=schema), mode="append")
+    del records
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        assert store.quarantined(limit=2)[rows.OFFSET].to_pylist() == [1, 3]
+        (found,) = store.quarantined(places={(TOPIC, 0, 999), (TOPIC, 0, 0), (TOPIC, 1, 5)}).to_pylist()
+        assert (found[rows.OFFSET], len(found[rows.RAW_VALUE])) == (999, 100_000)
+        assert store.quarantined_count() == store.quarantined_places().num_rows == 998
+        assert pool.max_memory() < 40_000_000
+    finally:
+        pa.set_memory_pool(before)

@@ -211,3 +211,24 @@ def test_quarantine_lists_texts_of_others_as_they_are(tmp_path: Path, monkeypatc
     assert result.output.count("Y") == 150
     assert result.output.count("[b]too long[/]") == 3
     assert "3 rows refused" in result.output
+
+
+def test_a_project_names_the_local_servers_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from upsert_platform.cli.project import named_servers
+
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "TABLESTORE_ENDPOINT", "SCHEMA_REGISTRY_URL"):
+        monkeypatch.delenv(f"UPSERT_{name}", raising=False)
+    project, lake = tmp_path / "project", tmp_path / "lake"
+    project.mkdir()
+    (lake / "local").mkdir(parents=True)
+    (lake / "local" / "local.env").write_text("UPSERT_KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:9\n", "utf-8")
+    (project / "a.sql").write_text("-- 'broker.example:9092', ${OTHER}", "utf-8")
+    assert named_servers(project, root=str(lake)) == []
+    (project / "a.sql").write_text("'${UPSERT_KAFKA_BOOTSTRAP_SERVERS}' '${UPSERT_TABLESTORE_ENDPOINT}'", "utf-8")
+    (project / "b.yaml").write_text("url: ${UPSERT_SCHEMA_REGISTRY_URL}", "utf-8")
+    assert named_servers(project, root=str(lake)) == ["kafka", "tablestore", "registry"]
+    (project / "variables.yaml").write_text("UPSERT_TABLESTORE_ENDPOINT: https://elsewhere.example\n", "utf-8")
+    monkeypatch.setenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
+    assert named_servers(project, root=str(lake)) == ["kafka", "registry"]
+    monkeypatch.setenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", "broker.example:9092")
+    assert named_servers(project, root=str(lake)) == ["registry"]
