@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import StoresOtherValues
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key, quote
-from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.refused import RefusedStore, key_frame
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.upkeep import applied_before, note_applied
@@ -21,6 +21,7 @@ from upsert_platform.destination import (
     OPERATION,
     OPERATION_DELETE,
     BatchSpan,
+    ComparesRecords,
     Destination,
     DestinationState,
     Lease,
@@ -192,9 +193,31 @@ class DestinationHop:
             )
             report = with_refused(report, failed)
             note_applied(self.store, self.destination.name, span.upto)
+            self._settle_overtaken(spark, span)
             unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
             multi_partition_keys = int(read.get["met"]) + int(made.get["met"])
         return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
+
+    def _settle_overtaken(self, spark: SparkSession, span: BatchSpan) -> None:
+        """Takes out refused rows of whose keys the destination has now taken a later value (or their delete)."""
+        import pyarrow.compute as pc
+
+        key = self.destination.primary_key
+        if not key or isinstance(self.destination, ComparesRecords):
+            return
+        kept = self.refused.keys()
+        older = kept.filter(pc.less_equal(kept["batch"], span.after))
+        if not older.num_rows:
+            return
+        from pyspark.sql import functions as F  # noqa: N812
+
+        found = key_frame(spark, older, columns=self.destination.columns, key=key)
+        changes = self.changes(spark, after=span.after, upto=span.upto)
+        written = changes.select(*[F.col(quote(name)).alias(f"k{index}") for index, name in enumerate(key)])
+        met = F.broadcast(found).join(written, [f"k{index}" for index in range(len(key))], "left_semi")
+        overtaken = {text for row in met.select("_keys").collect() for text in row["_keys"]}
+        again = set(kept.filter(pc.greater(kept["batch"], span.after))["key"].to_pylist())
+        self.refused.settle(overtaken - again)
 
     def leased(self, tell: Callable[[str], None]) -> AbstractContextManager[Lease]:
         """Takes the destination's lease; see `leased`."""

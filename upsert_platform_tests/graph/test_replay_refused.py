@@ -78,11 +78,13 @@ def test_mended_limit_brings_present_values_once(
         replay(stack, spark)
     with closing((hop := stack.hop("users_copy")).destination):
         assert hop.execute(spark, hop.plan()) is not None
+        kept = hop.refused.keys()["key"].to_pylist()
+    assert sorted(json.loads(key)["user_id"] for key in kept) == [2, 4]  # a later value of 3 was taken
     with monkeypatch.context() as kept_open:
         kept_open.setattr("upsert_platform.jvm.session.open_session", lambda: spark)
         kept_open.setattr(spark, "stop", lambda: None)
-        still = quarantine(stack, monkeypatch, "replay", "users_copy", '{"user_id":2}', '{"user_id":3}')
-    assert "0 replayed, 1 superseded by later values, 1 still refused" in still.output
+        still = quarantine(stack, monkeypatch, "replay", "users_copy", '{"user_id":2}')
+    assert "0 replayed, 0 superseded by later values, 1 still refused" in still.output
     assert '{"user_id": 2}: the record has' in still.output
     listed = quarantine(stack, monkeypatch, "list", "users_copy")
     assert "2 rows refused by the destination" in listed.output
