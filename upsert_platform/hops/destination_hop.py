@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import StoresOtherValues
+from upsert_platform.capabilities import ComparesRecords, StoresOtherValues
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key, quote
 from upsert_platform.changelog.refused import RefusedStore, key_frame
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
@@ -21,7 +21,6 @@ from upsert_platform.destination import (
     OPERATION,
     OPERATION_DELETE,
     BatchSpan,
-    ComparesRecords,
     Destination,
     DestinationState,
     Lease,

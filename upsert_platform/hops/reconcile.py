@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from upsert_platform.capabilities import ComparesRecords
 from upsert_platform.changelog.latest import quote
 from upsert_platform.destination import (
     OPERATION,
     OPERATION_DELETE,
     SEQUENCE,
     BatchSpan,
-    ComparesRecords,
     RefusedRow,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.verify import CHANGE, STATUS, Comparison, check_everything, judged_rows, summed
+from upsert_platform.hops.verify import CHANGE, STATUS, Comparison, as_held, check_everything, judged_rows, summed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,8 @@ def reconcile(
     hop.destination.prepare()
     with hop.leased(tell) as lease:
         applied = _applied(hop)
-        judged = judged_rows(hop, hop.changes(spark, after=0, upto=applied), hop.destination.read(spark)).persist()
+        changes = as_held(hop.destination, hop.changes(spark, after=0, upto=applied))
+        judged = judged_rows(hop, changes, hop.destination.read(spark)).persist()
         try:
             before = summed(hop, judged, batch=applied, complete=True)
             if before.passed:

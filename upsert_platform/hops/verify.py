@@ -82,7 +82,7 @@ def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: i
     changes = hop.changes(spark, after=since, upto=upto)
     if since < after:
         changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
-    changes = _as_held(destination, changes).persist()
+    changes = as_held(destination, changes).persist()
     try:
         keys = changes.select(*[_column(name) for name in destination.primary_key])
         if recent is None:
@@ -98,11 +98,12 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     """Compares every row of the destination with the changelog up to the applied batch."""
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
-    changes = _as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
+    changes = as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
     return _compare(hop, changes, hop.destination.read(spark), batch=upto, complete=True)
 
 
-def _as_held(destination: Destination, changes: DataFrame) -> DataFrame:
+def as_held(destination: Destination, changes: DataFrame) -> DataFrame:
+    """A change frame with the values that the destination can hold."""
     return destination.held(changes) if isinstance(destination, HoldsLess) else changes
 
 
