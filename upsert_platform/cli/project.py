@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
-from typing import Final
 
 import click
 from rich.console import Console
 
 from upsert_platform.cli.text import counted
-
-_DECLARED: Final = (".sql", ".yaml", ".yml", ".properties", ".json")
 
 
 @click.command(short_help="Say everything that is wrong in a project.")
@@ -91,13 +87,8 @@ def named_servers(project: Path, *, root: str) -> list[str]:
         project: the folder.
         root: of the lake, beside which the local servers' own variables lie.
     """
-    from upsert_platform.changelog import lake
+    from upsert_platform.hops.binding import local_variables_named
     from upsert_platform.local.services import SERVICES, Keys
-    from upsert_platform.sql.variables import load_variables
 
-    texts = [path.read_text("utf-8", "replace") for path in sorted(project.iterdir()) if path.suffix in _DECLARED]
-    named = set(re.findall(r"\$\{(UPSERT_\w+)\}", "\n".join(texts)))
-    set_elsewhere, _ = load_variables(project, {})
-    local = lake.local_variables(root)
-    wanted = {name for name in named if set_elsewhere.get(name) in (None, local.get(name))}
+    wanted = local_variables_named(project, root=root)
     return [name for name, service in SERVICES.items() if wanted & set(service.variables(0, Keys("", "", "", "")))]

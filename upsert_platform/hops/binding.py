@@ -5,10 +5,11 @@ Knows no dagster and opens no connection, so `validate`, the graph and tests sha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.store import ChangelogStore
@@ -28,6 +29,9 @@ from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.store import QueryStore, query_table
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, Source
+from upsert_platform.sql.variables import load_variables
+
+_DECLARED: Final = (".sql", ".yaml", ".yml", ".properties", ".json")
 
 
 @dataclass(frozen=True)
@@ -233,3 +237,16 @@ def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str
 def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
     return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()), connectors=CONNECTORS)
+
+
+def local_variables_named(path: Path, *, root: str) -> set[str]:
+    """Variables of the local stack that a project folder names, and that nobody has set to another place.
+
+    Args:
+        root: of the lake, beside which the local stack's own variables lie.
+    """
+    texts = [file.read_text("utf-8", "replace") for file in sorted(path.iterdir()) if file.suffix in _DECLARED]
+    named = set(re.findall(r"\$\{(UPSERT_\w+)\}", "\n".join(texts)))
+    values, _ = load_variables(path, {})
+    local = lake.local_variables(root)
+    return {name for name in named if values.get(name) in (None, local.get(name))}
