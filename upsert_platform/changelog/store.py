@@ -81,7 +81,9 @@ class ChangelogStore:
         properties = delta.metadata().configuration
         changelog_id = properties.get(_ID_PROPERTY)
         if changelog_id is None:
-            raise ChangelogError(f"{self.uri} is a Delta table, but not a changelog: it lacks the property {_ID_PROPERTY}")
+            raise ChangelogError(
+                f"{self.uri} is a Delta table, but not a changelog: it lacks the property {_ID_PROPERTY}"
+            )
         declared = properties.get(_MODE_PROPERTY, "upsert")
         if declared != self.mode:
             raise ChangelogError(
