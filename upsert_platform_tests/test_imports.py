@@ -38,7 +38,7 @@ ROOMS: Mapping[str, set[str]] = {
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "reference": VOCABULARY | {"declarations", "hops", "sql", "formats", "kafka", "tablestore", "maxcompute"},
-    "cli": VOCABULARY | {"hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
+    "cli": VOCABULARY | {"declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
