@@ -46,7 +46,12 @@ DOCUMENTS = (
 BIN = Path(sys.executable).parent
 SHELL_WORDS = (".", "export", "mkdir", "eval")
 OTHER_TOOLS = (".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/pytest", ".venv/bin/python", ".venv/bin/pre-commit")
-CHEAP = ("upsert-platform init", "upsert-platform options", "upsert-platform validate", "upsert-platform quarantine list")
+CHEAP = (
+    "upsert-platform init",
+    "upsert-platform options",
+    "upsert-platform validate",
+    "upsert-platform quarantine list",
+)
 """Beginnings of commands that need neither Spark nor a server, so they are run."""
 
 
