@@ -84,4 +84,4 @@ def test_check_that_fails_names_a_row_that_differs() -> None:
     assert checks._example(found) == "for example user_id=5 is stale: name: expected 'a', found 'b'"
     missing = Comparison(1, False, 3, 1, 0, 0, 0, ({**sample, "status": "missing", "difference": ""},))
     assert checks._example(missing) == "for example user_id=5 is missing"
-    assert checks._example(Comparison(1, True, 3, 0, 0, 0, 0, ())) is None
+    assert checks._example(Comparison(1, False, 3, 2, 0, 1, 0, ())) == "missing 2, extra 0, stale 1"
