@@ -8,7 +8,7 @@ from typing import Final
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.conditional import alike
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Handler, Overloads, argument
-from upsert_platform.sql.rendered import BOOLEAN, INT, INTEGERS, STRING, Rendered, made, quote_text
+from upsert_platform.sql.rendered import BOOLEAN, INT, INTEGERS, STRING, Rendered, fails_when, made, quote_text
 from upsert_platform.types import LogicalType, RowField, TypeName
 
 
@@ -29,7 +29,20 @@ def _map(arguments: Sequence[Rendered]) -> Rendered:
     keys, values = alike(arguments[::2], "MAP"), alike(arguments[1::2], "MAP")
     keys_sql, values_sql = (", ".join(item.sql for item in items) for items in (keys, values))
     kind = LogicalType(TypeName.MAP, key=keys[0].type, element=values[0].type)
-    return made(f"MAP_FROM_ARRAYS(ARRAY({keys_sql}), ARRAY({values_sql}))", kind, *keys, *values)
+    return _map_of(f"ARRAY({keys_sql})", f"ARRAY({values_sql})", kind, keys, values)
+
+
+def _map_of(
+    keys_sql: str, values_sql: str, kind: LogicalType, keys: Sequence[Rendered], values: Sequence[Rendered]
+) -> Rendered:
+    """A map of two arrays; Spark's maps have no null key, so a row that brings one fails."""
+    null_key = f"EXISTS({keys_sql}, _e -> _e IS NULL)"
+    alike_sized = f"SIZE({keys_sql}) = SIZE({values_sql})"
+    sql = f"CASE WHEN NOT {null_key} AND {alike_sized} THEN MAP_FROM_ARRAYS({keys_sql}, {values_sql}) END"
+    fails = None
+    if any(key.constant is None for key in keys):
+        fails = fails_when(null_key, "a map has no null key")
+    return made(sql, kind, *keys, *values, fails=fails)
 
 
 def _row(arguments: Sequence[Rendered]) -> Rendered:
@@ -126,8 +139,8 @@ def _of_map(name: str) -> Handler:
 def _map_from_arrays(arguments: Sequence[Rendered]) -> Rendered:
     keys, values = (argument("a", item, "MAP_FROM_ARRAYS") for item in arguments)
     assert keys.type is not None and values.type is not None
-    sql = f"CASE WHEN SIZE({keys.sql}) = SIZE({values.sql}) THEN MAP_FROM_ARRAYS({keys.sql}, {values.sql}) END"
-    return made(sql, LogicalType(TypeName.MAP, key=keys.type.element, element=values.type.element), keys, values)
+    kind = LogicalType(TypeName.MAP, key=keys.type.element, element=values.type.element)
+    return _map_of(keys.wrapped, values.wrapped, kind, [keys], [values])
 
 
 _CONTAINS: Final = "CASE WHEN {0} IS NOT NULL THEN EXISTS({0}, _e -> _e <=> {1}) END"

@@ -15,7 +15,6 @@ from upsert_platform.sql.rendered import (
     BIGINT,
     DATE,
     INT,
-    INTEGERS,
     STRING,
     STRINGS,
     TIMESTAMPS,
@@ -243,11 +242,10 @@ def _to_timestamp_ltz(arguments: Sequence[Rendered]) -> Rendered:
     digits = arguments[1].constant if len(arguments) == 2 else "3"
     if len(arguments) > 2 or digits not in ("0", "3"):
         raise FunctionFault("TO_TIMESTAMP_LTZ takes a number and its precision, 0 (seconds) or 3 (milliseconds)")
-    number = value.wrapped if value.root in INTEGERS else f"CAST({value.sql} AS BIGINT)"
+    number = f"CAST({value.sql} AS BIGINT)"
     scale = 1 if digits == "3" else 1000
     guarded = f"{number} BETWEEN {_FIRST_MILLI // scale}L AND {_LAST_MILLI // scale}L"
-    kind = LTZ3 if digits == "3" else LogicalType(TypeName.TIMESTAMP_LTZ, precision=3)
-    return made(f"(CASE WHEN {guarded} THEN TIMESTAMP_MILLIS({number} * {scale}) END)", kind, value)
+    return made(f"(CASE WHEN {guarded} THEN TIMESTAMP_MILLIS({number} * {scale}) END)", LTZ3, value)
 
 
 def _to_date(arguments: Sequence[Rendered]) -> Rendered:
