@@ -78,6 +78,7 @@ CASTS = [
     ("int8", 1.9, 1), ("int8", 300, 44), ("int8", "127", 127), ("int8", "128", "fails"), ("int8", True, 1),
     ("int16", 70_000, 4464), ("int32", 2**31, -(2**31)), ("int32", 1e20, 2**31 - 1), ("int32", "12.5", "fails"),
     ("int64", 1e30, 2**63 - 1), ("int64", -1e30, -(2**63)), ("int64", "9223372036854775807", 2**63 - 1),
+    ("int8", 1e20, -1), ("int16", -1e20, 0), ("int64", "+5", 5),
     ("int64", " 1", "fails"), ("float64", "1.5", 1.5), ("float64", 3, 3.0), ("float64", "x", "fails"),
     ("float32", 0.1, 0.10000000149011612), ("float64", "1e3f", 1000.0), ("boolean", 0.5, False), ("boolean", 2, True),
     ("boolean", "TRUE", True), ("boolean", "yes", False), ("string", 1, "1"), ("string", 1e10, "1.0E10"),
@@ -171,9 +172,9 @@ def test_insert_field() -> None:
     assert value_after({"t": "old"}, insert)["t"] == "topic"
     assert value_after(struct({"t": "old"}, t="string"), insert) == "fails"
     assert value_after([1], insert) == "fails"
-    assert applied(None, step("InsertField$Key", static_field="s", static_value="x"), key={"a": 1}).key.value == {
-        "a": 1
-    }
+    keyed = step("InsertField$Key", static_field="s", static_value="x")
+    assert applied(None, keyed, key={"a": 1}).key.value == {"a": 1, "s": "x"}
+    assert applied({"a": 1}, keyed, key=None).key == NOTHING
     assert value_after(None, insert) is None
 
 
@@ -191,6 +192,7 @@ def test_mask_field() -> None:
     assert value_after({"i": 5}, step("MaskField$Value", fields="i", replacement="x")) == "fails"
     assert value_after(struct({"i": 5}, i="int8"), step("MaskField$Value", fields="i", replacement="128")) == "fails"
     assert value_after({"i": True}, replaced) == "fails"
+    assert value_after({"i": 5}, step("MaskField$Value", fields="i", replacement="1.5")) == {"i": 1}
     assert value_after(None, mask) is None
 
 

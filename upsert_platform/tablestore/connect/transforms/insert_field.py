@@ -25,7 +25,7 @@ class Inserted:
 
 @dataclass(frozen=True)
 class InsertField:
-    """Fields of a record's place, time, or a fixed text. A tombstone stays as it is.
+    """Fields of a record's place, time, or a fixed text. Null stays null.
 
     Attributes:
         static: the fixed text.
@@ -36,9 +36,9 @@ class InsertField:
     static: str | None
 
     def apply(self, record: SinkRecord) -> SinkRecord:
-        if record.value.value is None:
-            return record
         data = self.part.of(record)
+        if data.value is None:
+            return record
         values = dict(fields_of(data, "InsertField"))
         schemas = dict(data.schema.fields) if data.schema else {}
         for item, value, schema in self._found(record):

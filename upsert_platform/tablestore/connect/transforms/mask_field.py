@@ -46,7 +46,7 @@ class MaskField:
             return _empty(value)
         try:
             return _replaced(value, self.replacement, schema)
-        except (ValueError, InvalidOperation):
+        except (ValueError, OverflowError, InvalidOperation):
             raise failed(
                 "MaskField", f"the replacement '{self.replacement}' does not fit a {type(value).__name__}"
             ) from None
@@ -79,9 +79,11 @@ def _replaced(value: Any, replacement: str, schema: Schema | None) -> Any:
             pass
         case int() if schema is None or schema.name is None:
             beyond = INTEGERS[schema.type if schema else "int64"]
-            if not _INTEGER.fullmatch(replacement) or not -beyond <= int(replacement) < beyond:
+            # A number with a fraction is cut.
+            number = int(replacement) if _INTEGER.fullmatch(replacement) else int(Decimal(replacement.strip()))
+            if not -beyond <= number < beyond:
                 raise ValueError
-            return int(replacement)
+            return number
         case float():
             if not _FLOAT.fullmatch(replacement):
                 raise ValueError
