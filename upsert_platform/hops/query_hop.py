@@ -11,6 +11,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
 from upsert_platform.queries.store import QueryStore
+from upsert_platform.sql.evaluation import prepared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +71,7 @@ class QueryHop:
         from upsert_platform.queries.runners import SparkRunner
 
         started = time.monotonic()
-        runner = SparkRunner(spark)
+        runner = SparkRunner(lambda: prepared(spark()))
         done: list[QueryBatch] = []
         lost = 0
         while (plan := self.plan()).is_due:

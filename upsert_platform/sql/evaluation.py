@@ -33,6 +33,14 @@ def flink_sql(spark: SparkSession, text: str) -> DataFrame:
         return spark.sql(text)
 
 
+def prepared(spark: SparkSession) -> SparkSession:
+    """A session that evaluates expressions of `expressions.render` wherever they are put, from now on."""
+    _register(spark)
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    return spark
+
+
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
     before = {name: spark.conf.get(name, None) for name in _SETTINGS}

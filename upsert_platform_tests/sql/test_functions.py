@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.sql.evaluation import flink_sql
+from upsert_platform.sql.evaluation import flink_sql, prepared
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import tokenize
@@ -397,3 +397,12 @@ def test_a_function_that_is_not_known_is_refused(expression: str, message: str) 
 
 def test_pattern_letters_inside_quotes_are_text() -> None:
     assert spark_sql("DATE_FORMAT(ts, 'yyyy''Y''')") == r"DATE_FORMAT(`ts`, 'yyyy\'Y\'')"
+
+
+def test_a_prepared_session_evaluates_expressions_wherever_they_stand(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.ansi.enabled", "true")
+    prepared(other)
+    wrapped, member = spark_sql("2147483647 + 1"), spark_sql("JSON_VALUE('{\"a\": 1}', '$.a')")
+    (row,) = other.range(1).selectExpr(f"{wrapped} AS w", f"{member} AS m").collect()
+    assert tuple(row) == (-2147483648, "1")
