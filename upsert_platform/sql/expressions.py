@@ -10,16 +10,15 @@ from sqlglot import exp
 
 from upsert_platform.options import nearest
 from upsert_platform.sql import functions
+from upsert_platform.sql.arithmetic import arithmetic, number_type
 from upsert_platform.sql.casts import can_cast, cast
 from upsert_platform.sql.comparisons import compare, like, similar
 from upsert_platform.sql.flink import clauses_of, declared_type, line_of
 from upsert_platform.sql.functions import json
 from upsert_platform.sql.functions.collections import item_of
 from upsert_platform.sql.functions.conditional import choose, condition
-from upsert_platform.sql.functions.numbers import divide, exact, remainder
 from upsert_platform.sql.functions.text import overlay, trim
 from upsert_platform.sql.functions.times import add, field_of, floor_to
-from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact
 from upsert_platform.sql.reader import Fault, NeedsState
 from upsert_platform.sql.rendered import (
     BOOLEAN,
@@ -27,7 +26,6 @@ from upsert_platform.sql.rendered import (
     DATE,
     DOUBLE,
     INT,
-    INTEGERS,
     NUMBERS,
     STRING,
     STRINGS,
@@ -38,7 +36,7 @@ from upsert_platform.sql.rendered import (
     quote_name,
     quote_text,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName, spark_type
+from upsert_platform.types import LogicalType, TypeName
 
 ONLY: Final = "not supported here: only projections and filters over one row"
 _COMPARISONS: Final[dict[type, str]] = {
@@ -111,7 +109,7 @@ class _Renderer:
             return Rendered(
                 quote_text(text), LogicalType(TypeName.CHAR, length=max(len(text), 1)), simple=True, constant=text
             )
-        kind = _number_type(text)
+        kind = number_type(text)
         if kind is None:
             raise self.fault(f"the number {text} is out of range", node)
         return Rendered(f"{text}D" if kind == DOUBLE else text, kind, simple=True, constant=text)
@@ -173,23 +171,7 @@ class _Renderer:
                 if operator == "-" and other is node.this:
                     raise self.fault("an interval stands on the right of '-'", node)
                 return self._shifted(self.render(one), other, negative=operator == "-")
-        left, right = self.render(node.this), self.render(node.expression)
-        for side in (left, right):
-            if side.type is None or side.root not in NUMBERS:
-                raise self.fault(f"'{operator}' takes numbers, not {side.type or 'NULL'}", node)
-        assert left.type is not None and right.type is not None
-        if operator == "/":
-            return divide(left, right)
-        if operator == "%":
-            return remainder(left, right)
-        kind = arithmetic_type(operator, left.type, right.type)
-        if kind.name in INTEGERS:
-            return made(f"{left.wrapped} {operator} {right.wrapped}", kind, left, right, simple=False)
-        if is_exact(kind):
-            one, other = (_decimal(side) for side in (left, right))
-        else:
-            one, other = cast(left, kind).wrapped, cast(right, kind).wrapped
-        return made(f"CAST({one} {operator} {other} AS {spark_type(kind)})", kind, left, right)
+        return arithmetic(operator, self.render(node.this), self.render(node.expression))
 
     def _shifted(self, value: Rendered, interval: exp.Interval, *, negative: bool) -> Rendered:
         """A date or time plus or minus an interval."""
@@ -201,10 +183,9 @@ class _Renderer:
             word = unit.name.upper().removesuffix("S")
             return add(value, word, Rendered(f"({number})", INT, simple=True, constant=str(number)))
         shift = self._interval(interval)
-        operator = "-" if negative else "+"
         if value.root is not TypeName.TIMESTAMP and value.root is not TypeName.TIMESTAMP_LTZ:
             raise self.fault("an interval of several units is added to a timestamp: CAST it AS TIMESTAMP(3)", interval)
-        return made(f"{value.wrapped} {operator} {shift.sql}", value.type, value, simple=False)
+        return made(f"{value.wrapped} {'-' if negative else '+'} {shift.sql}", value.type, value, simple=False)
 
     def _dpipe(self, node: exp.DPipe) -> Rendered:
         return functions.call("CONCAT", [self.render(node.this), self.render(node.expression)])
@@ -417,26 +398,3 @@ class _Renderer:
             case "JSON_ARRAY":
                 return json.json_array(arguments, absent=words.get("ABSENT") == "TRUE")
         return None
-
-
-def _decimal(value: Rendered) -> str:
-    """An exact number as the DECIMAL that Flink makes of it beside another one."""
-    assert value.type is not None
-    if value.root in INTEGERS:
-        return f"CAST({value.sql} AS {spark_type(as_decimal(value.type))})"
-    return exact(value)
-
-
-def _number_type(text: str) -> LogicalType | None:
-    """The type of a literal; None if no type holds it."""
-    if "e" in text.lower():
-        return DOUBLE if abs(float(text)) != float("inf") else None
-    if "." in text:
-        digits = max(len(text) - 1, 1)
-        scale = len(text.partition(".")[2])
-        return LogicalType(TypeName.DECIMAL, precision=digits, scale=scale) if digits <= 38 else None
-    value = int(text)
-    for kind, bits in ((TypeName.INT, 31), (TypeName.BIGINT, 63)):
-        if value < 1 << bits:
-            return LogicalType(kind)
-    return LogicalType(TypeName.DECIMAL, precision=len(text), scale=0) if len(text) <= 38 else None

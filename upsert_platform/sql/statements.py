@@ -40,7 +40,7 @@ _REFUSED: Final = {
 _REFUSED_CREATE: Final = {
     "CATALOG": "declare each table with CREATE TABLE",
     "DATABASE": "a project has one name space",
-    "FUNCTION": "register functions with Spark",
+    "FUNCTION": "write the expression with Flink's own functions",
     "MODEL": "models are not supported",
     "MATERIALIZED": "materialized tables are not supported; declare a table and INSERT INTO it",
 }
