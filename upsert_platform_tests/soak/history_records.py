@@ -15,6 +15,7 @@ KEYS: Final = 4
 START: Final = 1_700_000_000_000
 SKEW: Final = 90_000
 """Clocks of producers differ by so many milliseconds at most."""
+_OTHER_KEY: Final = b'{"id":-1,'
 COLUMNS: Final = {"id": "BIGINT", "n": "BIGINT", "s": "STRING", "ds": "STRING"}
 
 
@@ -72,7 +73,15 @@ ENCODINGS: Final[Mapping[str, Encoding]] = {
         _json_value,
         {},
         ("id", "n", "s", "ds"),
-        (b"", b"nothing", b'{"n":1', b'{"n":"one"}', b'{"n":9223372036854775808}', b'{"id":-1,"n":1}', b'{"s":"\xff"}'),
+        (
+            b"",
+            b"nothing",
+            b'{"n":1',
+            b'{"n":"one"}',
+            b'{"n":9223372036854775808}',
+            _OTHER_KEY + b'"n":1}',
+            b'{"s":"\xff"}',
+        ),
     ),
     "csv": Encoding(
         lambda chance, key: chance.choice([b"%d", b'"%d"', b" %d"]) % key,
@@ -160,7 +169,9 @@ class Histories:
             value = self.encoding.value(chance, self._row(key))
         bad = roll > 0.95
         if bad:
-            value = chance.choice(self.encoding.bad)
+            # Where values have no key, one that contradicts the key is as good as any.
+            spoiled = [item for item in self.encoding.bad if not (self.missing and item.startswith(_OTHER_KEY))]
+            value = chance.choice(spoiled)
         elif value is not None and self.missing and chance.random() < 0.1:
             value = b'{"n":%d}' % chance.randrange(50)
         time = START + self.clock + chance.choice([0, 0, 0, chance.randint(-SKEW, SKEW)])

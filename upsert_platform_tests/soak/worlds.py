@@ -294,10 +294,12 @@ class World:
     def declared(self) -> Declared:
         """The topic's table for the referee."""
         encoding = ENCODINGS[self.format]
-        names = tuple(name for name in self.columns if name != "id" or "id" in encoding.columns)
+        given = {**encoding.options, **self.source}
+        without_key = given.get("value.fields-include") == "EXCEPT_KEY"
+        names = tuple(name for name in self.columns if name != "id" or not without_key)
         options = {
             name.removeprefix("value."): value
-            for name, value in {**encoding.options, **self.source}.items()
+            for name, value in given.items()
             if name.startswith(f"value.{self.format}.")
         }
         return Declared(self.columns, ("id",), self.format, names, value_options=options)
