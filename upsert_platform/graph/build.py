@@ -8,6 +8,7 @@ from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
+from upsert_platform.graph.rebuild import rebuild_job
 from upsert_platform.graph.reconcile import reconcile_job
 from upsert_platform.graph.resources import (
     KafkaResource,
@@ -39,7 +40,7 @@ def build_definitions(
     sync = jobs.sync_job(project)
     targets = [target for _, target in assets.inserts_of(project)]
     major_compact = major_compact_job(project)
-    upkeep = [] if major_compact is None else [major_compact]
+    upkeep = [job for job in (major_compact, rebuild_job(project)) if job is not None]
     return dg.Definitions(
         assets=list(assets.project_assets(project)),
         asset_checks=[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
+from upsert_platform.queries.rebuild import Rebuilt, rebuild
 from upsert_platform.queries.store import QueryStore
 from upsert_platform.sql.evaluation import prepared
 
@@ -94,6 +95,28 @@ class QueryHop:
             state_bytes=done[-1].state_bytes if done else 0,
             seconds=time.monotonic() - started,
         )
+
+    def needs_rebuild(self) -> str | None:
+        """Why the result cannot be advanced as it is; None when it can. No JVM."""
+        try:
+            self.plan()
+        except ChangelogError as error:
+            return str(error)
+        return None
+
+    def rebuild(self, spark: Callable[[], SparkSession], *, tell: Callable[[str], None]) -> Rebuilt | None:
+        """Computes the result anew beside the old one, and writes the difference; None when there is no old one.
+
+        Args:
+            tell: is given a line per batch.
+
+        Raises:
+            ChangelogError: the result only has rows added to it, or another run advanced the query meanwhile.
+        """
+        from upsert_platform.queries.runners import SparkRunner
+
+        store = QueryStore(self.store.uri, self.store.query, any_plan=True)
+        return rebuild(store, self.inputs, runner=SparkRunner(spark), run=self.run, tell=tell)
 
     def result(self, spark: SparkSession) -> DataFrame:
         """The rows of the result.

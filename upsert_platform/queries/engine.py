@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile, Positions
 from upsert_platform.errors import ChangelogError
-from upsert_platform.queries.store import QueryStore
+from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
 
 if TYPE_CHECKING:
     from upsert_platform.changelog.data_files import DataFile
@@ -155,10 +155,14 @@ def advance(store: QueryStore, plan: QueryBatchPlan, *, runner: Runner, run: str
     batch = _Batch(store, head, plan, runner)
     try:
         seconds = [batch.run(stage) for stage in store.stages()]
-        account = _account_file(store, batch.read, batch.written, number=head.batch + 1)
+        account = account_file(store, batch.read, batch.written, number=head.batch + 1)
         positions = Positions(
             {**head.positions.offsets, **{item.name: {0: item.upto} for item in plan.slices}},
-            {**head.positions.topic_ids, **{item.name: item.changelog_id for item in plan.slices}},
+            {
+                **head.positions.topic_ids,
+                **{item.name: item.changelog_id for item in plan.slices},
+                PLAN: fingerprint(store.query),
+            },
         )
         after = store.append([*batch.added, *account], head=head, positions=positions, run=run, replaced=batch.removed)
     finally:
@@ -284,7 +288,7 @@ def divide(items: Sequence[tuple[T, int]], count: int) -> list[list[T]]:
     return [mine for _, mine in shares if mine]
 
 
-def _account_file(store: QueryStore, read: int, written: int, *, number: int) -> list[DataFile]:
+def account_file(store: QueryStore, read: int, written: int, *, number: int) -> list[DataFile]:
     """The accounting of a batch, as changelogs of topics have it: changes read, and rows that they gave."""
     import pyarrow as pa
 

@@ -119,13 +119,18 @@ class _Draft:
         )  # fmt: skip
 
 
-def plan_stages(plan: Node, result: Result) -> tuple[Stage, ...]:
-    """The stages of a query, in the order in which they run."""
-    return _Compiler().compile(plan, result)
+def plan_stages(plan: Node, result: Result, *, mark: str = "") -> tuple[Stage, ...]:
+    """The stages of a query, in the order in which they run.
+
+    Args:
+        mark: part of the names of its states, so that those of two plans are told apart.
+    """
+    return _Compiler(mark).compile(plan, result)
 
 
 class _Compiler:
-    def __init__(self) -> None:
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
         self.drafts: list[_Draft] = []
         self.exchanges = 0
         self.states = 0
@@ -154,7 +159,7 @@ class _Compiler:
 
     def _state(self) -> str:
         self.states += 1
-        return f"_s{self.states}"
+        return f"_s{self.states}{self.mark}"
 
     def _build(self, node: Node) -> list[_Draft]:
         match node:

@@ -186,6 +186,18 @@ class State:
         if stored.num_rows:
             self._write(stored)
 
+    def written_anew(self, *, folder: str, batch: int) -> list[DataFile]:
+        """Writes all rows that are there into one file of another table; none when there are no rows."""
+        parts = [self._read(file) for file in self._files]
+        if not parts:
+            return []
+        stored = self._newest(parts, keep_gone=True)
+        stored = stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
+        self._folder, self._batch = folder, batch
+        if stored.num_rows:
+            self._write(stored)
+        return self.added
+
     def _stored_names(self) -> list[str]:
         return [name for _, name, _ in self.schema.columns]
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from upsert_platform.queries.stages import Stage
     from upsert_platform.queries.state import StateFile
 
-_PLAN_PROPERTY: Final = "upsert.query.plan"
+PLAN: Final = "(plan)"
+"""Beside the inputs' ids in the position of a commit: the fingerprint of the plan whose state it holds."""
 _BUCKETS_PROPERTY: Final = "upsert.query.buckets"
 BUCKETS: Final = 8
 """How many parts the state of a new query has; fixed for the life of its table."""
@@ -42,11 +43,15 @@ class QueryStore(ChangelogStore):
 
     Args:
         uri: of the Delta table; a path, or a URI that both Spark and delta-rs open.
+        any_plan: the table may hold the result of another plan, which a rebuild replaces.
+        new_buckets: into how many parts state is divided, if the table is made.
     """
 
-    def __init__(self, uri: str, query: Query) -> None:
+    def __init__(self, uri: str, query: Query, *, any_plan: bool = False, new_buckets: int | None = None) -> None:
         super().__init__(uri, query_table(query), mode="upsert" if query.key else "append")
         self.query = query
+        self._any_plan = any_plan
+        self._new_buckets = BUCKETS if new_buckets is None else new_buckets
 
     def result(self) -> Result:
         """What the last stage writes."""
@@ -58,7 +63,7 @@ class QueryStore(ChangelogStore):
         """How the plan is carried out."""
         from upsert_platform.queries.stages import plan_stages
 
-        return plan_stages(self.query.plan, self.result())
+        return plan_stages(self.query.plan, self.result(), mark=f"_{fingerprint(self.query)[:6]}")
 
     def head(self) -> Head | None:
         """The state after the last commit, or None when the query has no table yet. No JVM.
@@ -67,16 +72,31 @@ class QueryStore(ChangelogStore):
             ChangelogError: the table holds the result of another plan.
         """
         found = super().head()
-        if found is None:
-            return None
-        delta = self._opened()
-        kept = delta.metadata().configuration.get(_PLAN_PROPERTY)
-        if kept != fingerprint(self.query):
+        if found is None or self._any_plan or not found.batch:
+            return found
+        if found.positions.topic_ids.get(PLAN) != fingerprint(self.query):
             raise ChangelogError(
                 f"query '{self.query.name}' was changed: its table at {self.uri} holds the result of another plan. Run"
-                " the job 'rebuild' to compute it anew, or take the change back"
+                " the job 'rebuild', which computes it anew and writes the difference, or take the change back"
             )
         return found
+
+    def add_missing_columns(self) -> None:
+        """Adds the columns that the result or the state of this plan has and the table lacks.
+
+        Raises:
+            ChangelogError: a column has another type there.
+        """
+        import pyarrow as pa
+
+        from upsert_platform.changelog.evolution import add_columns, missing_columns
+
+        delta = self._opened()
+        missing_columns(delta, self.table)
+        known = pa.schema(delta.schema().to_arrow()).names
+        lacking = [field for field in self._schema() if field.name not in known]
+        if lacking:
+            add_columns(delta, lacking, metadata=self.commit_metadata())
 
     def buckets(self) -> int:
         """Into how many parts state is divided."""
@@ -109,4 +129,4 @@ class QueryStore(ChangelogStore):
         return pa.schema(list(fields.values()))
 
     def _properties(self) -> dict[str, str]:
-        return {_PLAN_PROPERTY: fingerprint(self.query), _BUCKETS_PROPERTY: str(BUCKETS)}
+        return {_BUCKETS_PROPERTY: str(self._new_buckets)}

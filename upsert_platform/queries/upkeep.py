@@ -43,11 +43,11 @@ def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
     raise_floor(store, floor)
     files = [item for item in store.result_files() if (item.last_batch or 0) <= head.batch]
     before = sum(item.rows or 0 for item in files)
-    shares = max(1, -(-sum(item.size for item in files) // _SHARE_BYTES))
+    shares = shares_of(files)
     actions: list[Any] = []
     after = 0
     for share in range(shares):
-        kept = _reduced(store, files, share=share, shares=shares, floor=floor)
+        kept = reduced_rows(store, files, share=share, shares=shares, floor=floor)
         if kept.num_rows:
             actions.append(_written(store, kept))
             after += kept.num_rows
@@ -55,8 +55,17 @@ def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
     return CompactionReport(len(files), len(actions), before, after)
 
 
-def _reduced(store: QueryStore, files: list[LiveFile], *, share: int, shares: int, floor: int) -> pa.Table:
-    """The rows to keep of one share of the keys; the accounting of batches goes with the first share."""
+def shares_of(files: list[LiveFile]) -> int:
+    """Into how many shares the keys in files are divided, so that one fits into memory."""
+    return max(1, -(-sum(item.size for item in files) // _SHARE_BYTES))
+
+
+def reduced_rows(store: QueryStore, files: list[LiveFile], *, share: int, shares: int, floor: int) -> pa.Table:
+    """The last change per key of one share of the keys; with the first share go the accounting rows.
+
+    Args:
+        floor: deletes up to this batch are left out.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -70,7 +79,14 @@ def _reduced(store: QueryStore, files: list[LiveFile], *, share: int, shares: in
     key = store.query.key
     parts: list[pa.Table] = [schema.empty_table()]
     for item in files:
-        table = pq.read_table(f"{folder}{item.path}", filesystem=system).select(schema.names).cast(schema)
+        table = pq.read_table(f"{folder}{item.path}", filesystem=system)
+        columns = [
+            table.column(field.name).cast(field.type)
+            if field.name in table.column_names
+            else pa.nulls(table.num_rows, field.type)
+            for field in schema
+        ]
+        table = pa.Table.from_arrays(columns, schema=schema)
         change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
         mine = change
         if key:

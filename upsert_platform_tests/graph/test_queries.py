@@ -163,6 +163,19 @@ def test_queries_follow_their_topics_to_their_tables(stack: Stack, make_topic: C
     assert users() == pageviews.per_user(stack.users.rows)
     assert stack.run("verify").success
 
+    # Another statement for the same table: refused until the rebuild, which writes what differs.
+    changed = sql.read_text("utf-8").replace("COUNT(*), COUNT(DISTINCT user_id)", "COUNT(*), MAX(user_id)")
+    sql.write_text(changed, "utf-8")
+    assert not stack.run().success
+    assert stack.run("rebuild").success
+    assert stack.run().success
+    highest = {region: (pv, _highest(pageviews, region)) for region, (pv, _) in pageviews.per_region().items()}
+    assert regions() == highest
+
+
+def _highest(pageviews: Pageviews, region: str) -> int:
+    return max(row["user_id"] for row in pageviews.rows if row["user_region"] == region)
+
 
 def shown_lineage(definitions: dg.Definitions, query: str) -> dict[str, list[tuple[str, str]]]:
     """Column lineage of a query's asset: column to (asset, column)."""

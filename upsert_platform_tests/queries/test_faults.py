@@ -13,6 +13,7 @@ from upsert_platform.changelog.upkeep import remove_unused
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries import state, store
 from upsert_platform.queries.engine import advance, plan_batch
+from upsert_platform.queries.rebuild import rebuild
 from upsert_platform.queries.runners import LocalRunner
 from upsert_platform.queries.store import QueryStore
 from upsert_platform.queries.tasks import Answer, Task
@@ -147,3 +148,32 @@ def test_exchanges_are_deleted_with_their_batch(tmp_path: Path) -> None:
         world.change(table, 20)
     kept.advance()
     assert not list((tmp_path / "queries" / "query").rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("changed", ["SUM(age) AS s", "MAX(age) AS s", "MIN(id) AS s"])
+def test_rebuild_corrects_the_result_by_what_differs(changed: str, tmp_path: Path) -> None:
+    """The readers of the result need not begin again, and the batches after it go on from the new state."""
+    old, sql = (
+        f"SELECT region, COUNT(*) AS n, {call} FROM users GROUP BY region" for call in ("SUM(age) AS s", changed)
+    )
+    world = World(tmp_path, random.Random(8))
+    kept = Kept(world, plan_query(old))
+    for _ in range(3):
+        world.change("users", 20)
+        kept.advance()
+    head = kept.store.head()
+    again = Kept(world, plan_query(sql))
+    store_of_any = QueryStore(again.store.uri, again.query, any_plan=True)
+    with pytest.raises(KilledError):
+        rebuild(store_of_any, {"users": world.stores["users"]}, runner=DyingRunner(1), run="test")
+    assert same_rows(kept.result(), world.judge(old))
+    done = rebuild(store_of_any, {"users": world.stores["users"]}, runner=LocalRunner(), run="test")
+    assert done is not None
+    assert head is not None
+    assert done.batch == head.batch + 1
+    assert (done.differences == 0) == (old == sql)
+    assert same_rows(again.last_rows(), world.judge(sql))
+    world.change("users", 20)
+    again.advance()
+    assert same_rows(again.last_rows(), world.judge(sql))
+    assert not list((tmp_path / "queries" / "query" / "_rebuild").iterdir())

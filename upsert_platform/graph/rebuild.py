@@ -1,0 +1,84 @@
+"""Job `rebuild`: computes queries anew beside their old results, and corrects those by what differs.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.graph import console, keys
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.query_hop import QueryHop
+from upsert_platform.model import Project
+
+REBUILD = "rebuild"
+
+
+class RebuildConfig(dg.Config):
+    """Which queries are computed anew."""
+
+    tables: list[str] = Field(
+        default_factory=list,
+        description="Tables whose queries are computed anew; without any, those whose statement or input has changed.",
+    )
+
+
+def rebuild_job(project: Project) -> Any:
+    """The job; None for a project without queries."""
+    queries = [query.name for query in project.queries()]
+    if not queries:
+        return None
+
+    @dg.op(
+        name="rebuild_queries",
+        description="Computes queries anew.",
+        tags={"dagster/kind/deltalake": ""},
+        out=dg.Out(dg.Nothing),
+    )
+    def step(
+        context: dg.OpExecutionContext, config: RebuildConfig, platform: PlatformResource, spark: SparkResource
+    ) -> None:
+        with told_plainly():
+            known = {name.removesuffix("$query"): name for name in queries}
+            for table in config.tables:
+                if table not in known:
+                    told = ", ".join(known)
+                    raise UpsertPlatformError(f"no query feeds a table '{table}'; queries feed: {told}")
+            for table, name in known.items():
+                hop = platform.query_hop(name, run=context.run.run_id)
+                reason = "asked for" if table in config.tables else None
+                if not config.tables:
+                    reason = hop.needs_rebuild()
+                if reason is not None:
+                    _rebuild(context, hop, spark, name, reason)
+
+    @dg.job(
+        name=REBUILD,
+        executor_def=dg.in_process_executor,
+        config=dict(console.RUN_CONFIG),
+        description="Computes queries anew beside their old results, then writes the difference: those whose statement"
+        " or input has changed, or those that are named. Their tables are corrected by the next sync.",
+    )
+    def rebuild() -> None:
+        step()
+
+    return rebuild
+
+
+def _rebuild(context: dg.OpExecutionContext, hop: QueryHop, spark: SparkResource, name: str, reason: str) -> None:
+    context.log.info(f"query '{name}' is computed anew: {reason}")
+    done = hop.rebuild(lambda: spark.spark_session, tell=context.log.info)
+    if done is None:
+        context.log.info(f"query '{name}' has no result yet: the next sync computes it")
+        return
+    context.log_event(
+        dg.AssetObservation(
+            asset_key=keys.query_key(name),
+            description="computed anew",
+            metadata={"batch": done.batch, "changes_read": done.read, "rows": done.differences},
+        )
+    )
