@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LITTLE_ROWS: Final = 100_000
 """Tasks over fewer rows, and over less state than LITTLE_STATE bytes, are not worth Spark's way to its workers."""
-LITTLE_STATE: Final = 32 << 20
+LITTLE_STATE: Final = 512 << 20
 _ANSWERS: Final = "answer BINARY"
 
 

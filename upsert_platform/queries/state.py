@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile
+from upsert_platform.queries.cache import WORTHWHILE_ROWS, unpacked
 from upsert_platform.queries.keys import code_rows, last_rows
 
 PLACE: Final = "_place"
@@ -121,29 +123,16 @@ class State:
         found: list[pa.Table] = []
         for file in self._files:
             with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
-                part = self._hits(opened, starts, span)
+                if opened.metadata.num_rows >= WORTHWHILE_ROWS:
+                    part = _hits(unpacked(file.path, partial(self._decoded, opened)), starts, span)
+                else:
+                    part = _hits(self._decoded(opened), starts, span)
             if part is not None:
                 found.append(part)
         return self._newest(found)
 
-    def _hits(self, opened: pq.ParquetFile, starts: np.ndarray, span: np.int64) -> pa.Table | None:
-        places = opened.read([PLACE], use_threads=False).column(0).to_numpy()
-        first = np.searchsorted(places, starts, "left")
-        counts = np.searchsorted(places, starts + span, "right") - first
-        total = int(counts.sum())
-        if not total:
-            return None
-        positions = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
-        names = [GONE, *(name for _, name, _ in self.schema.columns)]
-        edges = np.cumsum([0, *(opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups))])
-        groups = np.unique(np.searchsorted(edges, positions, "right") - 1)
-        read = opened.read_row_groups(groups.tolist(), columns=names, use_threads=False)
-        # Where the rows of the groups that were read begin, and so where a position of the file lies in them.
-        sizes = np.diff(edges)[groups]
-        begins = np.cumsum(sizes) - sizes
-        group_of = np.searchsorted(edges, positions, "right") - 1
-        at = np.searchsorted(groups, group_of)
-        return read.take(pa.array(positions - edges[group_of] + begins[at]))
+    def _decoded(self, opened: pq.ParquetFile) -> pa.Table:
+        return opened.read([PLACE, GONE, *self._stored_names()], use_threads=False)
 
     def _newest(self, parts: Sequence[pa.Table], *, keep_gone: bool = False) -> pa.Table:
         """The last row per key of tables of stored columns, oldest first."""
@@ -216,7 +205,7 @@ class State:
 
     def _read(self, file: StateFile) -> pa.Table:
         with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
-            return opened.read([PLACE, GONE, *self._stored_names()], use_threads=False)
+            return self._decoded(opened)
 
     def _write(self, table: pa.Table) -> None:
         places = table.column(PLACE).to_numpy()
@@ -241,3 +230,15 @@ class State:
             )
             size = sink.tell()
         self.added.append(DataFile(path, size, int(time.time() * 1000), table.num_rows, KIND_STATE, KIND_STATE))
+
+
+def _hits(table: pa.Table, starts: np.ndarray, span: np.int64) -> pa.Table | None:
+    """The rows of a sorted file whose place is one of these, or up to `span` above it."""
+    places = table.column(PLACE).to_numpy()
+    first = np.searchsorted(places, starts, "left")
+    counts = np.searchsorted(places, starts + span, "right") - first
+    total = int(counts.sum())
+    if not total:
+        return None
+    positions = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
+    return table.take(pa.array(positions))

@@ -1,0 +1,60 @@
+"""Copies of large files of state: they change no result, are shared, and make room for others."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from upsert_platform.queries import cache, state
+from upsert_platform_tests.queries.statements import STATEMENTS
+from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(state, "WORTHWHILE_ROWS", 1)
+
+
+@pytest.mark.parametrize("name", ["groups of a left join", "distinct sums", "first rows"])
+def test_results_are_the_same_by_copies(name: str, tmp_path: Path) -> None:
+    world = World(tmp_path / "world", random.Random(name))
+    kept = Kept(world, plan_query(STATEMENTS[name]))
+    for _ in range(4):
+        for table in kept.query.tables:
+            world.change(table, 15)
+        kept.advance()
+        assert same_rows(kept.result(), world.judge(STATEMENTS[name]))
+    where = cache.folder()
+    assert where is not None
+    assert list(where.glob("*.arrow"))
+
+
+def test_copy_is_read_once_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"a": list(range(1000))})
+    reads: list[str] = []
+
+    def get(name: str) -> pa.Table:
+        def read() -> pa.Table:
+            reads.append(name)
+            return table
+
+        return cache.unpacked(name, read)
+
+    assert [get("one"), get("one"), get("two")] == [table] * 3
+    assert reads == ["one", "two"]
+    where = cache.folder()
+    assert where is not None
+    size = (where / "one.arrow").stat().st_size
+    monkeypatch.setattr(cache, "MOST_BYTES", 2 * size)
+    os.utime(where / "one.arrow", (1, 1))
+    held = get("two")
+    get("three")
+    assert {path.name for path in where.iterdir()} == {"two.arrow", "three.arrow"}
+    assert held == get("two") == table
+    assert reads == ["one", "two", "three"]
