@@ -38,13 +38,15 @@ ROOMS: Mapping[str, set[str]] = {
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "reference": VOCABULARY | {"declarations", "hops", "sql", "formats", "kafka", "tablestore", "maxcompute"},
-    "cli": VOCABULARY | {"declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
+    "cli": VOCABULARY
+    | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
 LIGHT = (
     "model", "options", "destination", "source", "connector", "cli.main", "cli.local", "cli.options",
-    "cli.project", "cli.quarantine", "cli.audit", "hops.audit", "hops.audit_selection",
+    "cli.project", "cli.quarantine", "cli.audit", "cli.explain", "queries.explain",
+    "hops.audit", "hops.audit_selection",
     "declarations.project", "declarations.connect", "declarations.declared_yaml", "declarations.pipeline",
     "plan", "queries.store", "queries.engine",
     "sql.planning.select", "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",

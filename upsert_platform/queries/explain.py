@@ -1,0 +1,97 @@
+"""A plan in words: operators as a tree, what each remembers, by which key, and what grows with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from upsert_platform.plan import Aggregate, Filter, Join, Node, Project, Scan, TopN, Union, Window
+
+if TYPE_CHECKING:
+    from upsert_platform.queries.store import QueryStore
+
+
+def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
+    """Lines of a plan, the result first, each operator above what it reads."""
+    yield f"{'  ' * depth}{_told(node)}"
+    state = _state(node)
+    if state:
+        yield f"{'  ' * depth}  state: {state}"
+    for item in node.inputs:
+        yield from explain_plan(item, depth + 1)
+
+
+def _told(node: Node) -> str:
+    match node:
+        case Scan():
+            columns = ", ".join(field.name for field in node.columns)
+            how = "rows that are only added" if node.appends else "upserts" if node.key else "changes"
+            return f"read {node.table} ({columns}): {how}"
+        case Project():
+            return "project " + ", ".join(
+                name if item.column == name else f"{item.sql} AS {name}" for name, item in node.columns
+            )
+        case Filter():
+            return f"filter {node.condition.sql}"
+        case Window():
+            return f"window {node.kind} of {node.time}: size {_span(node.size)}, step {_span(node.step)}"
+        case Aggregate():
+            by = ", ".join(node.group) or "nothing (one row)"
+            calls = ", ".join(_call(node, name) for name in (call.name for call in node.calls)) or "distinct rows"
+            return f"group by {by}: {calls}"
+        case TopN():
+            order = ", ".join(f"{item.column}{' DESC' if item.descending else ''}" for item in node.order)
+            of = f" of each {', '.join(node.partition)}" if node.partition else ""
+            return f"first {node.limit}{of} by {order}"
+        case Join():
+            on = " AND ".join(f"{one} = {other}" for one, other in zip(node.left_on, node.right_on, strict=True))
+            return f"{node.kind} join on {on}"
+        case Union():
+            return "union all"
+
+
+def _call(node: Aggregate, name: str) -> str:
+    call = next(item for item in node.calls if item.name == name)
+    distinct = "DISTINCT " if call.distinct else ""
+    condition = f" FILTER (WHERE {call.filter})" if call.filter else ""
+    return f"{call.function.upper()}({distinct}{call.argument or '*'}){condition} AS {call.name}"
+
+
+def _span(microseconds: int) -> str:
+    return f"{microseconds / 1_000_000:g} s"
+
+
+def _state(node: Node) -> str | None:
+    """What an operator remembers, and with what it grows."""
+    match node:
+        case Scan() if node.key and not node.signed:
+            return f"the columns above per ({', '.join(node.key)}); grows with the keys of {node.table}"
+        case Aggregate():
+            group = ", ".join(node.group) or "nothing"
+            multisets = dict.fromkeys(
+                call.argument
+                for call in node.calls
+                if call.argument and (call.distinct or (call.function in ("min", "max") and not node.input.appends))
+            )
+            values = "".join(f"; ({group}, {name}) to a count: grows with the different values" for name in multisets)
+            return f"({group}) to counts and sums: grows with the groups{values}"
+        case TopN():
+            what = f"the first {node.limit} rows" if node.input.appends else "all rows"
+            return f"{what} of each partition; a batch reads the partitions that it touches"
+        case Join():
+            return "the rows of both sides by join key: grows with both; a batch reads the keys that it touches"
+    return None
+
+
+def explain_state(store: QueryStore) -> str:
+    """How much a query remembers at present, or that it has not run yet. No JVM."""
+    head = store.head()
+    if head is None or not head.batch:
+        return "not computed yet"
+    files = [item for found in store.state_files().values() for item in found]
+    sizes = sum(item.size for item in files)
+    result = store.result_files()
+    return (
+        f"batch {head.batch}; state {sizes / 1_000_000:.1f} MB in {len(files)} files; result"
+        f" {sum(item.size for item in result) / 1_000_000:.1f} MB in {len(result)} files"
+    )
