@@ -20,6 +20,8 @@ PARTITIONS_MET: Final = "_partitions"
 """INT column: 2 when the key was met in more than one topic-partition among the rows reduced, else 1."""
 
 PLACE: Final = (rows.TOPIC, rows.PARTITION)
+COMMITTED_IN: Final = "_committed_in"
+"""BIGINT column of rows whose `_batch` is the batch that had read them: the one that committed them, a replay say."""
 IN_PARTITION: Final = (rows.BATCH, rows.OFFSET, rows.ROW)
 """What decides between rows of one partition. Offsets grow with batches, but for what a replay brought back, which
 nothing had overtaken."""
@@ -27,13 +29,16 @@ _ORDERED_BY: Final = (rows.BATCH, rows.TIMESTAMP, *PLACE, rows.OFFSET, rows.ROW)
 _LAST: Final = "_last"
 
 
-def last_rows(changes: DataFrame, *, key: Sequence[str], keep: Sequence[str] | None = None) -> DataFrame:
+def last_rows(
+    changes: DataFrame, *, key: Sequence[str], keep: Sequence[str] | None = None, greatest: str | None = None
+) -> DataFrame:
     """The row of each key that counts.
 
     Args:
         changes: rows of a changelog, with the system columns that order them.
         key: names of the key columns, of which there is at least one.
         keep: the other columns to give; all if None.
+        greatest: a column, not among `keep`, of which the greatest value among all rows of a key is given.
 
     Returns:
         The key, these columns, and `_partitions`.
@@ -45,10 +50,13 @@ def last_rows(changes: DataFrame, *, key: Sequence[str], keep: Sequence[str] | N
     places = [name for name in PLACE if name in kept]
     last = F.max_by(F.struct(_LAST, *places) if places else F.struct(_LAST), order).alias("_row")
     met = F.when(F.count(F.lit(1)) > 1, F.lit(2)).otherwise(F.lit(1)).alias(PARTITIONS_MET)
-    reduced = _last_of_partitions(changes, key=key, keep=kept).groupBy(*_named(key)).agg(last, met)
+    summed = [] if greatest is None else [F.max(greatest).alias(greatest)]
+    reduced = _last_of_partitions(changes, key=key, keep=kept, greatest=greatest)
+    reduced = reduced.groupBy(*_named(key)).agg(last, met, *summed)
     return reduced.select(
         *_named(key),
         *[F.col(f"_row.{name}" if name in PLACE else f"_row.{_LAST}.{quote(name)}").alias(name) for name in kept],
+        *([] if greatest is None else [greatest]),
         PARTITIONS_MET,
     )
 
@@ -62,14 +70,17 @@ def last_rows_per_partition(changes: DataFrame, *, key: Sequence[str]) -> DataFr
     return last.select(*_named(key), *PLACE, *[F.col(f"{_LAST}.{quote(name)}").alias(name) for name in others])
 
 
-def _last_of_partitions(changes: DataFrame, *, key: Sequence[str], keep: Sequence[str]) -> DataFrame:
+def _last_of_partitions(
+    changes: DataFrame, *, key: Sequence[str], keep: Sequence[str], greatest: str | None = None
+) -> DataFrame:
     """Key, topic and partition, and as `_last` the batch, the time and the columns to keep of the last row."""
     from pyspark.sql import functions as F  # noqa: N812
 
     held = dict.fromkeys([rows.BATCH, rows.TIMESTAMP, *(name for name in keep if name not in PLACE)])
     last = F.max_by(F.struct(*_named(held)), F.struct(*IN_PARTITION)).alias(_LAST)
+    summed = [] if greatest is None else [F.max(greatest).alias(greatest)]
     # Rows of a key are brought together once, which serves the grouping by key that follows as well.
-    return changes.repartition(*_named(key)).groupBy(*_named(key), *PLACE).agg(last)
+    return changes.repartition(*_named(key)).groupBy(*_named(key), *PLACE).agg(last, *summed)
 
 
 def latest_per_key(
@@ -87,10 +98,8 @@ def latest_per_key(
         The key and the columns, `_kind`, `_seq` (BIGINT, the batch of the row) and `_partitions`.
     """
     if ordered:
-        from pyspark.sql import functions as F  # noqa: N812
-
         last = last_rows(changes, key=key, keep=[*columns, rows.KIND, *_ORDERED_BY])
-        return last.withColumn(SEQUENCE, F.struct(*_ORDERED_BY)).drop(*_ORDERED_BY)
+        return last.withColumn(SEQUENCE, _sequence(last)).drop(*_ORDERED_BY)
     return last_rows(changes, key=key, keep=[*columns, rows.KIND, rows.BATCH]).withColumnRenamed(rows.BATCH, SEQUENCE)
 
 
@@ -103,25 +112,35 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     return changes.select(
-        *_named(columns), rows.KIND, F.struct(*_ORDERED_BY).alias(SEQUENCE), F.lit(1).alias(PARTITIONS_MET)
+        *_named(columns), rows.KIND, _sequence(changes).alias(SEQUENCE), F.lit(1).alias(PARTITIONS_MET)
     )
+
+
+def _sequence(changes: DataFrame) -> Column:
+    """What orders rows, and the batch that committed them, as a struct."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    committed = COMMITTED_IN if COMMITTED_IN in changes.columns else rows.BATCH
+    return F.struct(*_ORDERED_BY, F.col(committed).alias(COMMITTED_IN))
 
 
 def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """A change frame made of `every_row` or of ordered rows: the last row per key, or all rows without one.
 
     Returns:
-        The frame's columns with `_seq` as the batch, and `_partitions`.
+        The frame's columns with `_seq` as the last batch that committed a row of the key, and `_partitions`: where a
+        replayed row takes the place of a newer one of its own partition, an older one of another may count again.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    batch = F.col(f"{SEQUENCE}.{rows.BATCH}")
+    batch = F.col(f"{SEQUENCE}.{COMMITTED_IN}")
     changes = changes.drop(PARTITIONS_MET)  # of rows without a key it tells nothing
     if not key:
         return changes.withColumn(SEQUENCE, batch).withColumn(PARTITIONS_MET, F.lit(1))
     names = [name for name in changes.columns if name != SEQUENCE]
-    ordered = changes.select(*_named(names), *[F.col(f"{SEQUENCE}.{name}").alias(name) for name in _ORDERED_BY])
-    last = last_rows(ordered, key=key, keep=[*names, rows.BATCH]).withColumnRenamed(rows.BATCH, SEQUENCE)
+    order = (*_ORDERED_BY, COMMITTED_IN)
+    ordered = changes.select(*_named(names), *[F.col(f"{SEQUENCE}.{name}").alias(name) for name in order])
+    last = last_rows(ordered, key=key, keep=names, greatest=COMMITTED_IN).withColumnRenamed(COMMITTED_IN, SEQUENCE)
     return last.select(*_named(changes.columns), PARTITIONS_MET)
 
 

@@ -11,8 +11,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesRecords, StoresOtherValues
-from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key, quote
+from upsert_platform.changelog.latest import (
+    COMMITTED_IN,
+    PARTITIONS_MET,
+    every_row,
+    last_written,
+    latest_per_key,
+    quote,
+)
 from upsert_platform.changelog.refused import RefusedStore, key_frame
+from upsert_platform.changelog.replays import dated_rows
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.upkeep import applied_before, note_applied
@@ -20,6 +28,7 @@ from upsert_platform.destination import (
     FAILED,
     OPERATION,
     OPERATION_DELETE,
+    SEQUENCE,
     BatchSpan,
     Destination,
     DestinationState,
@@ -32,6 +41,7 @@ from upsert_platform.hops.binding import Target
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 LEASE = timedelta(seconds=30)
@@ -171,14 +181,14 @@ class DestinationHop:
             met = F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("met")
             read = Observation(f"reduced {self.destination.name} {span.upto}")
             made = Observation(f"changes {self.destination.name} {span.upto}")
-            reduced = self._reduced(spark, after=span.after, upto=span.upto).observe(
-                read, met, F.count(F.when(F.col(KIND) == KIND_DELETE, 1)).alias("deleted")
-            )
+            reduced = self._reduced(spark, after=span.after, upto=span.upto)
+            deleted = self._is_of(reduced, after=span.after) & (F.col(KIND) == KIND_DELETE)
+            reduced = reduced.observe(read, met, F.count(F.when(deleted, 1)).alias("deleted"))
             transformed = self._transformed(spark, reduced)
             # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
             self.refused.forget(span)
             failed = self._failed(transformed, span)
-            changes = self._last_written(computed(transformed))
+            changes = self._last_written(computed(transformed), after=span.after)
             deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
             if PARTITIONS_MET in changes.columns:
                 changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
@@ -234,8 +244,8 @@ class DestinationHop:
         """As `changes`, with the column `transform.FAILED` if an expression can fail for a row."""
         frame = self._transformed(spark, self._reduced(spark, after=after, upto=upto))
         if self.target.source.table.primary_key:
-            return self._last_written(frame)
-        return self._last_written(computed(frame)).drop(PARTITIONS_MET)
+            return self._last_written(frame, after=after)
+        return self._last_written(computed(frame), after=after).drop(PARTITIONS_MET)
 
     def _failed(self, transformed: DataFrame, span: BatchSpan) -> list[RefusedRow]:
         """Keeps the rows that cannot be computed aside, before anything is written.
@@ -243,6 +253,7 @@ class DestinationHop:
         Raises:
             RecordError: there are some, and ``on-error`` is ``fail``.
         """
+        transformed = transformed.where(self._is_of(transformed, after=span.after))
         failed = failed_rows(transformed, self.destination.primary_key)
         if failed and self.target.table.options.get("on-error", "").strip().lower() == "fail":
             raise RecordError(
@@ -254,11 +265,17 @@ class DestinationHop:
         return failed
 
     def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
+        """The rows of a span of batches, one per key of the source.
+
+        Where a source has no key, nobody could tell yet which records overtook those that a replay brought back: then
+        the rows of earlier batches are there too, until `_last_written` knows the keys of the target.
+        """
         source = self.target.source.table
-        found = self.store.read(spark, after=after, upto=upto)
         names = [column.name for column in stored_columns(source)]
         if not source.primary_key:
-            return every_row(found, columns=names)
+            dated = dated_rows(spark, self.store, after=after, upto=upto) if self.destination.primary_key else None
+            return every_row(self.store.read(spark, after=after, upto=upto) if dated is None else dated, columns=names)
+        found = self.store.read(spark, after=after, upto=upto)
         return latest_per_key(found, key=source.primary_key, columns=names, ordered=bool(self._folded_key()))
 
     def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
@@ -268,8 +285,19 @@ class DestinationHop:
         reduced.createOrReplaceTempView(view)
         return change_frame(spark, self.target.insert, self.target.source.table, self.target.table, view)
 
-    def _last_written(self, changes: DataFrame) -> DataFrame:
-        """One row per key; where the source had none, with `_partitions` of the target's keys."""
+    def _is_of(self, frame: DataFrame, *, after: int) -> SparkColumn:
+        """Whether rows on their way were committed after a batch; earlier ones are beside rows of a replay."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if self.target.source.table.primary_key:
+            return F.lit(True)
+        return F.col(f"{SEQUENCE}.{COMMITTED_IN}") > after
+
+    def _last_written(self, changes: DataFrame, *, after: int) -> DataFrame:
+        """One row per key; where the source had none, with `_partitions` of the target's keys.
+
+        Keys of which no row was committed after `after` are not written again: their rows are there for a replay alone.
+        """
         key, folded = self.destination.primary_key, self._folded_key()
         if folded and isinstance(self.destination, StoresOtherValues):
             from pyspark.sql import functions as F  # noqa: N812
@@ -280,10 +308,12 @@ class DestinationHop:
                 for place, name in enumerate(key)
             }
             last = last_written(changes.withColumns(stored), key=list(stored)).drop(*stored)
-            return last.drop(PARTITIONS_MET) if self.target.source.table.primary_key else last
+            if self.target.source.table.primary_key:
+                return last.drop(PARTITIONS_MET)
+            return last.where(F.col(SEQUENCE) > after)
         if self.target.source.table.primary_key:
             return changes
-        return last_written(changes, key=key)
+        return last_written(changes, key=key).where(f"{SEQUENCE} > {after}")
 
     def _folded_key(self) -> tuple[str, ...]:
         destination = self.destination

@@ -6,7 +6,6 @@ replayed and changes nothing; one that still does not decode stays in quarantine
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.latest import last_rows
+from upsert_platform.changelog.replays import ACCOUNT_TOPIC, read_in, replays_of
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
 from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
-ACCOUNT_TOPIC: Final = "(quarantine)"
 _IS_CANDIDATE: Final = "_candidate"
 
 
@@ -192,9 +191,9 @@ def _judge(
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
     known = store.read(spark, after=0, upto=upto)
     known = known.join(F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
-    read_in = {_place(row): row[rows.BATCH] for row in found} | _read_in(store, known, upto=upto)
+    dates = {_place(row): row[rows.BATCH] for row in found} | _read_in(store, known, upto=upto)
     ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, _read_in BIGINT"
-    dated = spark.createDataFrame([(*at, batch) for at, batch in read_in.items()], ddl)
+    dated = spark.createDataFrame([(*at, batch) for at, batch in dates.items()], ddl)
     every = known.withColumn(_IS_CANDIDATE, F.lit(False)).unionByName(
         candidates.withColumn(rows.BATCH, F.lit(None).cast("bigint")).withColumn(_IS_CANDIDATE, F.lit(True))
     )
@@ -213,20 +212,12 @@ def _judge(
 
 def _read_in(store: ChangelogStore, known: DataFrame, *, upto: int) -> dict[tuple[str, int, int], int]:
     """Of known rows that a replay committed: their places, and the batches that had read those."""
-    ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    replays: list[int] = []
-    for batch, accounts in store.accounts(after=0, upto=upto).items():
-        for account in accounts:
-            ranges.setdefault((account.topic, account.partition), []).append((account.start, batch))
-            if account.topic == ACCOUNT_TOPIC:
-                replays.append(batch)
+    accounts = store.accounts(after=0, upto=upto)
+    replays = replays_of(accounts)
     if not replays:
         return {}
-    found: dict[tuple[str, int, int], int] = {}
-    for row in known.where(known[rows.BATCH].isin(replays)).select(rows.TOPIC, rows.PARTITION, rows.OFFSET).collect():
-        starts = sorted(ranges[row[0], row[1]])
-        found[tuple(row)] = starts[bisect_right(starts, (row[2], upto)) - 1][1]
-    return found
+    found = known.where(known[rows.BATCH].isin(replays)).select(rows.TOPIC, rows.PARTITION, rows.OFFSET).collect()
+    return read_in(accounts, [tuple(row) for row in found], upto=upto)
 
 
 def _schema_without_batch(source: Source) -> str:

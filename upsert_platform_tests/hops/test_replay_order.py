@@ -12,12 +12,17 @@ import pyarrow as pa
 from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.hops.binding import changelog_of
+from upsert_platform.hops.binding import Target, changelog_of
+from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.replay import replay
+from upsert_platform.hops.verify import Comparison, check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.model import Insert, SourceLocation
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
 from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,3 +105,38 @@ def test_records_of_a_table_without_a_key_are_replayed_each(spark: SparkSession,
         (item.partition, item.offset, item.key, item.value) for item in records
     )
     assert store.quarantined().num_rows == 0
+
+
+def test_of_a_source_without_a_key_no_replayed_record_takes_the_place_of_a_newer_row_of_the_target(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The target has a key: in sync with every batch, and after each of two replays, it is that of the offsets."""
+    declared = declare(connector="kafka", key=(), **{"key.format": None, "value.format": None, "format": "json"})
+    source = TopicSource(declared, read(declared))
+    chance = random.Random(3)
+    records = [
+        item for item in random_records(chance, keys=25, batches=2, partitions=2, each=60) if item.value is not None
+    ]
+    unread = set(chance.sample(records, 60))
+    filled(spark, source, tmp_path, records, unread)
+    store = changelog_of(source, str(tmp_path))
+    insert = Insert("users", "memory", ("`id`", "`name`"), None, "", SourceLocation("tables.sql", 1))
+    place = Place()
+    target = Target(declare(), insert, source, None, None)  # type: ignore[arg-type]
+    refused = RefusedStore(str(tmp_path / "refused"))
+    hop = DestinationHop(target, store, MemoryDestination(place), refused=refused, run="run")
+
+    def synced() -> Comparison:
+        after = hop.plan().state.applied_batch
+        assert hop.execute(spark, hop.plan()) is not None
+        return check_batch(spark, hop, after=after, upto=hop.plan().state.applied_batch)
+
+    assert synced().passed
+    first = [("users", item.partition, item.offset) for item in records if item in unread][::2]
+    for offsets in (first, None):
+        replay(spark, source, store, run="replay", offsets=offsets)
+        decoded = [item for item in records if item not in unread or offsets is None]
+        decoded += [item for item in records if item in unread and ("users", item.partition, item.offset) in first]
+        found = synced()
+        assert dict(place.rows.values()) == last_values(decoded)
+        assert (found.passed, check_everything(spark, hop, upto=found.batch).passed) == (True, True)

@@ -1,0 +1,75 @@
+"""Which batch had read a record that a replay brought back: its place among the records of a key follows from that.
+
+A replay commits rows under a batch of its own, with the topic, partition and offset of their records. Accounting tells
+which batch read each offset, also after a compaction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.latest import COMMITTED_IN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.changelog.store import ChangelogStore
+
+ACCOUNT_TOPIC: Final = "(quarantine)"
+"""Topic of a replay's accounting row."""
+_READ_IN: Final = "_read_in"
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+def replays_of(accounts: Mapping[int, Sequence[RangeAccount]]) -> list[int]:
+    """Of batches with their accounts, those that replays committed."""
+    return [batch for batch, found in accounts.items() if any(account.topic == ACCOUNT_TOPIC for account in found)]
+
+
+def read_in(accounts: Mapping[int, Sequence[RangeAccount]], places: Iterable[Place], *, upto: int) -> dict[Place, int]:
+    """The batch that had read each of some records, quarantined or not.
+
+    Args:
+        accounts: of every batch up to `upto`.
+    """
+    ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for batch, found in accounts.items():
+        for account in found:
+            ranges.setdefault((account.topic, account.partition), []).append((account.start, batch))
+    for starts in ranges.values():
+        starts.sort()
+    result: dict[Place, int] = {}
+    for place in places:
+        starts = ranges[place[0], place[1]]
+        result[place] = starts[bisect_right(starts, (place[2], upto)) - 1][1]
+    return result
+
+
+def dated_rows(spark: SparkSession, store: ChangelogStore, *, after: int, upto: int) -> DataFrame | None:
+    """Change rows where a replay came into a span of batches: all up to `upto`, dated by the batch that had read them.
+
+    Returns:
+        `ChangelogStore.read` of every batch up to `upto`, with `_batch` as the batch that had read the record and
+        `_committed_in` as the one that committed the row. None where no replay lies in the span.
+    """
+    if not replays_of(store.accounts(after=after, upto=upto)):
+        return None
+    from pyspark.sql import functions as F  # noqa: N812
+
+    accounts = store.accounts(after=0, upto=upto)
+    place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
+    marks = store.read_arrow([rows.BATCH, *place], kind=rows.KIND_REPLAYED, after=0, upto=upto)
+    batches, *columns = (marks.column(name).to_pylist() for name in (rows.BATCH, *place))
+    places = list(zip(*columns, strict=True))
+    dates = read_in(accounts, places, upto=upto)
+    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, {COMMITTED_IN} BIGINT, {_READ_IN} BIGINT"
+    found = [(*at, batch, dates[at]) for at, batch in zip(places, batches, strict=True)]
+    every = store.read(spark, after=0, upto=upto).withColumn(COMMITTED_IN, F.col(rows.BATCH))
+    joined = every.join(F.broadcast(spark.createDataFrame(found, ddl)), [*place, COMMITTED_IN], "left")
+    return joined.withColumn(rows.BATCH, F.coalesce(_READ_IN, rows.BATCH)).drop(_READ_IN)
