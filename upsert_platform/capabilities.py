@@ -65,6 +65,14 @@ class WritesByMode(ABC):
     keeps_deleted: bool
 
 
+class ExpiresRows(ABC):
+    """A destination that may let go of rows by itself, some time after they were written."""
+
+    @abstractmethod
+    def time_to_live(self) -> int | None:
+        """Seconds after which a row that was written, or a cell of it, may be gone; None when rows stay. No Spark."""
+
+
 class ComparesRecords(ABC):
     """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
 

@@ -148,6 +148,7 @@ def of_comparison(found: Comparison) -> Mapping[str, Any]:
         "stale": found.stale,
         "refused": found.refused,
         "complete": found.complete,
+        **({"expired": found.expired} if found.expired else {}),
     }
     if found.sample:
         shown["sample"] = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in found.sample])

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.capabilities import (
     ComparesRecords,
+    ExpiresRows,
     HoldsLess,
     KeepsOlderRows,
     ReadsRecent,
     StoresOtherValues,
     WritesByMode,
 )
+from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.refused import key_frame
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination, Verdict
 from upsert_platform.hops.destination_hop import DestinationHop
@@ -35,6 +37,9 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_SCANNED_ROWS: Final = 200_000
 """Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
+EXPIRY_MARGIN: Final = timedelta(hours=1)
+"""Rows that expire so soon may be gone by the time that they are read."""
+NO_DIFFERENCE: Final = ("refused", "expired")
 STATUS: Final = "_status"
 CHANGE: Final = "_change"
 
@@ -49,6 +54,7 @@ class Comparison:
         extra: keys that are in the table and should not be.
         stale: keys whose row differs.
         refused: keys whose last change the destination refused; they are in the lake and count as no difference.
+        expired: keys whose row the destination has let go of, as it may after its time to live; no difference either.
         sample: some differing rows: status, key, and the columns that differ with both values, as text.
     """
 
@@ -60,6 +66,7 @@ class Comparison:
     stale: int
     refused: int
     sample: tuple[Mapping[str, str], ...]
+    expired: int = 0
 
     @property
     def passed(self) -> bool:
@@ -149,7 +156,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
     Returns:
         `k0`, ... (the primary key), `e0`, ... and `a0`, ... (the other columns as expected and as found), `CHANGE` (the
         row of `changes` as a struct, null where the key is in none) and `STATUS`: ``missing``, ``extra``, ``stale``,
-        ``refused``, or null where nothing differs.
+        ``refused``, ``expired``, or null where nothing differs.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -186,20 +193,31 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
     joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
     modes = hop.destination if isinstance(hop.destination, WritesByMode) else None
     skips_nulls, keeps_deleted = (modes.skips_nulls, modes.keeps_deleted) if modes else (False, False)
+    may_be_gone = F.coalesce(F.col(SEQUENCE) <= _may_have_expired(hop), F.lit(False))
     same, bare = F.lit(True), F.lit(keeps_deleted)
     for index in range(len(columns)):
-        unsaid = F.col(f"e{index}").isNull() & skips_nulls
+        # Cells that were written at different times expire one by one.
+        unsaid = (F.col(f"e{index}").isNull() & skips_nulls) | (may_be_gone & F.col(f"a{index}").isNull())
         same = same & (unsaid | F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")))
         bare = bare & F.col(f"a{index}").isNull()
     is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
     is_found = F.coalesce(F.col("_found"), F.lit(False))
     status = (
         F.when(refused, "refused")
+        .when(is_wanted & ~is_found & may_be_gone, "expired")
         .when(is_wanted & ~is_found, "missing")
         .when(~is_wanted & is_found & ~bare, "extra")
         .when(is_wanted & ~same, "stale")
     )
     return joined.withColumn(STATUS, status)
+
+
+def _may_have_expired(hop: DestinationHop) -> int:
+    """The batch up to which rows were written so long ago that the destination may have let go of them; 0 if none."""
+    seconds = hop.destination.time_to_live() if isinstance(hop.destination, ExpiresRows) else None
+    if seconds is None:
+        return 0
+    return last_batch_before(hop.store, datetime.now(UTC) - timedelta(seconds=seconds) + EXPIRY_MARGIN)
 
 
 def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:
@@ -222,8 +240,8 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     columns = [column.name for column in hop.destination.columns if column.name not in key]
     skips_nulls = isinstance(hop.destination, WritesByMode) and hop.destination.skips_nulls
     counts = {row[STATUS]: row["count"] for row in judged.groupBy(STATUS).count().collect()}
-    differs = sum(count for status, count in counts.items() if status not in (None, "refused"))
-    shown = judged.where(F.col(STATUS) != "refused").limit(SHOWN_ROWS).collect() if differs else ()
+    differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
+    shown = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS).collect() if differs else ()
     sample = tuple(_describe(row.asDict(), key, columns, skips_nulls=skips_nulls) for row in shown)
     return Comparison(
         batch=batch,
@@ -233,6 +251,7 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
         extra=counts.get("extra", 0),
         stale=counts.get("stale", 0),
         refused=counts.get("refused", 0),
+        expired=counts.get("expired", 0),
         sample=sample,
     )
 

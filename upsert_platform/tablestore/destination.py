@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import WritesByMode
+from upsert_platform.capabilities import ExpiresRows, WritesByMode
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.outcomes import opener_of, run_writing_task
-from upsert_platform.tablestore.schema import created_at, prepare_table
+from upsert_platform.tablestore.schema import created_at, describe, prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TablestoreDestination(ControlledDestination, WritesByMode):
-    """Implements `upsert_platform.destination.Destination` and `upsert_platform.destination.WritesByMode`."""
+class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
+    """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
         super().__init__(table.name, table.table_name, table.settings)
@@ -47,6 +47,12 @@ class TablestoreDestination(ControlledDestination, WritesByMode):
 
     def _created(self) -> int | None:
         return created_at(self._client, self.table.table_name)
+
+    def time_to_live(self) -> int | None:
+        """Of the table as it is: it may be another than was declared, which counts for a table that is created."""
+        described = describe(self._client, self.table.table_name)
+        seconds = -1 if described is None else int(described.table_options.time_to_live)
+        return seconds if seconds > 0 else None
 
     def write(
         self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing

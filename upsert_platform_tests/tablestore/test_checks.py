@@ -95,3 +95,16 @@ def test_a_check_expects_what_the_modes_write(
         destination.skips_nulls
     )
     destination.close()
+
+
+@pytest.mark.parametrize(("declared", "found"), [(86_400, 86_400), (-1, None)])
+def test_a_tablestore_table_tells_its_time_to_live(server: ServerHandle, declared: int, found: int | None) -> None:
+    """That of the table, whatever a later declaration says."""
+    table = table_on(server, {"id": "BIGINT NOT NULL"}, ["id"], {"table.time-to-live": str(declared)})
+    destination = TablestoreDestination(table)
+    assert destination.time_to_live() is None
+    destination.prepare()
+    later = TablestoreDestination(table_on(server, {"id": "BIGINT NOT NULL"}, ["id"], name=table.table_name))
+    assert (destination.time_to_live(), later.time_to_live()) == (found, found)
+    destination.close()
+    later.close()
