@@ -1,7 +1,7 @@
 PYTHON ?=
 ARGS ?=
 
-.PHONY: setup demo ui test lint bench soak docs lock
+.PHONY: setup demo ui test test-systems lint bench soak docs lock
 
 setup: .venv/.installed ## Python environment and jars; quick when nothing changed
 
@@ -14,8 +14,11 @@ demo: setup ## local servers, two waves of users, a run after each, both tables 
 ui: setup ## the Dagster UI
 	.venv/bin/upsert-platform ui $(ARGS)
 
-test: setup ## all tests but the long ones; ARGS="-k name -n 2" are given to pytest
-	.venv/bin/pytest -m "not soak" -n 2 --dist loadfile $(ARGS)
+test: setup ## all tests but the long ones and those of further servers; ARGS="-k name -n 2" are given to pytest
+	.venv/bin/pytest -m "not soak and not systems" -n 2 --dist loadfile $(ARGS)
+
+test-systems: setup ## tests against servers beside the usual ones: an S3 server
+	.venv/bin/pytest -m systems $(ARGS)
 
 soak: setup ## the long tests
 	.venv/bin/pytest -m soak -n 2 --dist loadfile $(ARGS)

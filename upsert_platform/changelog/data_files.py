@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.tables import file_system, local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,17 +223,18 @@ def read_files(spark: SparkSession, uri: str, paths: Sequence[str], *, schema: s
         found = [f"{local}/{path}" for path in paths]
         reader = spark.read.schema(schema).option("__globPaths__", "false")  # a name may hold what a pattern means
         return reader.parquet(*found)
-    listed = spark.createDataFrame([(path,) for path in paths], "path STRING").repartition(len(paths), "path")
-    return listed.mapInArrow(partial(_read_listed, uri=uri, schema=schema), schema)
-
-
-def _read_listed(batches: Iterable[pa.RecordBatch], *, uri: str, schema: str) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    wanted = to_arrow_schema(StructType.fromDDL(schema))
+    wanted = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
+    listed = spark.createDataFrame([(path,) for path in paths], "path STRING").repartition(len(paths), "path")
+    return listed.mapInArrow(partial(_read_listed, uri=uri, wanted=wanted), schema)
+
+
+def _read_listed(batches: Iterable[pa.RecordBatch], *, uri: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     system, folder = file_system(uri)
     for item in batches:
         for path in item.column("path").to_pylist():
@@ -248,23 +249,3 @@ def _read_listed(batches: Iterable[pa.RecordBatch], *, uri: str, schema: str) ->
                         for field in wanted
                     ]
                     yield pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
-def local_path(uri: str) -> str | None:
-    """The folder that a path or a file URI names; None for a store elsewhere."""
-    if "://" not in uri:
-        return uri
-    if uri.startswith("file://"):
-        return unquote(uri.removeprefix("file://"))
-    return None
-
-
-def file_system(uri: str) -> tuple[FileSystem, str]:
-    """Where files are written, and what their names are prefixed with there."""
-    from pyarrow import fs
-
-    if "://" not in uri:
-        return fs.LocalFileSystem(), f"{uri}/"
-    from deltalake.fs import DeltaStorageHandler
-
-    return fs.PyFileSystem(DeltaStorageHandler(uri)), ""

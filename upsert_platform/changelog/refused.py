@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import refused_files
+from upsert_platform.changelog.tables import create_table, open_table, write_table
 from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.model import Column
 from upsert_platform.types import spark_type
@@ -42,28 +42,23 @@ class RefusedStore:
         if not refused:
             self.forget(span)
             return
-        from deltalake import write_deltalake
-
         table = _table(refused, span.upto)
-        if self._exists():
+        if open_table(self.uri) is not None:
             # A span that is tried again may have grown, never shrunk: what it covers is everything after span.after.
-            write_deltalake(self.uri, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
+            write_table(self.uri, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
         else:
-            self._make_folder()
-            write_deltalake(self.uri, table, mode="append")
+            write_table(self.uri, table, mode="append")
 
     def append_files(self, files: Sequence[str], span: BatchSpan, rows: Sequence[RefusedRow] = ()) -> None:
         """As `append`, of the rows of files that tasks wrote, and of further rows."""
         self.append(rows, span)
         if not files:
             return
-        from deltalake import DeltaTable
         from deltalake.transaction import AddAction, RemoveAction
 
-        if not self._exists():
-            self._make_folder()
-            DeltaTable.create(self.uri, refused_files.schema())
-        delta = DeltaTable(self.uri)
+        create_table(self.uri, refused_files.schema())
+        delta = open_table(self.uri)
+        assert delta is not None
         actions: list[AddAction | RemoveAction] = [
             AddAction(*refused_files.add_arguments(name, span.upto)) for name in files
         ]
@@ -71,18 +66,12 @@ class RefusedStore:
 
     def forget(self, span: BatchSpan) -> None:
         """Takes out what an earlier try of a span kept."""
-        if not self._exists():
+        delta = open_table(self.uri)
+        if delta is None:
             return
-        from deltalake import DeltaTable
-
-        delta = DeltaTable(self.uri)
         later = delta.to_pyarrow_dataset().count_rows(filter=_after(span.after))
         if later:
             delta.delete(f"batch > {int(span.after)}")
-
-    def _make_folder(self) -> None:
-        if "://" not in self.uri:
-            Path(self.uri).mkdir(parents=True, exist_ok=True)
 
     def settle(self, keys: Collection[str], again: Sequence[RefusedRow] = (), *, batch: int = 0) -> None:
         """Takes out what is kept of some keys, in one commit. To be called by who has the destination's lease.
@@ -95,7 +84,6 @@ class RefusedStore:
         if not again and gone.isdisjoint(self.keys()["key"].to_pylist()):
             return
         import pyarrow as pa
-        from deltalake import write_deltalake
 
         kept = self.read()
         stays = [key not in gone for key in kept["key"].to_pylist()]
@@ -103,42 +91,32 @@ class RefusedStore:
         if again:
             new = _table(again, batch)
             left = pa.concat_tables([left.cast(new.schema), new]) if left.num_rows else new
-        write_deltalake(self.uri, left, mode="overwrite")
+        write_table(self.uri, left, mode="overwrite")
 
     def read(self, *, limit: int | None = None) -> pa.Table:
         """The rows kept, by batch: columns batch (int64), key, row, reason (text), at (UTC)."""
         import pyarrow as pa
 
-        if not self._exists():
+        delta = open_table(self.uri)
+        if delta is None:
             empty: Any = {name: pa.array([], pa.string()) for name in COLUMNS}
             return pa.table(empty)
-        from deltalake import DeltaTable
-
-        found = DeltaTable(self.uri).to_pyarrow_table().sort_by("batch")
+        found = delta.to_pyarrow_table().sort_by("batch")
         return found if limit is None else found.slice(0, limit)
 
     def count(self) -> int:
         """How many rows are kept, from the metadata of their files."""
-        if not self._exists():
-            return 0
-        from deltalake import DeltaTable
-
-        return int(DeltaTable(self.uri).to_pyarrow_dataset().count_rows())
+        delta = open_table(self.uri)
+        return 0 if delta is None else int(delta.to_pyarrow_dataset().count_rows())
 
     def keys(self) -> pa.Table:
         """Columns batch (int64) and key of the rows kept: what checks need, without the rows themselves."""
         import pyarrow as pa
 
-        if not self._exists():
+        delta = open_table(self.uri)
+        if delta is None:
             return pa.table({"batch": pa.array([], pa.int64()), "key": pa.array([], pa.string())})
-        from deltalake import DeltaTable
-
-        return DeltaTable(self.uri).to_pyarrow_dataset().to_table(columns=["batch", "key"])
-
-    def _exists(self) -> bool:
-        from deltalake import DeltaTable
-
-        return bool(DeltaTable.is_deltatable(self.uri))
+        return delta.to_pyarrow_dataset().to_table(columns=["batch", "key"])
 
 
 class RefusedOfSpan(KeepsFiles):

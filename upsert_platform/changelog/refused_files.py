@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.changelog.data_files import file_system
+from upsert_platform.changelog.tables import file_system
 from upsert_platform.destination import RefusedRow
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from upsert_platform.changelog.data_files import DataFile, read_files, write_fra
 from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.head import Head, Positions, commit_record, commit_text
 from upsert_platform.changelog.live_files import LiveFile, live_files
+from upsert_platform.changelog.tables import create_table, local_path, open_table
 from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
 
@@ -59,15 +60,7 @@ class ChangelogStore:
         self.mode = mode
 
     def _delta(self) -> DeltaTable | None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        if "://" not in self.uri and not Path(self.uri, "_delta_log").is_dir():
-            return None
-        try:
-            return DeltaTable(self.uri)
-        except TableNotFoundError:
-            return None
+        return open_table(self.uri)
 
     def head(self) -> Head | None:
         """The state after the last commit, or None when the changelog does not exist. No JVM.
@@ -111,12 +104,11 @@ class ChangelogStore:
     def create(self) -> Head:
         """Creates the changelog if it does not exist, and returns its head. No JVM.
 
-        Two runs may do so at once: below a path a lock lets one go first. (Behind a URI there is none; the later of two
-        creations would count there, and the run that made the other begins again.)
+        Two runs may do so at once: below a path a lock lets one go first, behind a URI the store takes one of them.
         """
         found = self.head()
         if found is not None:
-            missing_columns(self._opened(), self.table)
+            missing_columns(self.opened(), self.table)
             return found
         with _creation_lock(self.uri):
             if self._delta() is None:
@@ -127,13 +119,10 @@ class ChangelogStore:
         return created
 
     def _create(self) -> None:
-        from deltalake import DeltaTable
-
-        DeltaTable.create(
+        create_table(
             self.uri,
-            schema=self._schema(),
-            mode="ignore",
-            configuration={
+            self._schema(),
+            {
                 _ID_PROPERTY: str(uuid.uuid4()),
                 _MODE_PROPERTY: self.mode,
                 "delta.enableDeletionVectors": "false",
@@ -142,7 +131,6 @@ class ChangelogStore:
                 "delta.dataSkippingStatsColumns": f"{rows.BATCH},{rows.KIND}",
                 **self._properties(),
             },
-            raise_if_key_not_exists=False,
         )
 
     def _schema(self) -> pa.Schema:
@@ -204,7 +192,7 @@ class ChangelogStore:
             app_transactions=[Transaction(head.changelog_id, batch)],
         )
         for number in range(1, _COMMIT_ATTEMPTS + 1):
-            delta = self._opened()
+            delta = self.opened()
             if (delta.transaction_version(head.changelog_id) or 0) != head.batch:
                 break
             if replaced and not set(replaced) <= {item.path for item in self.files()}:
@@ -213,7 +201,7 @@ class ChangelogStore:
                 columns = missing_columns(delta, self.table)
                 if columns:
                     add_columns(delta, columns, metadata=self.commit_metadata())
-                    delta = self._opened()
+                    delta = self.opened()
                 delta.create_write_transaction(
                     actions, mode="append", schema=delta.schema(), commit_properties=properties
                 )
@@ -253,7 +241,7 @@ class ChangelogStore:
         ]
         actions += [RemoveAction(path, False, now, partition_values={}) for path in sorted(replaced)]
         for number in range(1, _COMMIT_ATTEMPTS + 1):
-            delta = self._opened()
+            delta = self.opened()
             if not set(replaced) <= {item.path for item in live_files(delta)}:
                 return False
             # The head is read before the commit, which fails when something came between.
@@ -274,7 +262,12 @@ class ChangelogStore:
                 time.sleep(random.uniform(0.01, 0.02 * 2**number))
         return False
 
-    def _opened(self) -> DeltaTable:
+    def opened(self) -> DeltaTable:
+        """The table as it is now.
+
+        Raises:
+            ChangelogError: it does not exist (any more).
+        """
         delta = self._delta()
         if delta is None:
             raise ChangelogError(f"the changelog at {self.uri} vanished while this run wrote to it")
@@ -388,10 +381,11 @@ class ChangelogStore:
 
 @contextmanager
 def _creation_lock(uri: str) -> Iterator[None]:
-    if "://" in uri:
+    local = local_path(uri)
+    if local is None:
         yield
         return
-    path = Path(uri)
+    path = Path(local)
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / f".{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

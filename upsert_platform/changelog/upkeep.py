@@ -7,12 +7,12 @@ from upsert_platform.changelog.store import FLOOR_PROPERTY, ChangelogStore
 
 def raise_floor(store: ChangelogStore, batch: int) -> None:
     """Notes that tombstones up to a batch may be dropped; never lowers what was noted."""
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import CommitProperties
 
     head = store.head()
     if head is None or batch <= head.floor:
         return
-    DeltaTable(store.uri).alter.set_table_properties(
+    store.opened().alter.set_table_properties(
         {FLOOR_PROPERTY: str(batch)},
         raise_if_not_exists=False,
         commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
@@ -21,11 +21,11 @@ def raise_floor(store: ChangelogStore, batch: int) -> None:
 
 def note_applied(store: ChangelogStore, table: str, batch: int) -> None:
     """Notes that a table has applied a batch, in an empty commit. What counts is the position in the destination."""
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import CommitProperties, Transaction
 
     if applied_before(store, table) == batch:
         return
-    delta = DeltaTable(store.uri)
+    delta = store.opened()
     properties = CommitProperties(
         custom_metadata={"userMetadata": store.commit_metadata()},
         app_transactions=[Transaction(_applied(table), batch)],
@@ -35,9 +35,8 @@ def note_applied(store: ChangelogStore, table: str, batch: int) -> None:
 
 def applied_before(store: ChangelogStore, table: str) -> int:
     """The batch that was last noted of a table, 0 if none was: what it held once, whatever it tells of itself now."""
-    from deltalake import DeltaTable
 
-    return 0 if store.head() is None else DeltaTable(store.uri).transaction_version(_applied(table)) or 0
+    return 0 if store.head() is None else store.opened().transaction_version(_applied(table)) or 0
 
 
 def _applied(table: str) -> str:
@@ -54,11 +53,11 @@ def remove_unused(store: ChangelogStore, *, hours: int) -> int:
 
     A run that began before that may still read them, and time travel ends there.
     """
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import CommitProperties
 
     if store.head() is None:
         return 0
-    table = DeltaTable(store.uri)
+    table = store.opened()
     if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
         return 0  # a vacuum that finds nothing makes a commit all the same
     properties = CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()})

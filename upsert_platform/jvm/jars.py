@@ -26,6 +26,7 @@ from upsert_platform.errors import UpsertPlatformError
 
 KAFKA_VERSION = "4.3.1"
 KAFKA_VERSION_OLDER = "3.9.1"
+S3_VERSION = "4.1.0"
 REGISTRY_VERSION = "3.0.9"
 TABLESTORE_JAVA_VERSION = "5.17.6"
 MAXCOMPUTE_JAVA_VERSION = "0.52.3-public"
@@ -76,6 +77,11 @@ def kafka_broker_jars(version: str = KAFKA_VERSION) -> list[Path]:
 def registry_archive() -> Path:
     """The archive (tar.gz) of the Apicurio schema registry."""
     return resolve(f"apicurio-registry-{REGISTRY_VERSION}")[0]
+
+
+def s3_jar() -> Path:
+    """S3Proxy with all it needs; tests and local lakes behind ``s3://`` use it."""
+    return resolve(f"s3proxy-{S3_VERSION}")[0]
 
 
 def tablestore_java_jars() -> list[Path]:

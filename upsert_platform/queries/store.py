@@ -91,7 +91,7 @@ class QueryStore(ChangelogStore):
 
         from upsert_platform.changelog.evolution import add_columns, missing_columns
 
-        delta = self._opened()
+        delta = self.opened()
         missing_columns(delta, self.table)
         known = pa.schema(delta.schema().to_arrow()).names
         lacking = [field for field in self._schema() if field.name not in known]
@@ -100,7 +100,7 @@ class QueryStore(ChangelogStore):
 
     def buckets(self) -> int:
         """Into how many parts state is divided."""
-        return int(self._opened().metadata().configuration.get(_BUCKETS_PROPERTY, BUCKETS))
+        return int(self.opened().metadata().configuration.get(_BUCKETS_PROPERTY, BUCKETS))
 
     def state_files(self) -> Mapping[tuple[str, int], tuple[StateFile, ...]]:
         """Committed state, by name of the state and bucket. No JVM."""

@@ -135,7 +135,7 @@ def _written(store: QueryStore, table: pa.Table) -> Any:
 
 
 def _commit(store: QueryStore, files: list[LiveFile], added: list[Any], *, reduced: int) -> None:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError
     from deltalake.transaction import RemoveAction
 
@@ -143,7 +143,7 @@ def _commit(store: QueryStore, files: list[LiveFile], added: list[Any], *, reduc
     replaced = {item.path for item in files}
     actions = [*added, *(RemoveAction(path, False, now, partition_values={}) for path in sorted(replaced))]
     for attempt in range(1, _ATTEMPTS + 1):
-        delta = DeltaTable(store.uri)
+        delta = store.opened()
         if not replaced <= {item.path for item in store.files()}:
             break
         metadata = {"userMetadata": store.commit_metadata(reduced=reduced), "isBlindAppend": False}

@@ -167,8 +167,8 @@ def test_other_commits_between_do_not_stop_a_batch(tmp_path: Path, monkeypatch: 
     head = store.create()
     looked_at = [DeltaTable(store.uri)]
     DeltaTable(store.uri).alter.set_table_properties({"some": "thing"}, raise_if_not_exists=False)
-    opened = ChangelogStore._opened
-    monkeypatch.setattr(ChangelogStore, "_opened", lambda self: looked_at.pop() if looked_at else opened(self))
+    opened = ChangelogStore.opened
+    monkeypatch.setattr(ChangelogStore, "opened", lambda self: looked_at.pop() if looked_at else opened(self))
     after = store.append([], head=head, positions=Positions({"t": {0: 5}}), run="run")
     assert after is not None
     assert (after.batch, after.positions.offsets) == (1, {"t": {0: 5}})
@@ -202,7 +202,7 @@ def test_commit_that_never_comes_first_is_told(tmp_path: Path, monkeypatch: pyte
     head = store.create()
     stale = DeltaTable(store.uri)
     DeltaTable(store.uri).alter.set_table_properties({"some": "thing"}, raise_if_not_exists=False)
-    monkeypatch.setattr(ChangelogStore, "_opened", lambda _: stale)
+    monkeypatch.setattr(ChangelogStore, "opened", lambda _: stale)
     monkeypatch.setattr("upsert_platform.changelog.store.time.sleep", lambda _: None)
     with pytest.raises(ChangelogError, match=r"batch 1 .* was not committed in 8 attempts"):
         store.append([], head=head, positions=Positions(), run="run")

@@ -225,7 +225,7 @@ class Kept:
 
         if self.store.head() is None:
             return []
-        delta = self.store._opened()
+        delta = self.store.opened()
         condition = ds.field(rows.KIND).isin(rows.CHANGE_KINDS)
         return delta.to_pyarrow_dataset().to_table(filter=condition).to_pylist()
 

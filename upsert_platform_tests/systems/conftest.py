@@ -1,0 +1,27 @@
+"""Tests against servers beside the usual ones; the mark `systems` on a test makes it one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.changelog.tables import OPTIONS_VARIABLE
+from upsert_platform.local.s3 import S3, start_s3
+from upsert_platform_tests.graph.conftest import stack, variables
+
+__all__ = ["s3", "s3_server", "stack", "variables"]
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with start_s3(tmp_path_factory.mktemp("s3"), die_with_parent=True) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A lake of one's own on the S3 server, its storage options named in the environment."""
+    monkeypatch.setenv(OPTIONS_VARIABLE, str(s3_server.options))
+    return f"{s3_server.uri}/{tmp_path.name}"

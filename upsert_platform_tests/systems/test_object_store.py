@@ -1,0 +1,73 @@
+"""A lake on object storage: every commit by delta-rs, files read by Spark's Python tasks, nothing of Hadoop's."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from upsert_platform.changelog import compaction
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.upkeep import remove_unused
+from upsert_platform.destination import BatchSpan, RefusedRow
+from upsert_platform_tests.changelog.test_store import commit, declared, snapshot
+from upsert_platform_tests.graph.stack import Stack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.systems
+
+
+def test_a_changelog_is_written_read_reduced_and_cleaned(spark: SparkSession, s3: str) -> None:
+    store = ChangelogStore(f"{s3}/changelogs/orders", declared())
+    assert store.head() is None
+    commit(spark, store, [(1, "a"), (2, "b")], quarantined=1)
+    commit(spark, store, [(1, "c"), (2, None)])
+    assert snapshot(spark, store) == {1: "c", 2: None}
+    assert store.quarantined().num_rows == 1
+    assert set(store.accounts(after=0, upto=2)) == {1, 2}
+    compaction.reduce_history(spark, store, applied_everywhere=0)
+    commit(spark, store, [(3, "d")])
+    compaction.merge_files(spark, store)
+    assert len(store.files()) == 1
+    assert remove_unused(store, hours=0) > 0
+    assert snapshot(spark, store) == {1: "c", 2: None, 3: "d"}
+
+
+def test_of_many_that_create_a_changelog_at_once_one_does(s3: str) -> None:
+    for number in range(10):
+
+        def create(_: int, uri: str = f"{s3}/raced-{number}") -> str:
+            return ChangelogStore(uri, declared()).create().changelog_id
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(create, range(8)))) == 1
+
+
+def test_refused_rows_are_kept_there(s3: str) -> None:
+    store = RefusedStore(f"{s3}/refused/orders")
+    assert store.read().num_rows == 0
+    store.append([RefusedRow('{"id":1}', "{}", "too long")], BatchSpan(0, 1, "id", "run"))
+    store.append([], BatchSpan(1, 2, "id", "run"))
+    assert store.read()["key"].to_pylist() == ['{"id":1}']
+    store.settle(['{"id":1}'])
+    assert store.count() == 0
+
+
+@pytest.mark.timeout(600)
+def test_whole_runs_with_everything_in_the_bucket(stack: Stack, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = Stack.environment
+    monkeypatch.setattr(Stack, "environment", lambda self: {**environment(self), "UPSERT_PLATFORM_HOME": s3})
+    stack.produce(stack.users.first_wave(500))
+    for job in ("sync", "compact", "verify"):
+        done = stack.execute(job, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+    stack.produce(stack.users.second_wave(200))
+    done = stack.execute(timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert stack.serving_differences() == []
+    assert stack.warehouse_differences() == []
+    assert not list(stack.lake.rglob("*.parquet"))
