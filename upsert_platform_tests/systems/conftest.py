@@ -14,14 +14,18 @@ from upsert_platform_tests.graph.conftest import stack, variables
 __all__ = ["s3", "s3_server", "stack", "variables"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with start_s3(tmp_path_factory.mktemp("s3"), die_with_parent=True) as server:
+    """Named in the environment before Spark is started: its workers read the storage options too."""
+    with (
+        start_s3(tmp_path_factory.mktemp("s3"), die_with_parent=True) as server,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setenv(OPTIONS_VARIABLE, str(server.options))
         yield server
 
 
 @pytest.fixture
-def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A lake of one's own on the S3 server, its storage options named in the environment."""
-    monkeypatch.setenv(OPTIONS_VARIABLE, str(s3_server.options))
+def s3(s3_server: S3, tmp_path: Path) -> str:
+    """A lake of one's own on the S3 server."""
     return f"{s3_server.uri}/{tmp_path.name}"
