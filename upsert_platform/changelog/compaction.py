@@ -72,7 +72,7 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
         ValueError: the changelog is not in mode upsert: its consumers need every record.
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if store.mode != "upsert":
         raise ValueError(f"the changelog of '{store.table.name}' is in mode {store.mode}: every record is needed")

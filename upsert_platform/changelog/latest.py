@@ -43,7 +43,7 @@ def last_rows(
     Returns:
         The key, these columns, and `_partitions`.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kept = [name for name in keep or changes.columns if name not in key]
     order = F.struct(*[F.col(f"{_LAST}.{name}") for name in (rows.BATCH, rows.TIMESTAMP)], *PLACE)
@@ -63,7 +63,7 @@ def last_rows(
 
 def last_rows_per_partition(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """The last row of each key in each topic-partition: all columns of `changes`. See `last_rows`."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     others = [name for name in changes.columns if name not in key and name not in PLACE]
     last = _last_of_partitions(changes, key=key, keep=others)
@@ -74,7 +74,7 @@ def _last_of_partitions(
     changes: DataFrame, *, key: Sequence[str], keep: Sequence[str], greatest: str | None = None
 ) -> DataFrame:
     """Key, topic and partition, and as `_last` the batch, the time and the columns to keep of the last row."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     held = dict.fromkeys([rows.BATCH, rows.TIMESTAMP, *(name for name in keep if name not in PLACE)])
     last = F.max_by(F.struct(*_named(held)), F.struct(*IN_PARTITION)).alias(_LAST)
@@ -109,7 +109,7 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
     Returns:
         The columns, `_kind`, `_seq` (a struct that orders the rows; see `last_written`) and `_partitions` (1).
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return changes.select(
         *_named(columns), rows.KIND, _sequence(changes).alias(SEQUENCE), F.lit(1).alias(PARTITIONS_MET)
@@ -118,7 +118,7 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
 
 def _sequence(changes: DataFrame) -> Column:
     """What orders rows, and the batch that committed them, as a struct."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     committed = COMMITTED_IN if COMMITTED_IN in changes.columns else rows.BATCH
     return F.struct(*_ORDERED_BY, F.col(committed).alias(COMMITTED_IN))
@@ -131,7 +131,7 @@ def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
         The frame's columns with `_seq` as the last batch that committed a row of the key, and `_partitions`: where a
         replayed row takes the place of a newer one of its own partition, an older one of another may count again.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     batch = F.col(f"{SEQUENCE}.{COMMITTED_IN}")
     changes = changes.drop(PARTITIONS_MET)  # of rows without a key it tells nothing
@@ -150,6 +150,6 @@ def quote(name: str) -> str:
 
 
 def _named(names: Iterable[str]) -> list[Column]:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return [F.col(quote(name)) for name in names]

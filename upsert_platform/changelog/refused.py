@@ -161,7 +161,7 @@ def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column],
         `k0`, `k1`, ... in declared types (null where the text gives none), `_keys` (the texts that gave them) and
         `_refused_in`, the last batch that was refused. One row per key.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     types = {column.name: column.type for column in columns}
     schema = ", ".join(f"`{name.replace('`', '``')}` {spark_type(types[name])}" for name in key)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def dated_rows(spark: SparkSession, store: ChangelogStore, *, after: int, upto: 
     """
     if not replays_of(store.accounts(after=after, upto=upto)):
         return None
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     accounts = store.accounts(after=0, upto=upto)
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]

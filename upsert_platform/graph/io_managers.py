@@ -62,7 +62,7 @@ class ChangelogIOManager(_PlatformIOManager):
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """The snapshot: the last value per key, without deleted keys, in declared columns; without a key every row."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         assert context.upstream_output is not None
         with told_plainly():

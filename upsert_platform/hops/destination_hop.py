@@ -176,7 +176,7 @@ class DestinationHop:
             after = 0 if replaces else plan.state.applied_batch
             span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
             from pyspark.sql import Observation
-            from pyspark.sql import functions as F  # noqa: N812
+            from pyspark.sql import functions as F
 
             met = F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("met")
             read = Observation(f"reduced {self.destination.name} {span.upto}")
@@ -218,7 +218,7 @@ class DestinationHop:
         older = kept.filter(pc.less_equal(kept["batch"], span.after))
         if not older.num_rows:
             return
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         found = key_frame(spark, older, columns=self.destination.columns, key=key)
         changes = self.changes(spark, after=span.after, upto=span.upto)
@@ -287,7 +287,7 @@ class DestinationHop:
 
     def _is_of(self, frame: DataFrame, *, after: int) -> SparkColumn:
         """Whether rows on their way were committed after a batch; earlier ones are beside rows of a replay."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         if self.target.source.table.primary_key:
             return F.lit(True)
@@ -300,7 +300,7 @@ class DestinationHop:
         """
         key, folded = self.destination.primary_key, self._folded_key()
         if folded and isinstance(self.destination, StoresOtherValues):
-            from pyspark.sql import functions as F  # noqa: N812
+            from pyspark.sql import functions as F
 
             # Keys that the destination stores as one are one key, of which the last row counts.
             stored = {

@@ -85,7 +85,7 @@ def write_frame(
 
 
 def _changes(frame: DataFrame, destination: Destination, *, batch: int) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     names = [column.name for column in destination.columns]
     missing = [name for name in names if name not in frame.columns]
@@ -105,7 +105,7 @@ def _changes(frame: DataFrame, destination: Destination, *, batch: int) -> DataF
 
 
 def _check_rows(changes: DataFrame, destination: Destination) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     wrong = ~F.coalesce(F.col(OPERATION).isin(OPERATION_UPSERT, OPERATION_DELETE), F.lit(False))
     if changes.where(wrong).limit(1).count():

@@ -126,7 +126,7 @@ def _applied(hop: DestinationHop) -> int:
 
 def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataFrame:
     """The change frame of the rows that differ: as the changelog has them; a key that it does not know is deleted."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from upsert_platform.types import spark_type
 

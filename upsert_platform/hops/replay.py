@@ -181,7 +181,7 @@ def _judge(
     Args:
         found: the quarantined records that `decoded` was made of.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     candidates = spark.createDataFrame(decoded, schema=_schema_without_batch(source))
     if not source.table.primary_key:  # every record stands for itself

@@ -131,7 +131,7 @@ def _wanted(
         texts = set(kept["key"].to_pylist())
         yield texts, set(), destination.same_rows(changes, refused=texts)
         return
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     key = destination.primary_key
     found = key_frame(spark, kept, columns=destination.columns, key=key)

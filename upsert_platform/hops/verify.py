@@ -138,7 +138,7 @@ def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | N
 
 def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_rows: int) -> DataFrame:
     """Of a change frame that begins before `after`: every key written after it, and about SAMPLE_ROWS of the others."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     one_in = max(1, earlier_rows // SAMPLE_ROWS)
     # Of another batch other keys, so that in time all of them are looked at.
@@ -158,7 +158,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
         row of `changes` as a struct, null where the key is in none) and `STATUS`: ``missing``, ``extra``, ``stale``,
         ``refused``, ``expired``, or null where nothing differs.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     key = list(hop.destination.primary_key)
     columns = {column.name: column for column in hop.destination.columns if column.name not in key}
@@ -234,7 +234,7 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     Args:
         judged: persisted; it is read twice.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     key = list(hop.destination.primary_key)
     columns = [column.name for column in hop.destination.columns if column.name not in key]
@@ -258,7 +258,7 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
 
 def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places: Sequence[int]) -> DataFrame:
     """Leaves out rows that a key has in other places than its expected row's; a deleted key may be nowhere."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not places:
         return found
@@ -275,7 +275,7 @@ def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places:
 
 def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> tuple[DataFrame, SparkColumn]:
     """The expected rows with the batch in which their key was refused, and whether that was their last change."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kept = hop.refused.keys()
     if not kept.num_rows:
@@ -303,7 +303,7 @@ def _describe(
 
 def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
     """A value that Spark can compare: maps are compared as JSON text."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     assert column.type is not None
     return F.to_json(F.struct(value)) if _holds_map(column.type) else value
@@ -318,7 +318,7 @@ def _holds_map(kind: LogicalType) -> bool:
 
 
 def _column(name: str) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.col(f"`{name.replace('`', '``')}`")
 

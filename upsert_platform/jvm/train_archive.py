@@ -89,7 +89,7 @@ def _noted(archive: Path) -> Path | None:
 
 def _train(archive: str, folder: str) -> None:
     from pyspark import SparkContext
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from upsert_platform.jvm.session import open_session
 

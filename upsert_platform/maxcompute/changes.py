@@ -117,7 +117,7 @@ def read_changes(
         job = ReadJob(
             client.connection, endpoint, table.target, session, tuple(columns), table.partitions.static
         )  # fmt: skip
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kinds = F.create_map(*[F.lit(item) for pair in _KINDS.items() for item in pair])
     frame = read_frame(spark, job)

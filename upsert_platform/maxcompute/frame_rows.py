@@ -22,7 +22,7 @@ def check_controls(frame: DataFrame) -> None:
     Raises:
         RecordError: an operation is neither `U` nor `D`; a sequence is null, or of a type that does not order rows.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kinds = {item.name: item.dataType.simpleString() for item in frame.schema.fields}
     if OPERATION in kinds:
@@ -53,7 +53,7 @@ def last_per_key(frame: DataFrame, destination: MaxComputeDestination) -> DataFr
     Raises:
         RecordError: of two different rows of a key nothing says which one counts.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     key = destination.primary_key
     stored = {f"_stored_{n}": destination.stored_value(name, F.col(quote(name))) for n, name in enumerate(key)}

@@ -44,7 +44,7 @@ def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
     Raises:
         DestinationError: the assigner cannot be imported.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     plan = table.partitions
     declared = {column.name.lower(): column for column in table.columns}
@@ -65,7 +65,7 @@ def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
 
 def _as_text(column: Column) -> SparkColumn:
     """A declared column as the text of a partition; blanks at the end of a CHAR are not significant."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     assert column.type is not None
     text = F.col(quote(column.name)).cast("string")
@@ -146,7 +146,7 @@ def distinct_specs(frame: DataFrame, table: MaxComputeTable) -> list[Spec]:
     Raises:
         DestinationError: more than ``sink.dynamic-partition.limit``.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     plan = table.partitions
     if not plan.columns:
@@ -173,7 +173,7 @@ def may_leave(frame: DataFrame, table: MaxComputeTable) -> DataFrame | None:
     Args:
         frame: of `with_partitions`; rows that stay are counted, so it should be persisted.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not table.places:
         return frame
@@ -198,7 +198,7 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable, act
     """
     from functools import reduce
 
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     names = partition_columns(table.partitions)
     places = [f"{_PRESENT}{index}" for index in range(len(names))]

@@ -238,7 +238,7 @@ def _running_query(frame: DataFrame) -> str:
 
 
 def _as_changes(frame: DataFrame, table: MaxComputeTable) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     operation = F.col(OPERATION) if OPERATION in frame.columns else F.lit(OPERATION_UPSERT)
     columns = [F.col(quote(column.name)) for column in table.columns]

@@ -65,7 +65,7 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
     table = reading.table
     predicate = ""
     if keys is not None:
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         stored = [
             stored_value(table, reading.actual, name, F.col(quote(name))).alias(name) for name in table.primary_key

@@ -227,7 +227,7 @@ class TunnelSending:
 
     def spread(self, frame: DataFrame) -> DataFrame:
         """Rows of a bucket come to one task, so that a bucket needs few bodies."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
         from pyspark.sql.types import IntegerType, StructField, StructType
 
         if not self._sessions:

@@ -32,7 +32,7 @@ def stored_value(table: MaxComputeTable, actual: TableState, name: str, value: S
     default of a dynamic one that is null or blank (null where its type has no such default), a CHAR without the blanks
     at its end.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from upsert_platform.maxcompute.decode import decode_partition, default_value
 
@@ -53,7 +53,7 @@ def stored_value(table: MaxComputeTable, actual: TableState, name: str, value: S
 
 def _stored(value: SparkColumn, declared: LogicalType, kind: MaxComputeType) -> SparkColumn:
     """The stored form of a value, elements and fields included; keys of maps stay as they are."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not _trims(kind):
         return value

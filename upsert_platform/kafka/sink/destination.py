@@ -253,7 +253,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess):
         return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
 
     def _dealt(self, changes: DataFrame, shares: int) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         from upsert_platform.kafka.sink.sink import SHARE
 

@@ -50,7 +50,7 @@ def last_values(
     Args:
         keys: only rows with these primary keys.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from upsert_platform.kafka.source.source import read_changes
 

@@ -137,7 +137,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords):
 
     def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
         """Refused records and all others of their rows; see `upsert_platform.destination.ComparesRecords`."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         from upsert_platform.tablestore.connect.frame import KEY, record_frame
 

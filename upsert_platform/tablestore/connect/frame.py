@@ -56,7 +56,7 @@ def records_of(batch: pa.RecordBatch) -> Iterator[ConnectRecord]:
 
 def record_frame(changes: DataFrame) -> DataFrame:
     """The records of a change frame whose declared columns are those of records."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from upsert_platform.destination import SEQUENCE
 
@@ -104,7 +104,7 @@ def in_order(judged: DataFrame, *, tasks: int | None) -> DataFrame:
     that counts is the one of `upsert_platform.changelog.latest`.
     """
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     # Records without a row of their own are spread over the tasks by their place.
     row = F.coalesce(F.col(KEY), F.concat_ws("/", "topic", "partition", "offset").cast("binary"))
@@ -117,7 +117,7 @@ def in_order(judged: DataFrame, *, tasks: int | None) -> DataFrame:
 
 def first_errors(judged: DataFrame, errors: Collection[str]) -> list[RefusedRecord]:
     """The first record of every partition of a topic that met one of these errors, in the order of the frame."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     found = (
         judged.where(F.col(ERROR).isin(*errors))
@@ -146,7 +146,7 @@ def before_stops(records: DataFrame, stops: Sequence[ConnectRecord]) -> DataFram
     """Records without those at and after a stop in the same partition of its topic."""
     if not stops:
         return records
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     places = [(stop.topic, stop.partition, stop.offset) for stop in stops]
     ends = records.sparkSession.createDataFrame(places, "topic STRING, partition INT, _end BIGINT")

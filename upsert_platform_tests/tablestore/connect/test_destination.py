@@ -62,7 +62,7 @@ DIRTY_RECORDS = 10_400
 def test_all_is_tolerated_however_much_it_is_and_no_driver_collects_it(
     spark: SparkSession, server: ServerHandle, tmp_path: Path, report: dict[str, str]
 ) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     converter = {"key.converter": "org.apache.kafka.connect.storage.StringConverter"}
     sink = sink_on(server, {**converter, **report})
