@@ -47,6 +47,8 @@ class ChangelogIOManager(_PlatformIOManager):
             told.extend(done.accounts)
             left = max(0, obj.lag - sum(account.offsets for account in told))
             context.log.info(f"batch {done.batch}: {records} records in {done.seconds:.1f} s, {left} offsets left")
+            for moved in done.moved:
+                context.log.warning(str(moved))
 
         told: list[Any] = []
         self.spark.expect(obj.lag)

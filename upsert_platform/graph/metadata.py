@@ -63,6 +63,7 @@ def of_changelog_run(run: ChangelogRun) -> dict[str, Any]:
         "seconds": round(run.seconds, 3),
         "records_per_second": round(account.records / run.seconds, 1) if run.seconds else 0.0,
         **of_account(account),
+        **({"keys_of_other_partitions": sum(item.keys for item in run.moved)} if run.moved else {}),
         # Empty when another run had read everything by the time that this one came to it.
         **({"ranges": _ranges(run)} if run.ranges else {}),
     }

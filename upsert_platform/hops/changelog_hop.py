@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, new_partitions
 from upsert_platform.source import Source
 
 if TYPE_CHECKING:
@@ -47,22 +48,32 @@ class ChangelogPlan:
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """One batch that was committed."""
+    """One batch that was committed.
+
+    Attributes:
+        moved: of partitions that were new to it, how many keys others had given before; none where there were none.
+    """
 
     batch: int
     accounts: tuple[RangeAccount, ...]
     seconds: float
+    moved: tuple[MovedKeys, ...] = ()
 
 
 @dataclass(frozen=True)
 class ChangelogRun:
-    """What a run did, for metadata."""
+    """What a run did, for metadata.
+
+    Attributes:
+        moved: see `CommittedBatch`.
+    """
 
     head: Head
     batches: int
     account: RangeAccount
     seconds: float
     ranges: tuple[RangeAccount, ...] = field(default=())
+    moved: tuple[MovedKeys, ...] = ()
 
 
 class ChangelogHop:
@@ -102,6 +113,7 @@ class ChangelogHop:
         head = self.store.create()
         batches = 0
         accounts: list[RangeAccount] = []
+        moved: list[MovedKeys] = []
         lost = 0
         while True:
             ranges = self._next_ranges(plan, head, record_bytes=_mean_bytes(accounts))
@@ -117,17 +129,20 @@ class ChangelogHop:
                     )
                 head = self.store.create()
                 continue
+            new = new_partitions(head, ranges)
             head, batches = after, batches + 1
             done = CommittedBatch(
                 head.batch,
                 tuple(self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, ())),
                 time.monotonic() - since,
+                tuple(moved_keys(spark, self.store, batch=head.batch, partitions=new)),
             )
             accounts.extend(done.accounts)
+            moved.extend(done.moved)
             if progress is not None:
                 progress(done)
             self.source.publish(head.positions)
-        return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts))
+        return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts), tuple(moved))
 
     def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
         remaining = tuple(_remaining(plan.backlog, head.positions))
