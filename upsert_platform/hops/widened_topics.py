@@ -60,7 +60,7 @@ def moved_keys(
     Args:
         partitions: topic and partition, new to the batch.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not partitions or not store.table.primary_key:
         return []
