@@ -41,6 +41,11 @@ class Source(ABC):
     def mode(self) -> str:
         """``upsert`` keeps the last record per key and batch, ``append`` every record."""
 
+    @property
+    def quarantine_limits(self) -> tuple[int | None, int | None]:
+        """From how many records in quarantine, and from how many percent of all read, a table counts as bad."""
+        return None, None
+
     @abstractmethod
     def discover(self) -> Sequence[Any]:
         """The streams as they are now, each with a `name`, a `topic_id` and the `partitions` with their offsets.

@@ -8,6 +8,7 @@ from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
+from upsert_platform.graph.quarantine_check import quarantine_check
 from upsert_platform.graph.rebuild import rebuild_job
 from upsert_platform.graph.reconcile import reconcile_job
 from upsert_platform.graph.resources import (
@@ -45,6 +46,7 @@ def build_definitions(
         assets=list(assets.project_assets(project)),
         asset_checks=[
             *(checks.accounted_check(table) for table in project.sources()),
+            *(quarantine_check(table) for table in project.sources()),
             *(checks.last_value_check(table) for table in targets),
         ],
         jobs=[sync, jobs.verify_job(project), reconcile_job(project), compact_job(project), *upkeep]

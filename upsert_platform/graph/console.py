@@ -73,7 +73,8 @@ def _told(event: dg.DagsterEvent, message: str) -> str:
         case dg.DagsterEventType.ASSET_MATERIALIZATION:
             return f"done{_numbers(data.materialization.metadata)}"
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            verdict = "passed" if data.passed else "FAILED"
+            failed = "warns" if data.severity is dg.AssetCheckSeverity.WARN else "FAILED"
+            verdict = "passed" if data.passed else failed
             more = f": {data.description}" if data.description and not data.passed else ""
             return f"{data.check_name} {verdict}{_numbers(data.metadata)}{more}"
         case dg.DagsterEventType.STEP_FAILURE:

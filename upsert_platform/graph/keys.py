@@ -18,6 +18,7 @@ QUERY_IO = "query_io"
 TABLE_METADATA = "upsert/table"
 CHECK_LAST_VALUE = "last_value_per_key"
 CHECK_ACCOUNTED = "offsets_accounted"
+CHECK_QUARANTINE = "quarantine_below"
 COMPLETE_TAG = "upsert/complete"
 """Run tag; ``true`` makes checks compare every row."""
 

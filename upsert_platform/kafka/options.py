@@ -21,21 +21,17 @@ from upsert_platform.kafka.modes import (
     KeyConflict,
     NamingStrategy,
     OnDataLoss,
-    OnError,
     StartupMode,
     StorageEngine,
 )
-from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, Settings, option
+from upsert_platform.kafka.quarantine_settings import QuarantineSettings, lower
+from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, option
 
 MAX_TRANSACTIONAL_PREFIX = 64_000
 """Bytes; longer transactional ids do not fit the broker's coordinator records once a suffix is added."""
 CONTROL_TOPIC = "upsert-platform-control-"
 """Begins the names of control topics that are not declared; a `topic-pattern` never matches them."""
 _OFFSET_PAIR = re.compile(r"\s*partition\s*:\s*(\d+)\s*,\s*offset\s*:\s*(\d+)\s*")
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
 
 
 def _upper(value: object) -> object:
@@ -63,7 +59,7 @@ def parse_specific_offsets(value: object) -> object:
 SpecificOffsets = Annotated[tuple[tuple[int, int], ...], BeforeValidator(parse_specific_offsets)]
 
 
-class ScanSettings(Settings):
+class ScanSettings(QuarantineSettings):
     """Options that both connectors share."""
 
     connector: str = option("connector", origin="flink", description="Kind of the table.")
@@ -88,7 +84,7 @@ class ScanSettings(Settings):
         origin="flink",
         description="Whether key columns travel in the value too.",
     )
-    startup_mode: Annotated[StartupMode, BeforeValidator(_lower)] = option(
+    startup_mode: Annotated[StartupMode, BeforeValidator(lower)] = option(
         "scan.startup.mode",
         StartupMode.EARLIEST,
         origin="flink",
@@ -100,7 +96,7 @@ class ScanSettings(Settings):
     startup_offsets: SpecificOffsets = option(
         "scan.startup.specific-offsets", (), origin="flink", description="Start for mode specific-offsets."
     )
-    bounded_mode: Annotated[BoundedMode, BeforeValidator(_lower)] = option(
+    bounded_mode: Annotated[BoundedMode, BeforeValidator(lower)] = option(
         "scan.bounded.mode",
         BoundedMode.UNBOUNDED,
         origin="flink",
@@ -146,13 +142,7 @@ class ScanSettings(Settings):
         ge=1 << 16,
         le=1 << 30,
     )
-    on_error: Annotated[OnError, BeforeValidator(_lower)] = option(
-        "on-error",
-        OnError.QUARANTINE,
-        origin="platform",
-        description="Whether a record that cannot be decoded is kept in quarantine or fails the batch.",
-    )
-    on_data_loss: Annotated[OnDataLoss, BeforeValidator(_lower)] = option(
+    on_data_loss: Annotated[OnDataLoss, BeforeValidator(lower)] = option(
         "on-data-loss",
         OnDataLoss.FAIL,
         origin="platform",
@@ -215,7 +205,7 @@ class KafkaSettings(ScanSettings):
     key_fields: SemicolonList = option(
         "key.fields", (), origin="flink", description="Columns read from the key, joined by semicolons."
     )
-    startup_mode: Annotated[StartupMode, BeforeValidator(_lower)] = option(
+    startup_mode: Annotated[StartupMode, BeforeValidator(lower)] = option(
         "scan.startup.mode",
         StartupMode.GROUP,
         origin="flink",
@@ -241,7 +231,7 @@ class UpsertKafkaSettings(ScanSettings):
     key_fields: SemicolonList = option(
         "key.fields", (), origin="alibaba", description="Accepted when it names the primary key, which decides."
     )
-    key_conflict: Annotated[KeyConflict, BeforeValidator(_lower)] = option(
+    key_conflict: Annotated[KeyConflict, BeforeValidator(lower)] = option(
         "key-conflict",
         KeyConflict.QUARANTINE,
         origin="platform",
@@ -263,7 +253,7 @@ class UpsertKafkaSettings(ScanSettings):
     buffer_flush_interval: Duration | None = option(
         "sink.buffer-flush.interval", None, origin="flink", description="Time after which the producer is flushed."
     )
-    delivery_guarantee: Annotated[DeliveryGuarantee, BeforeValidator(_lower)] = option(
+    delivery_guarantee: Annotated[DeliveryGuarantee, BeforeValidator(lower)] = option(
         "sink.delivery-guarantee",
         DeliveryGuarantee.AT_LEAST_ONCE,
         origin="flink",
@@ -327,14 +317,14 @@ class UpsertKafkaSettings(ScanSettings):
     aliyun_region: str | None = option(
         "aliyun.kafka.regionId", None, origin="alibaba", description="Region of the ApsaraMQ instance."
     )
-    aliyun_storage: Annotated[StorageEngine, BeforeValidator(_lower)] = option(
+    aliyun_storage: Annotated[StorageEngine, BeforeValidator(lower)] = option(
         "aliyun.kafka.topic.storage",
         StorageEngine.CLOUD,
         origin="platform",
         description="Storage engine of a created topic: cloud (Normal Messages), or local (Partitionally Ordered"
         " Messages; Professional Edition).",
     )
-    aliyun_cleanup: Annotated[CleanupPolicy, BeforeValidator(_lower)] = option(
+    aliyun_cleanup: Annotated[CleanupPolicy, BeforeValidator(lower)] = option(
         "aliyun.kafka.topic.cleanup-policy",
         CleanupPolicy.DELETE,
         origin="platform",

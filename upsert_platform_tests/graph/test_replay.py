@@ -57,7 +57,7 @@ def test_mended_declaration_brings_records_back(serving: Stack, spark: SparkSess
     result = serving.run()
     assert result.success
     assert names(serving) == {1: "one", 2: "two"}
-    assert all(checks_of(result).values())
+    assert [name for name, passed in checks_of(result).items() if not passed] == ["quarantine_below:users"]
     assert replay_all(serving, spark) == Replay(0, 0, done.refused, None)
 
 

@@ -107,6 +107,15 @@ def test_malformed_records_are_quarantined_and_change_nothing(stack: Stack, make
     assert done["quarantined"] == len(bad)
     assert stack.serving_differences() == []
     assert checks_of(result)["offsets_accounted:users"]
+    told = {item.check_name: item for item in result.get_asset_check_evaluations()}["quarantine_below"]
+    assert (told.passed, told.severity.value, told.metadata["in_quarantine"].value) == (False, "WARN", len(bad))
+    stack.declare(warehouse=None, source=f", 'quarantine.fail-count' = '{len(bad)}', 'quarantine.fail-percent' = '50'")
+    again = stack.run()
+    assert again.success
+    (worse,) = again.get_asset_check_evaluations()
+    assert (worse.check_name, worse.passed, worse.severity.value) == ("quarantine_below", False, "ERROR")
+    assert f"fail-count' = '{len(bad)}'" in str(worse.description)
+    assert "fail-percent" not in str(worse.description)
 
 
 def test_corrupted_table_is_found_and_keeps_the_job_failing(stack: Stack) -> None:

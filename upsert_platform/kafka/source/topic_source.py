@@ -30,6 +30,11 @@ class TopicSource(DecodesAgain):
         """``upsert`` keeps the last record per key and batch, ``append`` every record (plain `kafka` tables)."""
         return MODE_UPSERT if self.kafka.is_upsert else MODE_APPEND
 
+    @property
+    def quarantine_limits(self) -> tuple[int | None, int | None]:
+        """As declared."""
+        return self.kafka.settings.quarantine_fail_count, self.kafka.settings.quarantine_fail_percent
+
     def discover(self) -> Sequence[offsets.TopicOffsets]:
         """The topics with the offsets that can be read."""
         return offsets.discover(self.kafka)

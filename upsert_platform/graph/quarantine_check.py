@@ -1,0 +1,73 @@
+"""Asset check `quarantine_below`: warns of records in quarantine, and fails from a declared number or percentage on.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.replays import ACCOUNT_TOPIC
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.graph import keys
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.binding import changelog_of
+from upsert_platform.model import Table
+from upsert_platform.source import Source
+
+
+def quarantine_check(table: Table) -> dg.AssetChecksDefinition:
+    """Looks at what is in quarantine now, whichever run put it there. Blocks nothing, and needs no JVM."""
+    key = keys.changelog_key(table.name)
+
+    @dg.multi_asset_check(
+        name=keys.op_name("quarantine", table.name),
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_QUARANTINE,
+                asset=key,
+                description="No record is in quarantine (a warning), and fewer than 'quarantine.fail-count' and"
+                " 'quarantine.fail-percent' say, where they are declared (an error).",
+            )
+        ],
+        can_subset=True,
+    )
+    def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        with told_plainly():
+            source = platform.binding().sources[table.name]
+            found = judged(source, changelog_of(source, platform.root))
+            if found is not None:
+                yield found
+
+    return check
+
+
+def judged(source: Source, store: ChangelogStore) -> dg.AssetCheckResult | None:
+    """The check's result; None where no record was ever in quarantine."""
+    quarantined = store.quarantined_count()
+    if not quarantined and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
+        return None
+    head = store.head()
+    accounts = store.accounts(after=0, upto=head.batch if head else 0)
+    records = sum(item.records for ranges in accounts.values() for item in ranges if item.topic != ACCOUNT_TOPIC)
+    reasons = []
+    count, percent = source.quarantine_limits
+    if count is not None and quarantined >= count:
+        reasons.append(f"'quarantine.fail-count' = '{count}'")
+    if percent is not None and quarantined * 100 >= percent * records:
+        reasons.append(f"'quarantine.fail-percent' = '{percent}'")
+    table = source.table.name
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_QUARANTINE,
+        asset_key=keys.changelog_key(table),
+        passed=not quarantined,
+        severity=dg.AssetCheckSeverity.ERROR if reasons else dg.AssetCheckSeverity.WARN,
+        metadata={"in_quarantine": quarantined, "records_read": records},
+        description=f"{quarantined} of {records} records are in quarantine"
+        f"{', reaching ' + ' and '.join(reasons) if reasons else ''}; 'upsert-platform quarantine show {table}' tells"
+        " why"
+        if quarantined
+        else None,
+    )
