@@ -154,15 +154,30 @@ def _compared(
         else:
             found = check_batch(spark.spark_session, hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
+        kept = hop.refused.count()
         yield dg.AssetCheckResult(
             check_name=keys.CHECK_LAST_VALUE,
             asset_key=key,
-            passed=found.passed,
-            metadata=dict(metadata.of_comparison(found)),
-            description=None if found.passed else f"{_example(found)}; {_REPAIR}",
+            passed=found.passed and not kept,
+            # A warning stops nothing: the verdict that the destination keeps is that of the comparison.
+            severity=dg.AssetCheckSeverity.WARN if found.passed else dg.AssetCheckSeverity.ERROR,
+            metadata={**metadata.of_comparison(found), "refused_rows": kept},
+            description=_description(found, kept, target.name),
         )
     finally:
         hop.destination.close()
+
+
+def _description(found: Comparison, kept: int, table: str) -> str | None:
+    """What is wrong, and what to do; None where nothing is."""
+    if not found.passed:
+        return f"{_example(found)}; {_REPAIR}"
+    if kept:
+        return (
+            f"{kept} rows were refused by the table, which keeps older values of their keys if it had any;"
+            f" 'upsert-platform quarantine show {table}' tells why, 'quarantine replay {table}' writes them again"
+        )
+    return None
 
 
 def _example(found: Comparison) -> str:

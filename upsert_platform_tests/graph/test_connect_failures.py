@@ -166,10 +166,10 @@ def test_verify_compares_every_row_and_finds_what_was_changed(
     result = connectors.sync("verify")
     assert not result.success
     found = {item.asset_key.path[-1]: item for item in result.get_asset_check_evaluations()}
-    assert {name.partition(".")[0]: item.passed for name, item in found.items()} == {
-        "moved": False,
-        "in_table": True,
-        "in_topic": True,
+    assert {name.partition(".")[0]: (item.passed, item.severity.value) for name, item in found.items()} == {
+        "moved": (False, "ERROR"),
+        "in_table": (False, "WARN"),
+        "in_topic": (False, "WARN"),
     }
     spoiled = found[connectors.of["moved"].asset]
     assert (spoiled.metadata["stale"].value, spoiled.metadata["compared"].value) == (1, 2)
