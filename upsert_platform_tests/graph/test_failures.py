@@ -8,12 +8,15 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
+from upsert_platform.destination import DestinationState
 from upsert_platform.errors import ChangelogError, DestinationError
+from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.io_managers import DestinationIOManager
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.hops.binding import load
+from upsert_platform.hops.destination_hop import DestinationPlan
 
 USERS = """
 CREATE TABLE users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
@@ -59,7 +62,7 @@ def test_step_of_a_sync_fails_with_the_text_of_the_error(tmp_path: Path) -> None
     failed = {event.step_key: event.step_failure_data for event in result.get_step_failure_events()}
     data = failed["changelogs__users"]
     assert data.user_failure_data is not None
-    assert "is a Delta table, but no changelog" in (data.user_failure_data.description or "")
+    assert "is a Delta table, but not a changelog" in (data.user_failure_data.description or "")
     assert data.error is not None
     assert data.error.message.startswith("dagster._core.definitions.events.Failure: ")
     assert data.error.cause is not None
@@ -69,12 +72,15 @@ def test_step_of_a_sync_fails_with_the_text_of_the_error(tmp_path: Path) -> None
 def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
     """Of two runs at once the second plans before, and writes after, the first has written."""
     hop = SimpleNamespace(
-        rows_behind=lambda: 5,
-        execute=lambda spark, tell: None,
+        rows_behind=lambda plan: 5,
+        execute=lambda spark, plan, tell: None,
         destination=SimpleNamespace(close=lambda: None),
-        spark_session=None,
-        expect=lambda rows: None,
     )
-    context = dg.build_output_context()
-    DestinationIOManager.handle_output(SimpleNamespace(spark=hop), context, hop)  # type: ignore[arg-type]
+    manager = SimpleNamespace(
+        spark=SimpleNamespace(spark_session=None, expect=lambda rows: None),
+        platform=SimpleNamespace(destination_hop=lambda name, run: hop),
+    )
+    context = dg.build_output_context(definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run")
+    plan = DestinationPlan(DestinationState(), None)
+    DestinationIOManager.handle_output(manager, context, plan)  # type: ignore[arg-type]
     assert context.consume_logged_metadata()["batches_behind"] == dg.MetadataValue.int(0)

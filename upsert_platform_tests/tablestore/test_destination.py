@@ -310,7 +310,7 @@ def test_a_foreign_cell_is_named(
     sdk_client(server).put_row(table.table_name, Row([("id", 1)], [("score", "high")]))
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException, match=r"column 'score'.*holds a cell that is not a DOUBLE"):
+    with pytest.raises(PySparkException, match=r"column 'score'.*holds a cell that is not DOUBLE"):
         destination.read(spark).collect()
 
 
