@@ -6,7 +6,6 @@ makes it of a statement, `queries` carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -85,44 +84,11 @@ class Scan:
         return self.appended
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
-    """Columns computed from the columns of each row."""
+class _OverOne:
+    """An operator over one input; its rows are those of the input, unless it says otherwise."""
 
+    __slots__ = ()
     input: Node
-    columns: tuple[tuple[str, Expression], ...]
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return tuple(Field(name, expression.type) for name, expression in self.columns)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def keys(self) -> Keys:
-        shown: dict[str, list[str]] = {}
-        for name, expression in self.columns:
-            if expression.column is not None:
-                shown.setdefault(expression.column, []).append(name)
-        found: list[frozenset[str]] = []
-        for key in self.input.keys:
-            if all(name in shown for name in key):
-                found += [frozenset(names) for names in product(*(shown[name] for name in sorted(key)))]
-        return tuple(found)
-
-    @property
-    def appends(self) -> bool:
-        return self.input.appends
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The rows for which a condition is true."""
-
-    input: Node
-    condition: Expression
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -142,7 +108,39 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Project(_OverOne):
+    """Columns computed from the columns of each row."""
+
+    input: Node
+    columns: tuple[tuple[str, Expression], ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(name, expression.type) for name, expression in self.columns)
+
+    @property
+    def keys(self) -> Keys:
+        shown: dict[str, list[str]] = {}
+        for name, expression in self.columns:
+            if expression.column is not None:
+                shown.setdefault(expression.column, []).append(name)
+        found: list[frozenset[str]] = []
+        for key in self.input.keys:
+            if all(name in shown for name in key):
+                found += [frozenset(names) for names in product(*(shown[name] for name in sorted(key)))]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(_OverOne):
+    """The rows for which a condition is true."""
+
+    input: Node
+    condition: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Window(_OverOne):
     """A window table function: adds ``window_start``, ``window_end`` and ``window_time``.
 
     Attributes:
@@ -171,18 +169,10 @@ class Window:
         return (*self.input.fields, Field(start, edge), Field(end, edge), Field(last, plain))
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
     def keys(self) -> Keys:
         if self.kind == "tumble":
             return self.input.keys
         return tuple(key | {self.names[0], self.names[1]} for key in self.input.keys)
-
-    @property
-    def appends(self) -> bool:
-        return self.input.appends
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +194,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(_OverOne):
     """GROUP BY; without calls SELECT DISTINCT, without columns one row for everything."""
 
     input: Node
@@ -215,10 +205,6 @@ class Aggregate:
     def fields(self) -> tuple[Field, ...]:
         types = {field.name: field for field in self.input.fields}
         return (*(types[name] for name in self.group), *(Field(call.name, call.type) for call in self.calls))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     @property
     def keys(self) -> Keys:
@@ -239,7 +225,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class TopN:
+class TopN(_OverOne):
     """The first rows of each partition: ``ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= limit``.
 
     Attributes:
@@ -255,10 +241,6 @@ class TopN:
     @property
     def fields(self) -> tuple[Field, ...]:
         return (*self.input.fields, *([self.rank] if self.rank else []))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     @property
     def keys(self) -> Keys:
@@ -393,38 +375,3 @@ def expressions(node: Node) -> list[Expression]:
     elif isinstance(node, Filter):
         own = [node.condition]
     return [*own, *(found for item in node.inputs for found in expressions(item))]
-
-
-def lineage(node: Node) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Which columns of tables each column of a result is made of: name to (table, column)."""
-    match node:
-        case Scan():
-            return {field.name: ((node.table, field.name),) for field in node.columns}
-        case Project():
-            found = lineage(node.input)
-            return {name: _together(found[read] for read in item.reads) for name, item in node.columns}
-        case Window():
-            found = lineage(node.input)
-            return found | dict.fromkeys(node.names, found[node.time])
-        case Aggregate():
-            found = lineage(node.input)
-            own = {
-                call.name: _together(found[name] for name in (call.argument, call.filter) if name is not None)
-                for call in node.calls
-            }
-            return {name: found[name] for name in node.group} | own
-        case TopN():
-            found = lineage(node.input)
-            if node.rank is not None:
-                used = (*node.partition, *(item.column for item in node.order))
-                found = found | {node.rank.name: _together(found[name] for name in used)}
-            return found
-        case Union():
-            branches = [list(lineage(branch).values()) for branch in node.branches]
-            names = [field.name for field in node.fields]
-            return {name: _together(branch[at] for branch in branches) for at, name in enumerate(names)}
-    return {name: item for side in node.inputs for name, item in lineage(side).items()}
-
-
-def _together(parts: Iterable[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
-    return tuple(dict.fromkeys(item for part in parts for item in part))

@@ -9,7 +9,8 @@ import dagster as dg
 
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, Table
-from upsert_platform.plan import Query, lineage
+from upsert_platform.plan import Query
+from upsert_platform.queries.lineage import lineage
 from upsert_platform.types import LogicalType
 
 CHANGELOG_IO = "changelog_io"
