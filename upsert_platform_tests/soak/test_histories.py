@@ -20,7 +20,8 @@ from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxCom
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
 from upsert_platform_tests.referee.judging import told
 from upsert_platform_tests.soak.history_records import ENCODINGS
-from upsert_platform_tests.soak.worlds import MODES, World, make_world
+from upsert_platform_tests.soak.modes import MODES
+from upsert_platform_tests.soak.worlds import World, make_world
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.referee.last_values import LastValues
-from upsert_platform.referee.selection import Condition, Selection
+from upsert_platform.referee.selection import Selection
 from upsert_platform.referee.stores import topic_rows
 from upsert_platform.referee.verdict import Verdict, judge
 from upsert_platform.tablestore.destination import TablestoreDestination
@@ -32,66 +32,11 @@ from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxCom
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
 from upsert_platform_tests.referee.judging import Declared, maxcompute_table, records_of, tablestore_table
 from upsert_platform_tests.soak.history_records import COLUMNS, ENCODINGS, Histories
+from upsert_platform_tests.soak.modes import MODES, Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TABLESTORE: Final = (
-    "'connector' = 'tablestore', 'auto.create' = 'true', 'retry.deadline' = '20 s',"
-    " 'tablestore.endpoint' = '${UPSERT_TABLESTORE_ENDPOINT}',"
-    " 'tablestore.instance.name' = '${UPSERT_TABLESTORE_INSTANCE}',"
-    " 'tablestore.access.key.id' = '${UPSERT_TABLESTORE_ACCESS_KEY_ID}',"
-    " 'tablestore.access.key.secret' = '${UPSERT_TABLESTORE_ACCESS_KEY_SECRET}'"
-)
-_MAXCOMPUTE: Final = (
-    "'connector' = 'maxcompute', 'auto.create' = 'true', 'sink.operation' = 'upsert', 'upsert.write.bucket.num' = '2',"
-    " 'schema.change.behavior' = 'evolve',"
-    " 'odps.end.point' = '${UPSERT_MAXCOMPUTE_ENDPOINT}', 'odps.project.name' = '${UPSERT_MAXCOMPUTE_PROJECT}',"
-    " 'odps.access.id' = '${UPSERT_MAXCOMPUTE_ACCESS_ID}', 'odps.access.key' = '${UPSERT_MAXCOMPUTE_ACCESS_KEY}'"
-)
-_KAFKA: Final = (
-    "'connector' = 'upsert-kafka', 'properties.bootstrap.servers' = '${UPSERT_KAFKA_BOOTSTRAP_SERVERS}',"
-    " 'key.format' = 'json', 'value.format' = 'json', 'auto.create' = 'true', 'auto.create.partitions' = '3'"
-)
-
-
-@dataclass(frozen=True)
-class Mode:
-    """A way to keep a table.
-
-    Attributes:
-        options: of its declaration; the place of the table is added.
-        where: conditions of the insert, for the statement and for the referee.
-        needs: columns without which it cannot be.
-    """
-
-    system: str
-    options: str
-    where: tuple[str, tuple[Condition, ...]] = ("", ())
-    partitioned: bool = False
-    needs: tuple[str, ...] = ()
-
-
-MODES: Final[Mapping[str, Mode]] = {
-    "tablestore put": Mode("tablestore", _TABLESTORE),
-    "tablestore update": Mode(
-        "tablestore", f"{_TABLESTORE}, 'insert.mode' = 'update', 'delete.mode' = 'row_and_column'"
-    ),
-    "tablestore where": Mode("tablestore", _TABLESTORE, (" WHERE n >= 3", (Condition("n", ">=", 3),))),
-    "maxcompute storage": Mode("maxcompute", _MAXCOMPUTE),
-    "maxcompute tunnel": Mode("maxcompute", f"{_MAXCOMPUTE}, 'write.api' = 'tunnel'"),
-    "maxcompute moves": Mode("maxcompute", _MAXCOMPUTE, partitioned=True, needs=("ds",)),
-    "maxcompute tunnel moves": Mode(
-        "maxcompute", f"{_MAXCOMPUTE}, 'write.api' = 'tunnel'", partitioned=True, needs=("ds",)
-    ),
-    "maxcompute where": Mode(
-        "maxcompute", _MAXCOMPUTE,
-        (" WHERE s IS NOT NULL AND s <> 'a'", (Condition("s", "is not null"), Condition("s", "<>", "a"))),
-        needs=("s",),
-    ),
-    "kafka at least once": Mode("kafka", _KAFKA),
-    "kafka exactly once": Mode("kafka", f"{_KAFKA}, 'sink.delivery-guarantee' = 'exactly-once'"),
-}  # fmt: skip
 PATIENCE_SECONDS: Final = 240.0
 
 
