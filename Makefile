@@ -15,13 +15,13 @@ ui: setup ## the Dagster UI
 	.venv/bin/upsert-platform ui $(ARGS)
 
 test: setup ## all tests but the long ones and those of further servers; ARGS="-k name -n 2" are given to pytest
-	.venv/bin/pytest -m "not soak and not systems" -n 2 --dist loadfile $(ARGS)
+	.venv/bin/pytest -m "not soak and not systems" -n 2 --dist loadfile --max-worker-restart 0 $(ARGS)
 
 test-systems: setup ## tests against servers beside the usual ones: an S3 server
 	.venv/bin/pytest -m systems $(ARGS)
 
 soak: setup ## the long tests
-	.venv/bin/pytest -m soak -n 2 --dist loadfile $(ARGS)
+	.venv/bin/pytest -m soak -n 2 --dist loadfile -o faulthandler_timeout=3600 $(ARGS)
 
 lint: setup ## format, rules, types
 	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy

@@ -65,7 +65,7 @@ POINTS = {
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_runs_that_end_in_the_middle_are_made_good_by_the_next(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wave per point and a whole run after every two, all on one pair of tables, so that crashes meet what others
     left behind."""
