@@ -106,8 +106,8 @@ def option(
     Args:
         name: as users write it, for example ``sink.buffer-flush.max-rows``.
         default: left out when the option is required.
-        origin: who documents it: ``flink``, ``alibaba``, ``volcengine``, ``tencent``, ``tablestore``, ``maxcompute``
-            or ``platform``; several joined by a comma.
+        origin: who documents it: ``flink``, ``alibaba``, ``volcengine``, ``tencent``, ``tablestore``, ``maxcompute``,
+            ``kafka-connect``, ``confluent`` or ``platform``; several joined by a comma.
         description: one sentence in our own words, for the reference.
         synonyms: other spellings that are accepted (deprecated ones included).
     """

@@ -272,10 +272,48 @@ MODELS = {
 def test_reference_has_every_option_with_a_sentence_and_an_origin(name: str) -> None:
     rows = {row.name: row for row in sections()[name].rows}
     assert set(option_fields(MODELS[name])) <= set(rows)
-    origins = {"flink", "alibaba", "volcengine", "tencent", "tablestore", "maxcompute", "platform"}
+    origins = {"flink", "alibaba", "volcengine", "tencent", "tablestore", "maxcompute", "confluent", "platform"}
     for option in option_fields(MODELS[name]):
         assert rows[option].meaning.endswith(".")
         assert set(rows[option].third.replace(" ", "").split(",")) <= origins, option
+
+
+VENDOR_PAGES = {
+    "alibaba": (
+        "upsert-kafka",
+        "connector, properties.bootstrap.servers, topic, key.format, key.fields, key.fields-prefix, value.format,"
+        " value.fields-include, sink.parallelism, sink.buffer-flush.max-rows, sink.buffer-flush.interval,"
+        " sink.delivery-guarantee, sink.add-tableId-to-header-enabled, aliyun.kafka.accessKeyId,"
+        " aliyun.kafka.accessKeySecret, aliyun.kafka.instanceId, aliyun.kafka.endpoint, aliyun.kafka.regionId",
+    ),
+    "volcengine": (
+        "upsert-kafka",
+        "connector, properties.bootstrap.servers, topic, key.format, key.fields-prefix, value.format,"
+        " value.fields-include, sink.parallelism",
+    ),
+    "tencent": (
+        "upsert-kafka",
+        "connector, properties.bootstrap.servers, topic, key.format, key.fields, key.fields-prefix, value.format,"
+        " value.fields-include, scan.startup.mode, sink.parallelism, sink.buffer-flush.max-rows,"
+        " sink.buffer-flush.interval",
+    ),
+}
+"""What the pages of vendors list, or use in an example."""
+
+
+@pytest.mark.parametrize("vendor", VENDOR_PAGES)
+def test_reference_tells_which_vendors_document_an_option(vendor: str) -> None:
+    section, listed = VENDOR_PAGES[vendor]
+    found = {row.name for row in sections()[section].rows if vendor in row.third.split(", ")}
+    assert found == set(listed.split(", "))
+
+
+def test_reference_tells_options_of_kafka_connect_from_those_of_the_connector() -> None:
+    origin = {row.name: row.third for row in sections()["kafka-connect"].rows}
+    assert {origin[name] for name in ("tasks.max", "transforms", "errors.tolerance", "consumer.override.*")} == {
+        "kafka-connect"
+    }
+    assert {origin[name] for name in ("primarykey.mode", "insert.mode", "bucket.count")} == {"tablestore"}
 
 
 def test_reference_marks_what_has_no_effect_or_is_refused() -> None:

@@ -28,11 +28,11 @@ class JsonSettings(Settings):
     """Options of format ``json``."""
 
     fail_on_missing_field: Boolean = option(
-        "json.fail-on-missing-field", False, origin="flink",
+        "json.fail-on-missing-field", False, origin="flink, tencent",
         description="Refuse a message in which a declared field is absent (an explicit null is present).",
     )  # fmt: skip
     ignore_parse_errors: Boolean = option(
-        "json.ignore-parse-errors", False, origin="flink",
+        "json.ignore-parse-errors", False, origin="flink, tencent",
         description="Set a field that cannot be read to null; a message that cannot be read goes to quarantine.",
     )  # fmt: skip
     timestamp_standard: TimestampStandard = option(

@@ -1,8 +1,14 @@
-"""Values of options that are one of a few words."""
+"""Values of options that are one of a few words, or offsets of partitions."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+_OFFSET_PAIR: Final = re.compile(r"\s*partition\s*:\s*(\d+)\s*,\s*offset\s*:\s*(\d+)\s*")
 
 
 class StartupMode(StrEnum):
@@ -80,3 +86,24 @@ class CleanupPolicy(StrEnum):
 
     DELETE = "delete"
     COMPACT = "compact"
+
+
+def parse_specific_offsets(value: object) -> object:
+    """Reads ``partition:0,offset:42;partition:1,offset:300`` into pairs of partition and offset."""
+    if not isinstance(value, str):
+        return value
+    pairs: dict[int, int] = {}
+    items = [item for item in value.split(";") if item.strip()]
+    for item in items:
+        match = _OFFSET_PAIR.fullmatch(item)
+        if match is None:
+            raise ValueError(f"takes 'partition:0,offset:42;partition:1,offset:300', not '{value}'")
+        if int(match[1]) in pairs:
+            raise ValueError(f"names partition {match[1]} twice in '{value}'")
+        pairs[int(match[1])] = int(match[2])
+    if not pairs:
+        raise ValueError(f"takes 'partition:0,offset:42;partition:1,offset:300', not '{value}'")
+    return tuple(pairs.items())
+
+
+SpecificOffsets = Annotated[tuple[tuple[int, int], ...], BeforeValidator(parse_specific_offsets)]

@@ -21,53 +21,34 @@ from upsert_platform.kafka.modes import (
     KeyConflict,
     NamingStrategy,
     OnDataLoss,
+    SpecificOffsets,
     StartupMode,
     StorageEngine,
 )
 from upsert_platform.kafka.quarantine_settings import QuarantineSettings, lower
 from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, option
 
+PAGES = "flink, alibaba, volcengine, tencent"
+"""All pages of the connector."""
 MAX_TRANSACTIONAL_PREFIX = 64_000
 """Bytes; longer transactional ids do not fit the broker's coordinator records once a suffix is added."""
 CONTROL_TOPIC = "upsert-platform-control-"
 """Begins the names of control topics that are not declared; a `topic-pattern` never matches them."""
-_OFFSET_PAIR = re.compile(r"\s*partition\s*:\s*(\d+)\s*,\s*offset\s*:\s*(\d+)\s*")
 
 
 def _upper(value: object) -> object:
     return value.strip().upper() if isinstance(value, str) else value
 
 
-def parse_specific_offsets(value: object) -> object:
-    """Reads ``partition:0,offset:42;partition:1,offset:300`` into pairs of partition and offset."""
-    if not isinstance(value, str):
-        return value
-    pairs: dict[int, int] = {}
-    items = [item for item in value.split(";") if item.strip()]
-    for item in items:
-        match = _OFFSET_PAIR.fullmatch(item)
-        if match is None:
-            raise ValueError(f"takes 'partition:0,offset:42;partition:1,offset:300', not '{value}'")
-        if int(match[1]) in pairs:
-            raise ValueError(f"names partition {match[1]} twice in '{value}'")
-        pairs[int(match[1])] = int(match[2])
-    if not pairs:
-        raise ValueError(f"takes 'partition:0,offset:42;partition:1,offset:300', not '{value}'")
-    return tuple(pairs.items())
-
-
-SpecificOffsets = Annotated[tuple[tuple[int, int], ...], BeforeValidator(parse_specific_offsets)]
-
-
 class ScanSettings(QuarantineSettings):
     """Options that both connectors share."""
 
-    connector: str = option("connector", origin="flink", description="Kind of the table.")
+    connector: str = option("connector", origin=PAGES, description="Kind of the table.")
     bootstrap_servers: str = option(
-        "properties.bootstrap.servers", origin="flink", description="Brokers to connect to, host:port joined by commas."
+        "properties.bootstrap.servers", origin=PAGES, description="Brokers to connect to, host:port joined by commas."
     )
     topic: SemicolonList = option(
-        "topic", (), origin="flink", description="Topic, or several joined by semicolons. Needs no topic-pattern."
+        "topic", (), origin=PAGES, description="Topic, or several joined by semicolons. Needs no topic-pattern."
     )
     topic_pattern: str | None = option(
         "topic-pattern", None, origin="flink", description="Regular expression that a topic's whole name must match."
@@ -75,19 +56,19 @@ class ScanSettings(QuarantineSettings):
     key_fields_prefix: str = option(
         "key.fields-prefix",
         "",
-        origin="flink",
+        origin=PAGES,
         description="Prefix of key columns in the table that the key format does not have; needs EXCEPT_KEY.",
     )
     value_fields_include: Annotated[FieldsInclude, BeforeValidator(_upper)] = option(
         "value.fields-include",
         FieldsInclude.ALL,
-        origin="flink",
+        origin=PAGES,
         description="Whether key columns travel in the value too.",
     )
     startup_mode: Annotated[StartupMode, BeforeValidator(lower)] = option(
         "scan.startup.mode",
         StartupMode.EARLIEST,
-        origin="flink",
+        origin="flink, tencent",
         description="Where the first batch starts. On upsert-kafka anything but earliest-offset gives a partial table.",
     )
     startup_timestamp: int | None = option(
@@ -199,16 +180,16 @@ class KafkaSettings(ScanSettings):
     """Options of `connector` = `kafka`, which the platform reads: every record is a change of its own."""
 
     value_format: str = option(
-        "value.format", origin="flink", synonyms=["format"], description="Format of the value; CDC formats included."
+        "value.format", origin=PAGES, synonyms=["format"], description="Format of the value; CDC formats included."
     )
-    key_format: str | None = option("key.format", None, origin="flink", description="Format of the key.")
+    key_format: str | None = option("key.format", None, origin=PAGES, description="Format of the key.")
     key_fields: SemicolonList = option(
         "key.fields", (), origin="flink", description="Columns read from the key, joined by semicolons."
     )
     startup_mode: Annotated[StartupMode, BeforeValidator(lower)] = option(
         "scan.startup.mode",
         StartupMode.GROUP,
-        origin="flink",
+        origin="flink, tencent",
         description="Where the first batch starts. group-offsets without a group or a position there starts earliest.",
     )
 
@@ -224,12 +205,15 @@ class KafkaSettings(ScanSettings):
 class UpsertKafkaSettings(ScanSettings):
     """Options of `connector` = `upsert-kafka`, as source and as destination."""
 
-    key_format: str = option("key.format", origin="flink", description="Format of the key (the primary key).")
+    key_format: str = option("key.format", origin=PAGES, description="Format of the key (the primary key).")
     value_format: str = option(
-        "value.format", origin="flink", synonyms=["format"], description="Format of the value; not a CDC format."
+        "value.format", origin=PAGES, synonyms=["format"], description="Format of the value; not a CDC format."
     )
     key_fields: SemicolonList = option(
-        "key.fields", (), origin="alibaba", description="Accepted when it names the primary key, which decides."
+        "key.fields",
+        (),
+        origin="alibaba, tencent",
+        description="Accepted when it names the primary key, which decides.",
     )
     key_conflict: Annotated[KeyConflict, BeforeValidator(lower)] = option(
         "key-conflict",
@@ -240,23 +224,26 @@ class UpsertKafkaSettings(ScanSettings):
         " (but not with ignore-parse-errors, which makes null of what cannot be read).",
     )
     sink_parallelism: int | None = option(
-        "sink.parallelism", None, origin="flink", description="Number of writing tasks.", ge=1
+        "sink.parallelism", None, origin=PAGES, description="Number of writing tasks.", ge=1
     )
     buffer_flush_max_rows: int = option(
         "sink.buffer-flush.max-rows",
         0,
-        origin="flink",
+        origin="flink, alibaba, tencent",
         description="Rows handed to the producer before it is flushed; needs the interval too. Rows of a key are"
         " reduced to the last one in every case.",
         ge=0,
     )
     buffer_flush_interval: Duration | None = option(
-        "sink.buffer-flush.interval", None, origin="flink", description="Time after which the producer is flushed."
+        "sink.buffer-flush.interval",
+        None,
+        origin="flink, alibaba, tencent",
+        description="Time after which the producer is flushed.",
     )
     delivery_guarantee: Annotated[DeliveryGuarantee, BeforeValidator(lower)] = option(
         "sink.delivery-guarantee",
         DeliveryGuarantee.AT_LEAST_ONCE,
-        origin="flink",
+        origin="flink, alibaba",
         description="exactly-once writes in transactions; none counts rows that the brokers do not take, warns and goes"
         " on.",
     )

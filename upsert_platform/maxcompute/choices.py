@@ -1,9 +1,10 @@
-"""Options of a MaxCompute table that take one of a few words."""
+"""What options of a MaxCompute table take: one of a few words, or a number without its unit."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
@@ -14,6 +15,25 @@ def _lower(value: object) -> object:
 
 ANY_CASE: Final = BeforeValidator(_lower)
 """Of a field: the word may be written in upper case, or with blanks around it."""
+
+
+def _whole(unit: str) -> BeforeValidator:
+    """A number without unit; the documentation gives the unit."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str):
+            text = value.strip()
+            if not re.fullmatch(r"[+-]?\d+", text):
+                raise ValueError(f"takes a whole number{unit}, not '{text}'")
+            return int(text)
+        return value
+
+    return BeforeValidator(read)
+
+
+Count = Annotated[int, _whole("")]
+Seconds = Annotated[int, _whole(" of seconds")]
+Milliseconds = Annotated[int, _whole(" of milliseconds")]
 
 
 class SinkOperation(StrEnum):

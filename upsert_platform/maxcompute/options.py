@@ -12,10 +12,20 @@ from typing import Annotated
 from urllib.parse import urlparse
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from upsert_platform.maxcompute.assigners import check_assigner, check_pattern
-from upsert_platform.maxcompute.choices import ANY_CASE, Compression, OnError, SchemaChange, SinkOperation, WriteApi
+from upsert_platform.maxcompute.choices import (
+    ANY_CASE,
+    Compression,
+    Count,
+    Milliseconds,
+    OnError,
+    SchemaChange,
+    Seconds,
+    SinkOperation,
+    WriteApi,
+)
 from upsert_platform.maxcompute.partition_spec import refuse_value
 from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
 
@@ -29,68 +39,49 @@ _LEAST_INTERVAL = timedelta(minutes=1)
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
-def _whole(unit: str) -> BeforeValidator:
-    """A number without unit; the documentation gives the unit."""
-
-    def read(value: object) -> object:
-        if isinstance(value, str):
-            text = value.strip()
-            if not re.fullmatch(r"[+-]?\d+", text):
-                raise ValueError(f"takes a whole number{unit}, not '{text}'")
-            return int(text)
-        return value
-
-    return BeforeValidator(read)
-
-
-Count = Annotated[int, _whole("")]
-Seconds = Annotated[int, _whole(" of seconds")]
-Milliseconds = Annotated[int, _whole(" of milliseconds")]
-
-
 class MaxComputeSettings(Settings):
     """All options of a MaxCompute table. Counts are checked against the ranges of the connector's documentation."""
 
     # What is written, and with which rights.
-    connector: str = option("connector", origin="alibaba", description="The literal `maxcompute`.")
-    project: str = option("odps.project.name", origin="alibaba", description="Project of the table.")
-    access_id: SecretStr = option("odps.access.id", origin="alibaba", description="AccessKey ID.")
-    access_key: SecretStr = option("odps.access.key", origin="alibaba", description="AccessKey secret.")
+    connector: str = option("connector", origin="maxcompute", description="The literal `maxcompute`.")
+    project: str = option("odps.project.name", origin="maxcompute", description="Project of the table.")
+    access_id: SecretStr = option("odps.access.id", origin="maxcompute", description="AccessKey ID.")
+    access_key: SecretStr = option("odps.access.key", origin="maxcompute", description="AccessKey secret.")
     sts_token: SecretStr | None = option(
         "odps.sts.token", None, origin="platform", synonyms=["sts-token"],
         description="Security token, when id and key are temporary.",
     )  # fmt: skip
-    endpoint: str = option("odps.end.point", origin="alibaba", description="URL of the MaxCompute service.")
+    endpoint: str = option("odps.end.point", origin="maxcompute", description="URL of the MaxCompute service.")
     tunnel_endpoint: str | None = option(
-        "odps.tunnel.end.point", None, origin="alibaba",
+        "odps.tunnel.end.point", None, origin="maxcompute",
         description="URL of the tunnel service; found by asking the project when it is not given.",
     )  # fmt: skip
     tunnel_quota: str | None = option(
-        "odps.tunnel.quota.name", None, origin="alibaba", description="Quota that pays for the data transfer."
+        "odps.tunnel.quota.name", None, origin="maxcompute", description="Quota that pays for the data transfer."
     )
-    table_name: str = option("table.name", origin="alibaba", description="Table, as `[project.][schema.]table`.")
+    table_name: str = option("table.name", origin="maxcompute", description="Table, as `[project.][schema.]table`.")
     namespace_schema: Boolean = option(
-        "odps.namespace.schema", False, origin="alibaba",
+        "odps.namespace.schema", False, origin="maxcompute",
         description="Whether the project uses schemas; a two-part name is then `schema.table`, else `project.table`.",
     )  # fmt: skip
     operation: Annotated[SinkOperation, ANY_CASE] = option(
-        "sink.operation", SinkOperation.INSERT, origin="alibaba",
+        "sink.operation", SinkOperation.INSERT, origin="maxcompute",
         description="`upsert` keeps a Delta table equal to the last value per primary key. `insert` appends, and"
         " refuses deletes; in a table that has a primary key, which is then declared, a row takes the place of the one"
         " with its key.",
     )  # fmt: skip
     parallelism: Count | None = option(
-        "sink.parallelism", None, origin="alibaba", ge=1,
+        "sink.parallelism", None, origin="maxcompute", ge=1,
         description="Number of writing tasks; that of the changes when it is not given.",
     )  # fmt: skip
     meta_cache_size: Count = option(
-        "sink.meta.cache.time", 400, origin="alibaba", ge=1, description="Size of the cache of table metadata."
+        "sink.meta.cache.time", 400, origin="maxcompute", ge=1, description="Size of the cache of table metadata."
     )
     meta_cache_expire: Seconds = option(
-        "sink.meta.cache.expire.time", 1200, origin="alibaba", ge=1, description="Life of cached metadata, in seconds."
+        "sink.meta.cache.expire.time", 1200, origin="maxcompute", ge=1, description="Life of that cache, in seconds."
     )
     coordinator: Boolean = option(
-        "sink.coordinator.enable", True, origin="alibaba",
+        "sink.coordinator.enable", True, origin="maxcompute",
         description="Whether a batch goes through one session and becomes visible at once. With `false` (`insert` into"
         " tables that are not Delta tables) every task has a session of its own, and its rows become visible on"
         " their own. The driver records and commits either kind, so no row is appended twice.",
@@ -98,16 +89,16 @@ class MaxComputeSettings(Settings):
 
     # Partitions.
     partition: str | None = option(
-        "sink.partition", None, origin="alibaba",
+        "sink.partition", None, origin="maxcompute",
         description="Static partition, or the leading part of it when the other partition columns are dynamic.",
     )  # fmt: skip
     partition_default: str = option(
-        "sink.partition.default-value", "__DEFAULT_PARTITION__", origin="alibaba", min_length=1,
+        "sink.partition.default-value", "__DEFAULT_PARTITION__", origin="maxcompute", min_length=1,
         description="Partition of rows whose dynamic partition column is null or blank. They are read back with this"
         " value, a DATE with null. Rows without a number are refused unless this is one.",
     )  # fmt: skip
     partition_limit: Count = option(
-        "sink.dynamic-partition.limit", DEFAULT_PARTITION_LIMIT, origin="alibaba", ge=1, le=60_000,
+        "sink.dynamic-partition.limit", DEFAULT_PARTITION_LIMIT, origin="maxcompute", ge=1, le=60_000,
         description="Most partitions that one batch may write; more is an error, before anything is written.",
     )  # fmt: skip
     move_rows: Boolean = option(
@@ -118,11 +109,11 @@ class MaxComputeSettings(Settings):
         " partition; a batch without deletes is written without reading the table.",
     )  # fmt: skip
     group_partition: Boolean = option(
-        "sink.group-partition.enable", False, origin="alibaba",
+        "sink.group-partition.enable", False, origin="maxcompute",
         description="Whether rows are sorted by partition in every task, so that a body holds few partitions.",
     )  # fmt: skip
     assigner: str | None = option(
-        "sink.partition.assigner.class", None, origin="alibaba",
+        "sink.partition.assigner.class", None, origin="maxcompute",
         description="`package.module:function` that takes a record batch and gives the dynamic partition columns; or"
         " the connector's own classes `TablePartitionAssigner` (columns) and `DateTimePartitionAssigner` (time of the"
         " batch), with their package.",
@@ -138,112 +129,116 @@ class MaxComputeSettings(Settings):
 
     # Spill files of the Flink sink; Spark's shuffle does their work.
     file_cached: Boolean = option(
-        "sink.file-cached.enable", False, origin="alibaba", description="Whether rows are spilled to local files."
+        "sink.file-cached.enable", False, origin="maxcompute", description="Whether rows are spilled to local files."
     )
     file_cached_dirs: str = option(
-        "sink.file-cached.tmp.dirs", "./local", origin="alibaba", description="Folders of spilled files."
+        "sink.file-cached.tmp.dirs", "./local", origin="maxcompute", description="Folders of spilled files."
     )
     file_cached_writers: Count = option(
         "sink.file-cached.writer.num",
         16,
-        origin="alibaba",
+        origin="maxcompute",
         ge=1,
         description="Threads that upload spilled files.",
     )
     bucket_check_interval: Milliseconds = option(
-        "sink.bucket.check-interval", 60_000, origin="alibaba", ge=1, description="Period of the size check, in ms."
+        "sink.bucket.check-interval", 60_000, origin="maxcompute", ge=1, description="Period of the size check, in ms."
     )
     file_cached_rolling_size: MemorySize = option(
-        "sink.file-cached.rolling.max-size", 16 << 20, origin="alibaba", gt=0, description="Size of a spilled file."
+        "sink.file-cached.rolling.max-size", 16 << 20, origin="maxcompute", gt=0, description="Size of a spilled file."
     )
     file_cached_memory: MemorySize = option(
-        "sink.file-cached.memory", 64 << 20, origin="alibaba", gt=0, description="Memory for writing spilled files."
+        "sink.file-cached.memory", 64 << 20, origin="maxcompute", gt=0, description="Memory for writing spilled files."
     )
     file_cached_segment: MemorySize = option(
-        "sink.file-cached.memory.segment-size", 128 << 10, origin="alibaba", gt=0, description="Write buffer of a file."
+        "sink.file-cached.memory.segment-size",
+        128 << 10,
+        origin="maxcompute",
+        gt=0,
+        description="Write buffer of a file.",
     )
     file_cached_flush: Boolean = option(
         "sink.file-cached.flush.always",
         True,
-        origin="alibaba",
+        origin="maxcompute",
         description="Whether every write is flushed to the file.",
     )
     file_cached_retries: Count = option(
-        "sink.file-cached.write.max-retries", 3, origin="alibaba", ge=0, description="Retries of an upload of a file."
+        "sink.file-cached.write.max-retries", 3, origin="maxcompute", ge=0, description="Retries of a file."
     )
 
     # Upsert.
     writer_retries: Count = option(
-        "upsert.writer.max-retries", 3, origin="alibaba", ge=0, description="Retries of a request that sends rows."
+        "upsert.writer.max-retries", 3, origin="maxcompute", ge=0, description="Retries of a request that sends rows."
     )
     writer_buffer: MemorySize = option(
-        "upsert.writer.buffer-size", 64 << 20, origin="alibaba", gt=0,
+        "upsert.writer.buffer-size", 64 << 20, origin="maxcompute", gt=0,
         description="Most bytes that a writing task holds before it sends; a body is at most a quarter of it.",
     )  # fmt: skip
     bucket_buffer: MemorySize = option(
         "upsert.writer.bucket.buffer-size",
         1 << 20,
-        origin="alibaba",
+        origin="maxcompute",
         gt=0,
         description="Buffer of one bucket; at most upsert.writer.buffer-size, which lowers the default.",
     )
     buckets: Count | None = option(
-        "upsert.write.bucket.num", None, origin="alibaba", ge=1, le=MAX_BUCKETS,
+        "upsert.write.bucket.num", None, origin="maxcompute", ge=1, le=MAX_BUCKETS,
         description="Buckets of the table: compared with an existing table, used for one that is created (else 16).",
     )  # fmt: skip
     slots: Count = option(
-        "upsert.write.slot-num", 1, origin="alibaba", ge=1, description="Tunnel slots of an upsert session."
+        "upsert.write.slot-num", 1, origin="maxcompute", ge=1, description="Tunnel slots of an upsert session."
     )
     commit_retries: Count = option(
-        "upsert.commit.max-retries", 3, origin="alibaba", ge=0, description="Retries of a commit."
+        "upsert.commit.max-retries", 3, origin="maxcompute", ge=0, description="Retries of a commit."
     )
     commit_threads: Count = option(
-        "upsert.commit.thread-num", 16, origin="alibaba", ge=1, description="Partitions committed at once."
+        "upsert.commit.thread-num", 16, origin="maxcompute", ge=1, description="Partitions committed at once."
     )
     commit_timeout: Seconds = option(
         "upsert.commit.timeout",
         600,
-        origin="alibaba",
+        origin="maxcompute",
         ge=1,
         description="Time for a commit with its retries, in seconds.",
     )
     compaction: Boolean = option(
-        "upsert.major-compact.enable", False, origin="alibaba",
+        "upsert.major-compact.enable", False, origin="maxcompute",
         description="Whether a major compaction follows after enough commits.",
     )  # fmt: skip
     compaction_commits: Count = option(
-        "upsert.major-compact.min-commits", 100, origin="alibaba", ge=1, description="Commits between two compactions."
+        "upsert.major-compact.min-commits", 100, origin="maxcompute", ge=1, description="Commits from one to the next."
     )
     flush_concurrency: Count = option(
-        "upsert.flush.concurrent", 2, origin="alibaba", ge=1, description="Buckets of a partition sent at once."
+        "upsert.flush.concurrent", 2, origin="maxcompute", ge=1, description="Buckets of a partition sent at once."
     )
 
     # Insert.
     insert_commit_threads: Count = option(
         "insert.commit.thread-num",
         16,
-        origin="alibaba",
+        origin="maxcompute",
         ge=1,
         description="Sessions committed at once, where tasks have one each.",
     )
     insert_arrow: Boolean = option(
         "insert.arrow-writer.enable",
         False,
-        origin="alibaba",
+        origin="maxcompute",
         description="Whether rows travel as Arrow; always so here.",
     )
     insert_arrow_rows: Count = option(
-        "insert.arrow-writer.batch-size", 512, origin="alibaba", ge=1, description="Most rows of an Arrow batch."
+        "insert.arrow-writer.batch-size", 512, origin="maxcompute", ge=1, description="Most rows of an Arrow batch."
     )
     insert_flush_interval: Milliseconds = option(
         "insert.arrow-writer.flush-interval",
         100_000,
-        origin="alibaba",
+        origin="maxcompute",
         ge=1,
         description="Time between flushes, in ms.",
     )
     insert_buffer: MemorySize = option(
-        "insert.writer.buffer-size", 64 << 20, origin="alibaba", gt=0,
+        "insert.writer.buffer-size", 64 << 20, origin="maxcompute", gt=0,
         description="As upsert.writer.buffer-size, for `insert`.",
     )  # fmt: skip
 

@@ -21,6 +21,11 @@ from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.options import ConnectSettings
 from upsert_platform.tablestore.options import TablestoreSettings
 
+_OF_KAFKA_CONNECT: Final = (
+    *("name", "connector.class", "tasks.max", "transforms", "predicates", "header.converter", "key.converter"),
+    *("value.converter", "config.action.reload", "errors.", "consumer.override.", "producer.override."),
+    "admin.override.",
+)
 _KAFKA_WITHOUT_EFFECT: Final = {"scan.topic-partition-discovery.interval": ""}
 
 
@@ -98,19 +103,24 @@ def kafka_connect() -> Section:
     for name in (*connect_options.READ, *connect_options.PASSED_ON, *connect_options.SOURCE_OPTIONS):
         if name in texts.CONNECT:
             default, meaning = texts.CONNECT[name]
-            rows.append(Row(name, default, "tablestore", meaning))
+            rows.append(Row(name, default, _connect_origin(name), meaning))
         elif name in known:
             rows.append(known[name])
         else:
             raise LookupError(f"the reference has no sentence for Kafka Connect option '{name}'; add it to CONNECT")
-    rows += [Row(name, "", "tablestore", meaning) for name, meaning in texts.CONNECT_PER_TABLE.items()]
+    rows += [Row(name, "", _connect_origin(name), meaning) for name, meaning in texts.CONNECT_PER_TABLE.items()]
     for name, reason in connect_options.WITHOUT_EFFECT.items():
-        rows.append(Row(name, "", "tablestore", _capital(reason), "no effect"))
+        rows.append(Row(name, "", _connect_origin(name), _capital(reason), "no effect"))
     for prefix, reason in connect_options.WITHOUT_EFFECT_PREFIXES.items():
-        rows.append(Row(f"{prefix}*", "", "tablestore", _capital(reason), "no effect"))
+        rows.append(Row(f"{prefix}*", "", _connect_origin(prefix), _capital(reason), "no effect"))
     for name, reason in connect_options.REFUSED.items():
-        rows.append(Row(name, "", "tablestore", _capital(reason), "refused"))
+        rows.append(Row(name, "", _connect_origin(name), _capital(reason), "refused"))
     return Section("kafka-connect", "Kafka Connect configurations", texts.KAFKA_CONNECT, tuple(rows))
+
+
+def _connect_origin(name: str) -> str:
+    """Who documents an option: Kafka Connect, which has it for every connector, or the connector."""
+    return "kafka-connect" if name.startswith(_OF_KAFKA_CONNECT) else "tablestore"
 
 
 def platform_settings() -> Section:

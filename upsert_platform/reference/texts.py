@@ -7,10 +7,11 @@ from typing import Final
 INTRODUCTION: Final = """\
 # Options
 
-Every option of every connector and format, with its default and who documents it: Apache Flink (`flink`), the vendors
-that ship the connector (`alibaba`, `volcengine`, `tencent`), the Tablestore sink connector for Kafka (`tablestore`),
-MaxCompute itself (`maxcompute`), or this platform alone (`platform`). `upsert-platform options <name>` prints a section
-in the terminal.
+Every option of every connector and format, with its default and who documents it: Apache Flink (`flink`), the pages of
+`upsert-kafka` by Alibaba Cloud, Volcengine and Tencent Cloud (`alibaba`, `volcengine`, `tencent`), the Tablestore sink
+connector for Kafka (`tablestore`), Kafka Connect (`kafka-connect`), MaxCompute and its connector for Flink
+(`maxcompute`), the clients of the schema registry (`confluent`), or this platform alone (`platform`). `upsert-platform
+options <name>` prints a section in the terminal.
 
 An option that is not listed is an error, with the nearest name suggested. **(no effect)** marks options that are
 accepted with a warning because something else does their work here; **(refused)** marks options that are an error

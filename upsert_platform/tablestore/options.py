@@ -55,7 +55,7 @@ class TablestoreSettings(Settings):
         "connector", "tablestore", origin="platform", description="Selects this connector."
     )
     table_name: str = option(
-        "table.name", "", origin="tablestore", description="Name of the Tablestore table; the declared name by default."
+        "table.name", "", origin="platform", description="Name of the Tablestore table; the declared name by default."
     )
     endpoint: str = option(
         "tablestore.endpoint", origin="tablestore", description="http or https address of the instance."

@@ -98,18 +98,18 @@ class AvroConfluentSettings(Settings):
     )  # fmt: skip
 
     connect_timeout: int = option(
-        f"{_MAP}http.connect.timeout.ms", 5_000, origin="flink", ge=1,
+        f"{_MAP}http.connect.timeout.ms", 5_000, origin="confluent", ge=1,
         description="Milliseconds to connect to the registry.",
     )  # fmt: skip
     read_timeout: int = option(
-        f"{_MAP}http.read.timeout.ms", 30_000, origin="flink", ge=1,
+        f"{_MAP}http.read.timeout.ms", 30_000, origin="confluent", ge=1,
         description="Milliseconds to wait for an answer of the registry.",
     )  # fmt: skip
     proxy_host: str | None = option(
-        f"{_MAP}proxy.host", None, origin="flink", description="Host of an HTTP proxy on the way to the registry.",
+        f"{_MAP}proxy.host", None, origin="confluent", description="Host of an HTTP proxy on the way to the registry.",
     )  # fmt: skip
     proxy_port: int | None = option(
-        f"{_MAP}proxy.port", None, origin="flink", ge=1, le=65_535, description="Port of that proxy; needs the host.",
+        f"{_MAP}proxy.port", None, origin="confluent", ge=1, le=65_535, description="Its port; needs the host.",
     )  # fmt: skip
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ def _message_format(value: object) -> object:
 class ConnectSettings(Settings):
     """Options that decide what a record becomes (specification section 1.2, and 1.1 for the two wizard fields)."""
 
-    topics: CommaList = option("topics", (), origin="tablestore", description="Topics that are read.")
+    topics: CommaList = option("topics", (), origin="kafka-connect, tablestore", description="Topics that are read.")
     topics_regex: str | None = option(
         "topics.regex",
         None,
@@ -96,10 +96,16 @@ class ConnectSettings(Settings):
         "delete.mode", DeleteMode.NONE, origin="tablestore", description="What an empty value deletes."
     )
     key_format: Annotated[MessageFormat, BeforeValidator(_message_format)] = option(
-        "key.converter", MessageFormat.JSON, origin="tablestore", description="`string` or `json`, or the class."
+        "key.converter",
+        MessageFormat.JSON,
+        origin="kafka-connect, tablestore",
+        description="`string` or `json`, or the class.",
     )
     value_format: Annotated[MessageFormat, BeforeValidator(_message_format)] = option(
-        "value.converter", MessageFormat.JSON, origin="tablestore", description="`string` or `json`, or the class."
+        "value.converter",
+        MessageFormat.JSON,
+        origin="kafka-connect, tablestore",
+        description="`string` or `json`, or the class.",
     )
     key_schemas: Boolean | None = option(
         "key.converter.schemas.enable",
