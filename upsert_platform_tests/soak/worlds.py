@@ -125,8 +125,9 @@ class World:
             with self._tolerant(self.modes[name], may_fail=may_fail):
                 hop2 = platform.destination_hop(name, run=run)
                 try:
-                    if hop2.plan().behind:
-                        hop2.execute(self.spark)
+                    wanted = hop2.plan()
+                    if wanted.behind:
+                        hop2.execute(self.spark, wanted)
                         self.counts["writes"] += 1
                 finally:
                     hop2.destination.close()
