@@ -42,6 +42,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileS
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A failure is told when it happens: a run of many minutes may be ended before its summary."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and config.getvalue("numprocesses"):
+        config.pluginmanager.register(_AtOnce(reporter))
+
+
+class _AtOnce:
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line("")
+            self._terminal.write_line(f"failed at {report.when}: {report.nodeid}\n{report.longreprtext[-4000:]}")
+
+
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One Apache Kafka broker on a free port, for the whole session (one per worker under pytest-xdist)."""
