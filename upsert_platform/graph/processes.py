@@ -5,21 +5,32 @@ Dagster's own launcher never finds out that a run was killed: such a run counts 
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import socket
+import time
+from typing import Final
 
 import dagster as dg
+import psutil
 
-_SLACK_SECONDS = 5.0
+HOST_TAG: Final = "upsert/host"
+"""Tag of a run: the host that carries it out."""
+_SLACK_SECONDS: Final = 5.0
 """Clocks of a process table and of an event log are read apart."""
+_NAMING_SECONDS: Final = 120.0
+"""A run that has named its process, but not its host by then, was killed in between."""
+
+
+def name_host(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Notes with a run that it is carried out on this host."""
+    instance.add_run_tags(run_id, {HOST_TAG: socket.gethostname()})
 
 
 def is_alive(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a run that has not ended may still end by itself.
 
-    A started run is known by the process that it named in its events. One that named none, or has not started, counts
-    as alive: those Dagster's run monitoring ends. A process of another machine is taken for gone; who asks must be
-    able to bear that.
+    A started run is known by the process that it named in its events, and by the host in its tags. One of another
+    host, one that named no process, and one that has not started count as alive: those Dagster's run monitoring ends,
+    or who terminates them in the UI.
     """
     if run.status is not dg.DagsterRunStatus.STARTED:
         return True
@@ -29,20 +40,20 @@ def is_alive(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
         if (event := record.event_log_entry.dagster_event) is not None
         and (found := event.engine_event_data.metadata.get("pid")) is not None
     ]
-    if not named:
+    host = run.tags.get(HOST_TAG)
+    if not named or host not in (None, socket.gethostname()):
         return True
     pid, told_at = named[-1]
     began = started_at(pid)
-    return began is not None and began <= told_at + _SLACK_SECONDS
+    if began is not None and began <= told_at + _SLACK_SECONDS:
+        return True
+    return host is None and time.time() <= told_at + _NAMING_SECONDS
 
 
 def started_at(pid: int) -> float | None:
-    """When a process of this machine began, in seconds since 1970; None if there is none (a zombie is none)."""
+    """When a process of this host began, in seconds since 1970; None where there is none (a zombie has ended)."""
     try:
-        # The name, in brackets, may hold anything; what follows it is in words.
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        (boot,) = (line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-    except (OSError, ValueError):
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
         return None
-    state, ticks = words[0], int(words[19])
-    return None if state in "ZX" else int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, create_model
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
+from upsert_platform.graph.processes import name_host
 from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound, query_store
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import by_endpoint
@@ -135,6 +136,11 @@ class PlatformResource(dg.ConfigurableResource):
     tablestore: dg.ResourceDependency[TablestoreResource]
     maxcompute: dg.ResourceDependency[MaxComputeResource]
     _binding: Binding | None = PrivateAttr(default=None)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Notes with a run where it is carried out."""
+        if context.run is not None and context.instance is not None:
+            name_host(context.instance, context.run.run_id)
 
     @property
     def root(self) -> str:

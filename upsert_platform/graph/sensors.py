@@ -12,7 +12,7 @@ import dagster as dg
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import keys
 from upsert_platform.graph.jobs import SYNC, Job
-from upsert_platform.graph.processes import is_alive
+from upsert_platform.graph.processes import HOST_TAG, is_alive
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Project
 
@@ -47,8 +47,10 @@ def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
     )
     def new_offsets(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult | dg.SkipReason:
         active = context.instance.get_runs(dg.RunsFilter(job_name=SYNC, statuses=_ACTIVE))
-        if any(is_alive(context.instance, run) for run in active):
-            return dg.SkipReason("a sync is queued or running")
+        for run in active:
+            if is_alive(context.instance, run):
+                host = run.tags.get(HOST_TAG)
+                return dg.SkipReason(f"a sync is queued or running: {run.run_id}{f' on {host}' if host else ''}")
         lag = 0
         troubles: list[str] = []
         for name in sources:

@@ -10,6 +10,8 @@ from upsert_platform.referee.errors import RefereeError
 
 _SILENCE_SECONDS = 60.0
 _QUESTION_SECONDS = 30.0
+_PROMPT = {"fetch.wait.max.ms": 50, "fetch.queue.backoff.ms": 50}
+"""The end of a partition is told when the broker has waited in vain for more."""
 _PARTITION_EOF = -191
 """librdkafka's code for the end of a partition."""
 
@@ -45,7 +47,7 @@ def consume(config: Mapping[str, Any], topics: Sequence[str], ends: Ends | None 
     """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    own = {"group.id": "referee", "enable.auto.commit": "false", "enable.partition.eof": "true"}
+    own = {"group.id": "referee", "enable.auto.commit": "false", "enable.partition.eof": "true", **_PROMPT}
     consumer = Consumer({"isolation.level": "read_committed", **config, **own, "auto.offset.reset": "error"})
     try:
         for topic in topics:
@@ -86,7 +88,7 @@ def _partitions(consumer: Any, topic: str) -> list[int]:
 def _read(consumer: Any, topic: str, partition: int, end: int) -> Iterator[Record]:
     heard = time.monotonic()
     while True:
-        for message in consumer.consume(5_000, timeout=0.5):
+        for message in consumer.consume(5_000, timeout=0.05):
             heard = time.monotonic()
             if message.error() is not None:
                 if message.error().code() == _PARTITION_EOF and message.offset() >= end:
@@ -98,5 +100,7 @@ def _read(consumer: Any, topic: str, partition: int, end: int) -> Iterator[Recor
             else:
                 kind, at = message.timestamp()
                 yield Record(topic, partition, message.offset(), at if kind else -1, message.key(), message.value())
+                if message.offset() == end - 1:
+                    return
         if time.monotonic() - heard > _SILENCE_SECONDS:
             raise RefereeError(f"{topic}-{partition}: nothing came for {_SILENCE_SECONDS:.0f} s before offset {end}")

@@ -10,10 +10,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
-from upsert_platform_tests.referee.judging import tablestore_table
+from upsert_platform_tests.referee.judging import records_of, tablestore_table
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -96,26 +96,9 @@ class Pageviews:
 
 
 def _values(stack: Stack, topic: str) -> Iterator[tuple[Any, Any]]:
-    """Keys and values of a topic in the order of each partition, by a plain consumer."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"],
-            "group.id": "test",
-            "enable.auto.commit": False,
-        }
-    )
-    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-        consumer.assign([TopicPartition(topic, partition, low)])
-        seen = low
-        while seen < high:
-            message = consumer.poll(1)
-            if message is None:
-                seen = consumer.position([TopicPartition(topic, partition)])[0].offset
-                continue
-            seen = message.offset() + 1
-            yield json.loads(message.key()), json.loads(message.value()) if message.value() is not None else None
-    consumer.close()
+    """Keys and values of a topic in the order of each partition."""
+    for record in records_of(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], topic):
+        yield json.loads(record.key or b""), json.loads(record.value) if record.value is not None else None
 
 
 def test_queries_follow_their_topics_to_their_tables(stack: Stack, make_topic: Callable[..., str]) -> None:

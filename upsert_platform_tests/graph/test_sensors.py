@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from dagster._core.events import EngineEventData
 from upsert_platform.errors import TopicError
 from upsert_platform.graph import sensors
 from upsert_platform.graph.build import build_definitions
-from upsert_platform.graph.processes import started_at
+from upsert_platform.graph.processes import HOST_TAG, started_at
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.hops.binding import load
 from upsert_platform_tests.graph.test_failures import USERS
@@ -38,6 +39,10 @@ class World:
         return SimpleNamespace(lag=self.lag)
 
 
+with subprocess.Popen([sys.executable, "-c", ""]) as _ended:
+    ENDED = _ended.pid
+"""A process that is gone."""
+HERE = socket.gethostname()
 Evaluate = Callable[[], Any]
 
 
@@ -82,8 +87,11 @@ def evaluate(tmp_path: Path, world: World, instance: dg.DagsterInstance) -> Eval
     return tick
 
 
-def add_run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, *, pid: int | None = None) -> None:
-    run = instance.add_run(dg.DagsterRun(job_name="sync", run_id=str(uuid.uuid4()), status=status))
+def add_run(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus, *, pid: int | None = None, host: str | None = HERE
+) -> None:
+    tags = {} if host is None else {HOST_TAG: host}
+    run = instance.add_run(dg.DagsterRun(job_name="sync", run_id=str(uuid.uuid4()), status=status, tags=tags))
     if pid is not None:
         instance.report_engine_event("Executing steps in process", run, EngineEventData.in_process(pid))
 
@@ -91,13 +99,44 @@ def add_run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, *, pid: i
 def test_run_that_was_killed_holds_nothing_up(instance: dg.DagsterInstance, evaluate: Evaluate, world: World) -> None:
     """Dagster counts it as started for ever."""
     world.lag = 3
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    add_run(instance, dg.DagsterRunStatus.STARTED, pid=ended.pid)
+    add_run(instance, dg.DagsterRunStatus.STARTED, pid=ENDED)
     (request,) = evaluate().run_requests
     assert request.asset_selection is None
     add_run(instance, dg.DagsterRunStatus.STARTED, pid=os.getpid())
+    assert f"running: {instance.get_runs()[0].run_id} on {HERE}" in evaluate().skip_message
+
+
+def test_run_of_another_host_is_not_taken_for_dead(
+    instance: dg.DagsterInstance, evaluate: Evaluate, world: World
+) -> None:
+    world.lag = 3
+    add_run(instance, dg.DagsterRunStatus.STARTED, pid=ENDED, host="elsewhere")
+    assert "on elsewhere" in evaluate().skip_message
+
+
+def test_run_that_was_killed_before_it_named_its_host_holds_nothing_up_for_long(
+    instance: dg.DagsterInstance, evaluate: Evaluate, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.lag = 3
+    add_run(instance, dg.DagsterRunStatus.STARTED, pid=ENDED, host=None)
     assert "running" in evaluate().skip_message
+    monkeypatch.setattr("upsert_platform.graph.processes._NAMING_SECONDS", -1.0)
+    assert len(evaluate().run_requests) == 1
+
+
+def test_a_run_names_its_host(instance: dg.DagsterInstance) -> None:
+    platform = PlatformResource(kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource())
+
+    @dg.job(resource_defs={"platform": platform})
+    def one() -> None:
+        @dg.op(required_resource_keys={"platform"})
+        def nothing() -> None:
+            pass
+
+        nothing()
+
+    run = one.execute_in_process(instance=instance)
+    assert instance.get_run_by_id(run.run_id).tags[HOST_TAG] == HERE
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED])

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack, checks_of, metadata_of
+from upsert_platform_tests.referee.judging import records_of
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -41,32 +42,14 @@ INSERT OVERWRITE events_whole SELECT device, reading, at FROM events WHERE readi
 
 
 def last_values(stack: Stack, topic: str) -> dict[int, dict[str, object]]:
-    """Last value per key of a topic, by a plain consumer."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"],
-            "group.id": "test",
-            "enable.auto.commit": False,
-        }
-    )
+    """Last value per key of a topic."""
     found: dict[int, dict[str, object]] = {}
-    for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-        consumer.assign([TopicPartition(topic, partition, low)])
-        seen = low
-        while seen < high:
-            message = consumer.poll(1)
-            if message is None:
-                seen = consumer.position([TopicPartition(topic, partition)])[0].offset
-                continue
-            assert message.error() is None
-            seen = message.offset() + 1
-            key = json.loads(message.key())["user_id"]
-            if message.value() is None:
-                found.pop(key, None)
-            else:
-                found[key] = json.loads(message.value())
-    consumer.close()
+    for record in records_of(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], topic):
+        key = json.loads(record.key or b"")["user_id"]
+        if record.value is None:
+            found.pop(key, None)
+        else:
+            found[key] = json.loads(record.value)
     return found
 
 

@@ -108,7 +108,7 @@ def partition_of_each(bootstrap: str, topic: str) -> dict[bytes, int]:
 
     from upsert_platform.kafka.endpoint import KafkaEndpoint
 
-    consumer = KafkaEndpoint(bootstrap).open_consumer(**{"isolation.level": "read_committed"})
+    consumer = KafkaEndpoint(bootstrap).open_consumer(**{"isolation.level": "read_committed", "fetch.wait.max.ms": 10})
     found: dict[bytes, int] = {}
     try:
         for number in range(PARTITIONS):
@@ -116,7 +116,7 @@ def partition_of_each(bootstrap: str, topic: str) -> dict[bytes, int]:
             consumer.assign([TopicPartition(topic, number, 0)])
             position = 0
             while position < end:
-                for message in consumer.consume(5000, timeout=0.2):
+                for message in consumer.consume(5000, timeout=0.05):
                     position = message.offset() + 1
                     if message.error() is None and message.key() not in found:
                         found[message.key()] = number

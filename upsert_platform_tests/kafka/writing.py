@@ -40,14 +40,14 @@ def messages(bootstrap: str, topic: str) -> list[Message]:
     """Committed records of a topic, in order per partition."""
     from confluent_kafka import TopicPartition
 
-    consumer = KafkaEndpoint(bootstrap).open_consumer(**{"isolation.level": "read_committed"})
+    consumer = KafkaEndpoint(bootstrap).open_consumer(**{"isolation.level": "read_committed", "fetch.wait.max.ms": 10})
     found = []
     for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
         low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
         consumer.assign([TopicPartition(topic, partition, low)])
         position = low
         while position < end:
-            for message in consumer.consume(100, timeout=0.1):
+            for message in consumer.consume(100, timeout=0.02):
                 position = message.offset() + (message.error() is None)
                 if message.error() is None:
                     found.append(message)
