@@ -6,12 +6,11 @@ import dagster as dg
 
 
 def _load() -> dg.Definitions:
-    from upsert_platform.graph.build import build_definitions
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.graph.build import build_definitions, default_platform
 
-    project, problems = load()
-    bind(project, problems)  # what is wrong is told when the code location is loaded, not by the first run
-    return build_definitions(project)
+    platform = default_platform()
+    # What is wrong is told when the code location is loaded, not by the first run.
+    return build_definitions(platform.binding().project, platform=platform)
 
 
 defs = _load()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from upsert_platform.types import LogicalType
+from upsert_platform.types import LogicalType, quote_name
 
 Native = tuple[Any, ...]
 """An expression that Arrow evaluates as Flink does: ``("column", name)``, ``("literal", value)`` or an operator and its
@@ -352,8 +352,7 @@ class Query:
 
 def column(field: Field) -> Expression:
     """The expression that is nothing but a column."""
-    quoted = "`" + field.name.replace("`", "``") + "`"
-    return Expression(quoted, field.type, ("column", field.name), reads=(field.name,))
+    return Expression(quote_name(field.name), field.type, ("column", field.name), reads=(field.name,))
 
 
 def scans(node: Node) -> list[Scan]:

@@ -86,9 +86,14 @@ class LogicalType:
             case TypeName.MAP:
                 return f"MAP<{self.key}, {self.element}>"
             case TypeName.ROW:
-                inner = ", ".join(f"`{item.name.replace('`', '``')}` {item.type}" for item in self.fields)
+                inner = ", ".join(f"{quote_name(item.name)} {item.type}" for item in self.fields)
                 return f"ROW<{inner}>"
         return str(self.name)
+
+
+def quote_name(name: str) -> str:
+    """A name as Flink SQL and Spark SQL write it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 class TypeSyntaxError(ValueError):
@@ -349,7 +354,7 @@ def spark_type(logical: LogicalType) -> str:
         case TypeName.MULTISET:
             return f"MAP<{spark_type(_some(logical.element))},INT>"
         case TypeName.ROW:
-            inner = ",".join(f"`{item.name.replace('`', '``')}`: {spark_type(item.type)}" for item in logical.fields)
+            inner = ",".join(f"{quote_name(item.name)}: {spark_type(item.type)}" for item in logical.fields)
             return f"STRUCT<{inner}>"
     return str(logical.name)
 

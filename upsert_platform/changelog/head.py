@@ -36,7 +36,6 @@ class Head:
         changelog_id: made when the changelog is created.
         batch: number of the last batch, 0 before the first.
         run: name of the run that committed it.
-        delta_version: of the Delta table; counts compactions too, so it is no position.
         floor: tombstones up to this batch may be gone; a destination that applied some batches, but not this one,
             cannot read on.
     """
@@ -45,7 +44,6 @@ class Head:
     batch: int
     positions: Positions
     run: str = ""
-    delta_version: int = 0
     floor: int = 0
 
 

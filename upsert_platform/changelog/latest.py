@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,7 +56,7 @@ def last_rows(
     reduced = reduced.groupBy(*_named(key)).agg(last, met, *summed)
     return reduced.select(
         *_named(key),
-        *[F.col(f"_row.{name}" if name in PLACE else f"_row.{_LAST}.{quote(name)}").alias(name) for name in kept],
+        *[F.col(f"_row.{name}" if name in PLACE else f"_row.{_LAST}.{quote_name(name)}").alias(name) for name in kept],
         *([] if greatest is None else [greatest]),
         PARTITIONS_MET,
     )
@@ -67,7 +68,7 @@ def last_rows_per_partition(changes: DataFrame, *, key: Sequence[str]) -> DataFr
 
     others = [name for name in changes.columns if name not in key and name not in PLACE]
     last = _last_of_partitions(changes, key=key, keep=others)
-    return last.select(*_named(key), *PLACE, *[F.col(f"{_LAST}.{quote(name)}").alias(name) for name in others])
+    return last.select(*_named(key), *PLACE, *[F.col(f"{_LAST}.{quote_name(name)}").alias(name) for name in others])
 
 
 def _last_of_partitions(
@@ -144,12 +145,7 @@ def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
     return last.select(*_named(changes.columns), PARTITIONS_MET)
 
 
-def quote(name: str) -> str:
-    """A column's name as Spark reads it in an expression."""
-    return f"`{name.replace('`', '``')}`"
-
-
 def _named(names: Iterable[str]) -> list[Column]:
     from pyspark.sql import functions as F
 
-    return [F.col(quote(name)) for name in names]
+    return [F.col(quote_name(name)) for name in names]

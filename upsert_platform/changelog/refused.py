@@ -10,7 +10,7 @@ from upsert_platform.changelog import refused_files
 from upsert_platform.changelog.tables import create_table, open_table, write_table
 from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.model import Column
-from upsert_platform.types import spark_type
+from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,7 +164,7 @@ def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column],
     from pyspark.sql import functions as F
 
     types = {column.name: column.type for column in columns}
-    schema = ", ".join(f"`{name.replace('`', '``')}` {spark_type(types[name])}" for name in key)  # type: ignore[arg-type]
+    schema = ", ".join(f"{quote_name(name)} {spark_type(types[name])}" for name in key)  # type: ignore[arg-type]
     return (
         spark.createDataFrame(kept.select(["batch", "key"]))
         .select(F.from_json("key", schema).alias("k"), "key", "batch")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.model import Column, ColumnKind, Table
-from upsert_platform.types import arrow_type, spark_type
+from upsert_platform.types import arrow_type, quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ def spark_schema(table: Table) -> str:
     parts = [f"`{name}` {ddl}" for name, ddl in SYSTEM_COLUMNS.items()]
     for column in stored_columns(table):
         assert column.type is not None
-        parts.append(f"`{column.name.replace('`', '``')}` {spark_type(column.type)}")
+        parts.append(f"{quote_name(column.name)} {spark_type(column.type)}")
     return ", ".join(parts)
 
 

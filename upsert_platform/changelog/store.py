@@ -86,7 +86,7 @@ class ChangelogStore:
         batch = delta.transaction_version(changelog_id) or 0
         floor = int(properties.get(FLOOR_PROPERTY, 0))
         if batch == 0:
-            return Head(changelog_id, 0, Positions(), delta_version=delta.version())
+            return Head(changelog_id, 0, Positions())
         for commit in delta.history(_HISTORY_DEPTH):
             record = commit_record(commit.get("userMetadata"))
             if record is not None and record["batch"] == batch:
@@ -95,7 +95,7 @@ class ChangelogStore:
                     for topic, partitions in record["offsets"].items()
                 }
                 positions = Positions(offsets, record["topic_ids"])
-                return Head(changelog_id, batch, positions, record["run"], delta.version(), floor)
+                return Head(changelog_id, batch, positions, record["run"], floor)
         raise ChangelogError(
             f"batch {batch} of the changelog at {self.uri} is committed, but none of its last {_HISTORY_DEPTH} commits"
             " tells the offsets after it; restore the table's log, or move it away to have it built anew"

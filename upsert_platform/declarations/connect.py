@@ -33,13 +33,12 @@ from upsert_platform.sql.declarations import (
     TableDeclaration,
 )
 from upsert_platform.sql.lexer import shown
-from upsert_platform.sql.rendered import quote_name
 from upsert_platform.sql.variables import Variables
 from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.table import CLIENT_PREFIX, COLUMNS, CONNECTOR, FAILURE_OPTIONS, HEADERS
 from upsert_platform.tablestore.connect.transforms.chain import Chain
 from upsert_platform.tablestore.connect.transforms.options import PREFIXES, read_transforms
-from upsert_platform.types import parse_type
+from upsert_platform.types import parse_type, quote_name
 
 _LOGIN: Final = ("security.", "sasl.", "ssl.")
 """Begin client properties that serve for the topics of failed records too."""

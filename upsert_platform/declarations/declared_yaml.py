@@ -30,8 +30,7 @@ from upsert_platform.sql.declarations import (
     TableDeclaration,
 )
 from upsert_platform.sql.lexer import Token, shown
-from upsert_platform.sql.rendered import quote_name
-from upsert_platform.types import TypeSyntaxError, parse_type
+from upsert_platform.types import TypeSyntaxError, parse_type, quote_name
 
 _SECTIONS: Final = ("tables", "inserts")
 _TABLE: Final = ("name", "columns", "primary_key", "partitioned_by", "options", "comment")

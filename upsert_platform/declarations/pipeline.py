@@ -25,7 +25,7 @@ from upsert_platform.sql.declarations import (
     TableDeclaration,
 )
 from upsert_platform.sql.lexer import shown
-from upsert_platform.sql.rendered import quote_name
+from upsert_platform.types import quote_name
 
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _ROUTE_ENTRIES: Final = ("source-table", "sink-table", "replace-symbol", "description")

@@ -35,9 +35,7 @@ def build_definitions(
         spark: the session's settings.
     """
     spark = spark or SparkResource()
-    platform = platform or PlatformResource(
-        kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource()
-    )
+    platform = platform or default_platform()
     sync = jobs.sync_job(project)
     targets = [target for _, target in assets.inserts_of(project)]
     major_compact = major_compact_job(project)
@@ -62,3 +60,8 @@ def build_definitions(
         },
         loggers={console.CONSOLE: console.console},
     )
+
+
+def default_platform() -> PlatformResource:
+    """The project and the lake that the environment names."""
+    return PlatformResource(kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from upsert_platform.changelog import compaction, lake
-from upsert_platform.changelog.latest import latest_per_key, quote
+from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
 from upsert_platform.errors import ChangelogError
@@ -18,6 +18,7 @@ from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.hops.destination_hop import DestinationPlan
 from upsert_platform.hops.frame_hop import write_frame
 from upsert_platform.hops.query_hop import QueryHop
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,7 +77,7 @@ class ChangelogIOManager(_PlatformIOManager):
         found = store.read(spark, after=0, upto=head.batch)
         if source.table.primary_key:
             found = latest_per_key(found, key=source.table.primary_key, columns=names)
-        return found.where(F.col(KIND).isin(KIND_INSERT, KIND_UPDATE_AFTER)).select(*[quote(name) for name in names])
+        return found.where(F.col(KIND).isin(KIND_INSERT, KIND_UPDATE_AFTER)).select(*map(quote_name, names))
 
 
 class QueryIOManager(_PlatformIOManager):

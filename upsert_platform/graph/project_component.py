@@ -92,15 +92,6 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             SparkResource,
             TablestoreResource,
         )
-        from upsert_platform.hops.binding import bind, load
-        from upsert_platform.hops.connectors import by_endpoint
-
-        project, problems = load(folder, root=self.home)
-        bind(
-            project,
-            problems,
-            defaults=by_endpoint({"kafka": self.kafka, "tablestore": self.tablestore, "maxcompute": self.maxcompute}),
-        )
         platform = PlatformResource(
             project=str(folder),
             home=self.home,
@@ -108,4 +99,5 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             tablestore=TablestoreResource(options=self.tablestore),
             maxcompute=MaxComputeResource(options=self.maxcompute),
         )
-        return build_definitions(project, platform=platform, spark=SparkResource(settings=self.spark))
+        spark = SparkResource(settings=self.spark)
+        return build_definitions(platform.binding().project, platform=platform, spark=spark)

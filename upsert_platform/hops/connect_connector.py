@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.connector import ControlPlace, Writable
 from upsert_platform.errors import Problem
-from upsert_platform.hops.dead_letters import KafkaMail, mail_of, mail_problems
+from upsert_platform.hops.dead_letters import KafkaReports, report_problems, reports_of
 from upsert_platform.model import Table
 from upsert_platform.tablestore.connect.table import CONNECTOR, ConnectSink, read_connect_sink
 from upsert_platform.tablestore.connector import control_place
@@ -21,7 +21,7 @@ class ConnectTarget:
     """A checked sink, and the client that sends its reports; None where none are sent."""
 
     sink: ConnectSink
-    mail: KafkaMail | None
+    reports: KafkaReports | None
 
 
 class ConnectConnector(Writable[ConnectTarget]):
@@ -35,14 +35,14 @@ class ConnectConnector(Writable[ConnectTarget]):
     def check(self, table: Table) -> tuple[ConnectTarget | None, list[Problem]]:
         """Checks a table that is written, and the client properties of its reports."""
         sink, problems = read_connect_sink(table)
-        target = None if sink is None else ConnectTarget(sink, mail_of(table))
-        return target, [*problems, *mail_problems(table)]
+        target = None if sink is None else ConnectTarget(sink, reports_of(table))
+        return target, [*problems, *report_problems(table)]
 
     def open(self, checked: ConnectTarget) -> Destination:
         """The table as a destination."""
         from upsert_platform.tablestore.connect.destination import ConnectDestination
 
-        return ConnectDestination(checked.sink, mail=checked.mail)
+        return ConnectDestination(checked.sink, reports=checked.reports)
 
     def control_place(self, checked: ConnectTarget) -> ControlPlace:
         """A row of the control table."""

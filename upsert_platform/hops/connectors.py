@@ -102,7 +102,7 @@ def topic_problems(flows: Iterable[tuple[Source, Table, Any]]) -> Iterator[Probl
     yield from meeting_problems([checked for _, checked in written], written)
     sources = [kafka for kafka, _, _ in found]
     for _, table, checked in found:
-        if isinstance(checked, ConnectTarget) and checked.mail is not None:
-            topics = checked.sink.failures.topics(default_servers=checked.mail.servers)
+        if isinstance(checked, ConnectTarget) and checked.reports is not None:
+            topics = checked.sink.failures.topics(default_servers=checked.reports.servers)
             for message in dead_letter_problems(table.name, topics, sources):
                 yield Problem(message, table.location)

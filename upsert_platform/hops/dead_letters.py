@@ -1,6 +1,6 @@
 """Sends reports about failed records to topics, for Tablestore tables that are written by Connect's rules.
 
-Letters are at least once: a write that fails after they were sent sends them again.
+They arrive at least once: a write that fails after they were sent sends them again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from upsert_platform.errors import DestinationError, EndpointError, Problem, Top
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.properties import ClientProperties, PropertyProblem, read_properties
 from upsert_platform.model import Table
-from upsert_platform.tablestore.connect.reports import Letter
+from upsert_platform.tablestore.connect.reports import ReportMessage
 from upsert_platform.tablestore.connect.table import CLIENT_PREFIX
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _SERVERS: Final = "bootstrap.servers"
 _SECONDS: Final = 30
 _LARGEST: Final = 52_428_800
-"""Bytes of a letter, as the connector's own producer takes them."""
+"""Bytes of a message, as the connector's own producer takes them."""
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaMail:
-    """Implements `upsert_platform.tablestore.connect.reports.Mail`.
+class KafkaReports:
+    """Implements `upsert_platform.tablestore.connect.reports.ReportTopics`.
 
     Attributes:
         servers: used where a topic names none.
@@ -60,8 +60,8 @@ class KafkaMail:
                 " 'errors.deadletterqueue.topic.replication.factor' to the number of brokers"
             ) from error
 
-    def send(self, topic: str, letters: Sequence[Letter], *, servers: str | None) -> None:
-        """Sends letters and waits until the brokers have them all.
+    def send(self, topic: str, messages: Sequence[ReportMessage], *, servers: str | None) -> None:
+        """Sends messages and waits until the brokers have them all.
 
         Raises:
             DestinationError: one was not taken.
@@ -75,12 +75,12 @@ class KafkaMail:
 
         overrides: dict[str, str | int] = {"delivery.timeout.ms": _SECONDS * 1000, "message.max.bytes": _LARGEST}
         producer = endpoint.open_producer(**overrides)
-        for letter in letters:
-            more: dict[str, Any] = {} if letter.timestamp is None else {"timestamp": max(0, letter.timestamp)}
+        for message in messages:
+            more: dict[str, Any] = {} if message.timestamp is None else {"timestamp": max(0, message.timestamp)}
             while True:
                 try:
                     producer.produce(
-                        topic, letter.value, letter.key, headers=list(letter.headers), on_delivery=delivered, **more
+                        topic, message.value, message.key, headers=list(message.headers), on_delivery=delivered, **more
                     )
                     break
                 except BufferError:
@@ -97,13 +97,13 @@ class KafkaMail:
         return KafkaEndpoint(servers or self.servers, self.properties)
 
 
-def mail_of(table: Table) -> KafkaMail | None:
+def reports_of(table: Table) -> KafkaReports | None:
     """The client that a declared table's properties name; None where it needs none."""
     servers = table.options.get(f"{CLIENT_PREFIX}{_SERVERS}")
-    return None if servers is None else KafkaMail(servers, _properties(table)[0])
+    return None if servers is None else KafkaReports(servers, _properties(table)[0])
 
 
-def mail_problems(table: Table) -> list[Problem]:
+def report_problems(table: Table) -> list[Problem]:
     """What is wrong with those properties."""
     return [
         Problem(

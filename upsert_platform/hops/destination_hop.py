@@ -17,7 +17,6 @@ from upsert_platform.changelog.latest import (
     every_row,
     last_written,
     latest_per_key,
-    quote,
 )
 from upsert_platform.changelog.refused import RefusedStore, key_frame
 from upsert_platform.changelog.replays import dated_rows
@@ -39,6 +38,7 @@ from upsert_platform.destination import (
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -67,11 +67,6 @@ class DestinationPlan:
     def behind(self) -> int:
         """Batches to apply."""
         return max(0, self.head.batch - self.state.applied_batch) if self.head else 0
-
-    @property
-    def last_verdict_failed(self) -> bool:
-        """Whether the last check of the destination failed."""
-        return self.state.verdict is not None and not self.state.verdict.passed
 
 
 @dataclass(frozen=True)
@@ -222,7 +217,7 @@ class DestinationHop:
 
         found = key_frame(spark, older, columns=self.destination.columns, key=key)
         changes = self.changes(spark, after=span.after, upto=span.upto)
-        written = changes.select(*[F.col(quote(name)).alias(f"k{index}") for index, name in enumerate(key)])
+        written = changes.select(*[F.col(quote_name(name)).alias(f"k{index}") for index, name in enumerate(key)])
         met = F.broadcast(found).join(written, [f"k{index}" for index in range(len(key))], "left_semi")
         overtaken = {text for row in met.select("_keys").collect() for text in row["_keys"]}
         again = set(kept.filter(pc.greater(kept["batch"], span.after))["key"].to_pylist())
@@ -304,7 +299,7 @@ class DestinationHop:
 
             # Keys that the destination stores as one are one key, of which the last row counts.
             stored = {
-                f"_stored_{place}": self.destination.stored_value(name, F.col(quote(name)))
+                f"_stored_{place}": self.destination.stored_value(name, F.col(quote_name(name)))
                 for place, name in enumerate(key)
             }
             last = last_written(changes.withColumns(stored), key=list(stored)).drop(*stored)

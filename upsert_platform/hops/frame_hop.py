@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.latest import quote
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import (
     OPERATION,
@@ -20,7 +19,7 @@ from upsert_platform.destination import (
 )
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import leased
-from upsert_platform.types import spark_type
+from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,7 +96,7 @@ def _changes(frame: DataFrame, destination: Destination, *, batch: int) -> DataF
         )
     operation = F.col(OPERATION) if OPERATION in frame.columns else F.lit(OPERATION_UPSERT)
     columns = [
-        F.col(quote(column.name)).cast(spark_type(column.type)).alias(column.name)
+        F.col(quote_name(column.name)).cast(spark_type(column.type)).alias(column.name)
         for column in destination.columns
         if column.type is not None
     ]
@@ -113,7 +112,7 @@ def _check_rows(changes: DataFrame, destination: Destination) -> None:
             f"table '{destination.name}': column '{OPERATION}' of the frame is '{OPERATION_UPSERT}' (put the row) or"
             f" '{OPERATION_DELETE}' (delete its key), and nothing else"
         )
-    key = [F.col(quote(name)) for name in destination.primary_key]
+    key = [F.col(quote_name(name)) for name in destination.primary_key]
     if key and changes.groupBy(*key).count().where("count > 1").limit(1).count():
         raise DestinationError(
             f"table '{destination.name}': the frame has several rows of a key ({', '.join(destination.primary_key)});"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesRecords
-from upsert_platform.changelog.latest import quote
 from upsert_platform.destination import (
     OPERATION,
     OPERATION_DELETE,
@@ -22,6 +21,7 @@ from upsert_platform.destination import (
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.verify import CHANGE, STATUS, Comparison, as_held, check_everything, judged_rows, summed
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,7 +137,7 @@ def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataF
     for column in destination.columns:
         assert column.type is not None
         unknown = F.col(places[column.name]) if column.name in places else F.lit(None)
-        told = F.col(f"{CHANGE}.{quote(column.name)}")
+        told = F.col(f"{CHANGE}.{quote_name(column.name)}")
         value = F.when(known, told).otherwise(unknown).cast(spark_type(column.type))
         columns.append(value.alias(column.name))
     operation = F.when(known, F.col(f"{CHANGE}.{OPERATION}")).otherwise(F.lit(OPERATION_DELETE)).alias(OPERATION)

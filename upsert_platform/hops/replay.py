@@ -18,6 +18,7 @@ from upsert_platform.changelog.replays import ACCOUNT_TOPIC, read_in, replays_of
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
 from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +188,7 @@ def _judge(
     if not source.table.primary_key:  # every record stands for itself
         return candidates, set()
     names = list(source.table.primary_key)
-    key = [F.col(f"`{name.replace('`', '``')}`") for name in names]
+    key = [F.col(quote_name(name)) for name in names]
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
     known = store.read(spark, after=0, upto=upto)
     known = known.join(F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()

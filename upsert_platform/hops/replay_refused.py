@@ -17,6 +17,7 @@ from upsert_platform.destination import SEQUENCE, BatchSpan, Destination, Refuse
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.transform import computed, failed_rows
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +144,7 @@ def _wanted(
         texts_of = {True: set[str](), False: set[str]()}
         for row in judged.select(_KEYS, _LATE).collect():
             texts_of[row[_LATE]].update(row[_KEYS])
-        columns = ["`{}`".format(name.replace("`", "``")) for name in changes.columns]
+        columns = [quote_name(name) for name in changes.columns]
         yield texts_of[False], texts_of[True], judged.where(~F.col(_LATE)).select(*columns)
     finally:
         judged.unpersist()

@@ -27,8 +27,8 @@ from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.insert import written_columns
-from upsert_platform.sql.rendered import cut_fractions, quote_name
-from upsert_platform.types import spark_type
+from upsert_platform.sql.rendered import cut_fractions
+from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

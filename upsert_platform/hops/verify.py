@@ -26,7 +26,7 @@ from upsert_platform.changelog.refused import key_frame
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination, Verdict
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.model import Column
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.types import LogicalType, TypeName, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -320,7 +320,7 @@ def _holds_map(kind: LogicalType) -> bool:
 def _column(name: str) -> SparkColumn:
     from pyspark.sql import functions as F
 
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quote_name(name))
 
 
 def is_comparable(hop: DestinationHop) -> bool:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.head import Head
-from upsert_platform.changelog.latest import quote
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def moved_keys(
 
     if not partitions or not store.table.primary_key:
         return []
-    key = [quote(name) for name in store.table.primary_key]
+    key = [quote_name(name) for name in store.table.primary_key]
     place = F.struct(rows.TOPIC, rows.PARTITION)
     new = [
         F.struct(F.lit(topic).alias(rows.TOPIC), F.lit(partition).alias(rows.PARTITION))

@@ -94,11 +94,6 @@ class KafkaTable:
             column for column in self.metadata_columns if not column.virtual and metadata_key(column) != "topic"
         )
 
-    @property
-    def topics_text(self) -> str:
-        """The topics, for messages."""
-        return ";".join(self.settings.topic) or f"/{self.settings.topic_pattern}/"
-
 
 def read_kafka_table(
     table: Table, *, writes: bool = False, ignore: Callable[[str], bool] = lambda name: False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +106,3 @@ class Result:
             for field in self.schema
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)
-
-
-def covers(key: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether rows that share `columns` are all rows of the keys they have."""
-    return set(columns) <= set(key)

@@ -149,25 +149,6 @@ def _windows(table: pa.Table, window: Window) -> pa.Table:
     return wide
 
 
-def read_by(steps: Sequence[Step], columns: Sequence[str]) -> tuple[str, ...]:
-    """Those of the columns that the steps read, as far as that can be told; all where it cannot."""
-    if not steps:
-        return tuple(columns)
-    first = steps[0]
-    if not isinstance(first, ProjectStep) or not is_native(first):
-        return tuple(columns)
-    used = {name for _, expression in first.columns for name in _names(expression.native)} | set(first.kept)
-    return tuple(name for name in columns if name in used)
-
-
-def _names(native: Native | None) -> set[str]:
-    if native is None:
-        return set()
-    if native[0] == "column":
-        return {native[1]}
-    return {name for operand in native[1:] if isinstance(operand, tuple) for name in _names(operand)}
-
-
 def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field, ...]:
     """The columns that rows have after steps, without `_w` and kept ones."""
     found = tuple(fields)

@@ -25,7 +25,7 @@ from upsert_platform.queries.sources import PUT, VERSION, signed_rows
 from upsert_platform.queries.stages import Feed, Stage
 from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
-from upsert_platform.types import arrow_type, spark_type
+from upsert_platform.types import arrow_type, quote_name, spark_type
 
 _CHUNK: Final = 1 << 20
 """Rows read, or collected before they are reduced, at once."""
@@ -125,7 +125,7 @@ def schema_after(stage: Stage, count: int) -> str:
 
 
 def _columns(fields: Iterable[Field]) -> str:
-    return ", ".join(f"`{item.name.replace('`', '``')}` {spark_type(item.type)}" for item in fields)
+    return ", ".join(f"{quote_name(item.name)} {spark_type(item.type)}" for item in fields)
 
 
 def _beside(stage: Stage) -> list[str]:

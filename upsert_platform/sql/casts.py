@@ -20,12 +20,11 @@ from upsert_platform.sql.rendered import (
     Rendered,
     fails_when,
     made,
-    quote_name,
     quote_text,
     same_type,
     truncate,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName, spark_type
+from upsert_platform.types import LogicalType, TypeName, quote_name, spark_type
 
 _N = TypeName
 _MICROSECONDS_OF_DAY: Final = 86_400_000_000

@@ -33,10 +33,9 @@ from upsert_platform.sql.rendered import (
     Rendered,
     first_failure,
     made,
-    quote_name,
     quote_text,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.types import LogicalType, TypeName, quote_name
 
 ONLY: Final = "not supported here: only projections and filters over one row"
 _COMPARISONS: Final[dict[type, str]] = {

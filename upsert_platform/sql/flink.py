@@ -17,7 +17,7 @@ from sqlglot.tokens import Tokenizer, TokenType
 
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
-from upsert_platform.types import LogicalType, TypeSyntaxError, parse_type
+from upsert_platform.types import LogicalType, TypeSyntaxError, parse_type, quote_name
 
 TYPE_KEY: Final = "flink_type"
 """Key in a node's meta: the type after AS in CAST, or after RETURNING in JSON_VALUE."""
@@ -161,7 +161,7 @@ class _FlinkParser(Parser):
                 break
             depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self._curr.token_type, 0)
             quoted = self._curr.token_type == TokenType.IDENTIFIER
-            words.append("`" + self._curr.text.replace("`", "``") + "`" if quoted else self._curr.text)
+            words.append(quote_name(self._curr.text) if quoted else self._curr.text)
             self._advance()
         try:
             node.meta[TYPE_KEY] = parse_type(" ".join(words))

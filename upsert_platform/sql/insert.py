@@ -16,9 +16,9 @@ from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
 from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
-from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure, quote_name
+from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
 from upsert_platform.sql.tables import Tables
-from upsert_platform.types import LogicalType
+from upsert_platform.types import LogicalType, quote_name
 
 
 def written_columns(table: Table) -> tuple[Column, ...]:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.types import quote_name
 
 VARIABLE: Final = re.compile(r"\$\{\s*([A-Za-z0-9_.\-/]+)\s*\}")
 """A variable as Flink SQL platforms write it: ``${NAME}``, ``${secret_values.kafka-ak}``."""
@@ -211,7 +212,7 @@ def _written(token: Token) -> str:
         case TokenKind.STRING:
             return "'" + token.value.replace("'", "''") + "'"
         case TokenKind.QUOTED:
-            return "`" + token.value.replace("`", "``") + "`"
+            return quote_name(token.value)
         case TokenKind.DOUBLE:
             return f'"{token.value}"'
     return token.value

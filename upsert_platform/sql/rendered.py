@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.types import LogicalType, TypeName, quote_name
 
 INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 STRINGS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
@@ -59,11 +59,6 @@ class Rendered:
     def root(self) -> TypeName | None:
         """Root of the type, if known."""
         return self.type.name if self.type else None
-
-
-def quote_name(name: str) -> str:
-    """A name as Spark SQL writes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def quote_text(text: str) -> str:

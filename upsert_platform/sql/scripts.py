@@ -14,9 +14,7 @@ from upsert_platform.sql.planning.from_clause import View
 from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.query import Relation, read_query, relation_of
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
-from upsert_platform.sql.statements import read_statements
 from upsert_platform.sql.tables import Tables, resolve_tables
-from upsert_platform.sql.variables import Variables
 
 
 @dataclass(frozen=True)
@@ -34,21 +32,6 @@ class Scripts:
     inserts: tuple[Insert, ...] = ()
     mentioned: frozenset[str] = frozenset()
     keyed: frozenset[str] = frozenset()
-
-
-def read_scripts(texts: Mapping[str, str], variables: Variables) -> tuple[Scripts, list[Problem]]:
-    """Reads SQL files together: a table may be declared in one and used in another.
-
-    Args:
-        texts: file name, as messages show it, to content; read in this order.
-
-    Returns:
-        What is declared, and every problem found.
-    """
-    found = Declarations()
-    for file, text in texts.items():
-        found.add(read_statements(text, file, variables))
-    return resolve(found)
 
 
 def resolve(

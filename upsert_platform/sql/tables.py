@@ -13,8 +13,8 @@ from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.like import apply_likes
 from upsert_platform.sql.reader import Fault
-from upsert_platform.sql.rendered import Rendered, quote_name
-from upsert_platform.types import LogicalType
+from upsert_platform.sql.rendered import Rendered
+from upsert_platform.types import LogicalType, quote_name
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from upsert_platform.plan import Query
 from upsert_platform.queries.engine import QueryBatch, advance, plan_batch
 from upsert_platform.queries.runners import Runner
 from upsert_platform.queries.store import QueryStore
-from upsert_platform.sql.scripts import read_scripts
 from upsert_platform.sql.variables import Variables
+from upsert_platform_tests.sql.reading import read_scripts
 
 _PART = 1_000_000
 

@@ -149,9 +149,9 @@ def test_1_4_dead_letters_are_the_records_that_the_converters_cannot_read(
 ) -> None:
     connectors, _ = reported
     topic = connectors.of["in_topic"].topic
-    (letter,) = consumed(connectors, f"{topic}-dead", 1)
-    assert (letter["key"], letter["value"]) == (b"k3", b'{"A":')
-    headers = dict(letter["headers"])
+    (message,) = consumed(connectors, f"{topic}-dead", 1)
+    assert (message["key"], message["value"]) == (b"k3", b'{"A":')
+    headers = dict(message["headers"])
     assert headers["h"] == b"x"
     assert headers["__connect.errors.topic"] == topic.encode()
     assert headers["__connect.errors.offset"] == b"3"

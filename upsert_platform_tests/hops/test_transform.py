@@ -10,8 +10,7 @@ import pytest
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.hops.transform import change_frame, change_query, computed, failed_rows
 from upsert_platform.model import Insert, Table
-from upsert_platform.sql.rendered import quote_name
-from upsert_platform.types import spark_type
+from upsert_platform.types import quote_name, spark_type
 from upsert_platform_tests.sql.reading import errors, read
 
 if TYPE_CHECKING:

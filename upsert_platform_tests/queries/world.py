@@ -26,9 +26,9 @@ from upsert_platform.sql.lexer import tokenize
 from upsert_platform.sql.planning.from_clause import View
 from upsert_platform.sql.planning.pruning import prune
 from upsert_platform.sql.planning.select import plan_select
-from upsert_platform.sql.scripts import read_scripts
 from upsert_platform.sql.variables import Variables
 from upsert_platform.types import arrow_type
+from upsert_platform_tests.sql.reading import read_scripts
 
 DDL = """
 CREATE TABLE users (id INT, region STRING, age INT, score DOUBLE, spent DECIMAL(10, 2), PRIMARY KEY (id) NOT ENFORCED)

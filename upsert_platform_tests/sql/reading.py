@@ -6,8 +6,18 @@ from collections.abc import Mapping
 
 from upsert_platform.errors import Problem
 from upsert_platform.model import Insert, Table
-from upsert_platform.sql.scripts import Scripts, read_scripts
+from upsert_platform.sql.declarations import Declarations
+from upsert_platform.sql.scripts import Scripts, resolve
+from upsert_platform.sql.statements import read_statements
 from upsert_platform.sql.variables import Variables
+
+
+def read_scripts(texts: Mapping[str, str], variables: Variables) -> tuple[Scripts, list[Problem]]:
+    """Reads SQL files together, from file name to content."""
+    found = Declarations()
+    for file, text in texts.items():
+        found.add(read_statements(text, file, variables))
+    return resolve(found)
 
 
 def read(sql: str, variables: Mapping[str, str] | None = None) -> tuple[Scripts, list[Problem]]:

@@ -15,8 +15,8 @@ from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import tokenize
 from upsert_platform.sql.reader import Fault
-from upsert_platform.sql.rendered import STRING, Rendered, quote_name
-from upsert_platform.types import parse_type, spark_type
+from upsert_platform.sql.rendered import STRING, Rendered
+from upsert_platform.types import parse_type, quote_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

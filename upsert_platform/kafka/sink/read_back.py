@@ -10,7 +10,7 @@ from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.errors import TopicError
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.types import spark_type
+from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,17 +55,13 @@ def last_values(
     from upsert_platform.kafka.source.source import read_changes
 
     columns = table.table.physical_columns
-    names = [_quoted(column.name) for column in columns]
+    names = [quote_name(column.name) for column in columns]
     if not ranges:
         ddl = ", ".join(f"{name} {spark_type(c.type)}" for name, c in zip(names, columns, strict=True) if c.type)
         return spark.createDataFrame([], ddl)
-    key = [F.col(_quoted(name)) for name in table.primary_key]
+    key = [F.col(quote_name(name)) for name in table.primary_key]
     found = read_changes(spark, table, ranges, batch=1, mode="upsert").where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
     if keys is not None:
         found = found.join(keys.select(*key).distinct(), list(table.primary_key), "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -19,6 +19,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,8 +116,8 @@ def read_changes(
     Args:
         ranges: as planned by `offsets.bound_batch`.
         batch: put into `_batch`.
-        mode: ``upsert`` and ``normalized`` keep the last decodable record per raw key and range (of each part of it,
-            when the keys do not fit `scan.buffer-bytes`); ``append`` keeps every record.
+        mode: ``upsert`` keeps the last decodable record per raw key and range (of each part of it, when the keys do not
+            fit `scan.buffer-bytes`); ``append`` keeps every record.
 
     Returns:
         A frame whose reading raises, in a task, RecordError, TopicError or EndpointError;
@@ -144,11 +145,11 @@ def write_changes(
 
 
 def _reduces(table: KafkaTable, mode: str) -> bool:
-    if mode not in ("upsert", "normalized", "append"):
-        raise ValueError(f"mode is upsert, normalized or append, not '{mode}'")
-    if mode != "append" and not table.is_upsert:
-        raise ValueError(f"table '{table.name}' is not an upsert-kafka table: it is read in mode append")
-    return mode != "append"
+    if mode not in (MODE_UPSERT, MODE_APPEND):
+        raise ValueError(f"mode is {MODE_UPSERT} or {MODE_APPEND}, not '{mode}'")
+    if mode == MODE_UPSERT and not table.is_upsert:
+        raise ValueError(f"table '{table.name}' is not an upsert-kafka table: it is read in mode {MODE_APPEND}")
+    return mode == MODE_UPSERT
 
 
 def _frame(spark: SparkSession, plan: _Plan) -> DataFrame:

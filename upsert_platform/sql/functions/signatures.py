@@ -97,11 +97,6 @@ def overloads(
     }
 
 
-def type_of(position: int) -> Callable[[Sequence[Rendered]], LogicalType | None]:
-    """The type of an argument."""
-    return lambda arguments: arguments[position].type
-
-
 def constant(value: Rendered, name: str, what: str) -> str:
     """The text of an argument that has to be a literal.
 

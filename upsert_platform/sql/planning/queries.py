@@ -14,7 +14,8 @@ from upsert_platform.sql.planning.pruning import prune
 from upsert_platform.sql.planning.scope import Relation
 from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.reader import Fault
-from upsert_platform.sql.rendered import Rendered, quote_name
+from upsert_platform.sql.rendered import Rendered
+from upsert_platform.types import quote_name
 
 
 def query_name(target: str) -> str:

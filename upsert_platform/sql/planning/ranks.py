@@ -14,11 +14,6 @@ REMEDY = "write SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS rn ...) 
 _MIRRORED: dict[type, type] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
 
 
-def is_rank(node: exp.Expr) -> bool:
-    """Whether a node is ROW_NUMBER() OVER (...)."""
-    return isinstance(node, exp.Window)
-
-
 def check_rank(node: exp.Window, columns: Columns) -> None:
     """Refuses window functions that are not kept up to date."""
     inner = node.this

@@ -13,8 +13,8 @@ from upsert_platform.sql.casts import cast
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.reader import Fault
-from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered, quote_name
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered
+from upsert_platform.types import LogicalType, TypeName, quote_name
 
 _COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",

@@ -14,7 +14,7 @@ from upsert_platform.errors import RecordError
 from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
-from upsert_platform.tablestore.connect.reports import Mail
+from upsert_platform.tablestore.connect.reports import ReportTopics
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
@@ -34,15 +34,15 @@ class ConnectDestination(ControlledDestination, ComparesRecords):
     """Implements `upsert_platform.destination.Destination`; change frames hold every record, of which rows are made.
 
     Args:
-        mail: sends failed records to topics, where the configuration wants that.
+        reports: sends failed records to topics, where the configuration wants that.
     """
 
-    def __init__(self, sink: ConnectSink, *, mail: Mail | None = None) -> None:
+    def __init__(self, sink: ConnectSink, *, reports: ReportTopics | None = None) -> None:
         super().__init__(sink.name, sink.table_name, sink.settings)
         self.sink = sink
         self.columns = sink.columns
         self.primary_key: tuple[str, ...] = ()
-        self._reporter = Reporter(sink, mail, read_tenure=self._control.tenure)
+        self._reporter = Reporter(sink, reports, read_tenure=self._control.tenure)
 
     def prepare(self) -> None:
         """Creates missing tables and topics where ``auto.create`` is on, compares existing tables.

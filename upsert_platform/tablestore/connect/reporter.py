@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
-from upsert_platform.tablestore.connect.reports import Letter, Mail, dead_letter, error_letter
+from upsert_platform.tablestore.connect.reports import ReportMessage, ReportTopics, dead_letter, error_message
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.writing.lease import LeaseGuard, Tenure
@@ -21,14 +21,16 @@ class Reporter:
     """Sends reports of one sink. A report that is repeated is a second message in a topic, and the same row in a table.
 
     Args:
-        mail: sends messages to topics; needed where the sink reports there.
+        reports: sends messages to topics; needed where the sink reports there.
         read_tenure: the lease of the sink's table as it is now.
     """
 
-    def __init__(self, sink: ConnectSink, mail: Mail | None, *, read_tenure: Callable[[], Tenure | None]) -> None:
+    def __init__(
+        self, sink: ConnectSink, reports: ReportTopics | None, *, read_tenure: Callable[[], Tenure | None]
+    ) -> None:
         self._sink = sink
         self._failures = sink.failures
-        self._mail = mail
+        self._reports = reports
         self._read_tenure = read_tenure
 
     def prepare(self) -> None:
@@ -40,19 +42,19 @@ class Reporter:
         failures = self._failures
         if failures.reports_to_topic and failures.topic:
             create = self._sink.settings.auto_create
-            self._post.prepare(failures.topic, servers=failures.bootstrap_servers, create=create, replication=None)
+            self._topics.prepare(failures.topic, servers=failures.bootstrap_servers, create=create, replication=None)
         if failures.copies_undecodable and failures.dead_letters:
             replication = failures.dead_letter_replication
-            self._post.prepare(failures.dead_letters, servers=None, create=True, replication=replication)
+            self._topics.prepare(failures.dead_letters, servers=None, create=True, replication=replication)
 
     @property
-    def _post(self) -> Mail:
-        if self._mail is None:
+    def _topics(self) -> ReportTopics:
+        if self._reports is None:
             raise DestinationError(
                 f"connector '{self._sink.connector}': records are to be reported in a topic, and this destination was"
                 " opened without a Kafka client; open it with one"
             )
-        return self._mail
+        return self._reports
 
     def report(self, refused: Sequence[RefusedRecord], lease: TablestoreLease) -> None:
         """Reports records; returns when all reports are safe.
@@ -66,10 +68,10 @@ class Reporter:
         if undecodable and failures.copies_undecodable and failures.dead_letters:
             context = failures.dead_letter_context
             copies = [dead_letter(item, connector=self._sink.connector, context=context) for item in undecodable]
-            self._post.send(failures.dead_letters, copies, servers=None)
+            self._topics.send(failures.dead_letters, copies, servers=None)
         if others and failures.reports_to_topic and failures.topic:
-            letters: list[Letter] = [error_letter(item, *self._sides(item)) for item in others]
-            self._post.send(failures.topic, letters, servers=failures.bootstrap_servers)
+            messages: list[ReportMessage] = [error_message(item, *self._sides(item)) for item in others]
+            self._topics.send(failures.topic, messages, servers=failures.bootstrap_servers)
         if others and failures.reports_to_table and failures.table:
             from upsert_platform.tablestore.connect.error_rows import error_row
 

@@ -22,7 +22,7 @@ _TEXT_SCHEMA: Final = {"type": "string", "optional": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class ReportMessage:
     """A message for a topic.
 
     Attributes:
@@ -35,8 +35,8 @@ class Letter:
     timestamp: int | None
 
 
-class Mail(Protocol):
-    """Sends letters to topics."""
+class ReportTopics(Protocol):
+    """Sends messages to topics."""
 
     def prepare(self, topic: str, *, servers: str | None, create: bool, replication: int | None) -> None:
         """Creates a topic where it is missing and may be created.
@@ -48,21 +48,21 @@ class Mail(Protocol):
             DestinationError: it is missing, and may not be created.
         """
 
-    def send(self, topic: str, letters: Sequence[Letter], *, servers: str | None) -> None:
-        """Sends letters and waits until the brokers have them all.
+    def send(self, topic: str, messages: Sequence[ReportMessage], *, servers: str | None) -> None:
+        """Sends messages and waits until the brokers have them all.
 
         Raises:
             DestinationError: one was not taken.
         """
 
 
-def error_letter(refused: RefusedRecord, key_side: SideFormat, value_side: SideFormat) -> Letter:
+def error_message(refused: RefusedRecord, key_side: SideFormat, value_side: SideFormat) -> ReportMessage:
     """The message of the connector's Kafka reporter: key and value as JSON with their schemas, time and headers kept.
 
     Headers keep their bytes; ``ErrorInfo`` is added to them.
     """
     record = refused.record
-    return Letter(
+    return ReportMessage(
         with_schema(record.key, key_side),
         with_schema(record.value, value_side),
         (*record.headers, (ERROR_HEADER, refused.information.encode())),
@@ -70,7 +70,7 @@ def error_letter(refused: RefusedRecord, key_side: SideFormat, value_side: SideF
     )
 
 
-def dead_letter(refused: RefusedRecord, *, connector: str, context: bool) -> Letter:
+def dead_letter(refused: RefusedRecord, *, connector: str, context: bool) -> ReportMessage:
     """The message of Kafka Connect's dead letter queue: the record as it is; headers tell of the failure if wanted."""
     record = refused.record
     more = {
@@ -83,7 +83,7 @@ def dead_letter(refused: RefusedRecord, *, connector: str, context: bool) -> Let
         "exception.message": refused.reason,
     }
     added = tuple((_CONTEXT + name, str(value).encode()) for name, value in more.items()) if context else ()
-    return Letter(record.key, record.value, (*record.headers, *added), record.timestamp)
+    return ReportMessage(record.key, record.value, (*record.headers, *added), record.timestamp)
 
 
 def with_schema(data: bytes | None, side: SideFormat) -> bytes | None:

@@ -14,7 +14,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.connect.destination import ConnectDestination
-from upsert_platform.tablestore.connect.reports import Letter
+from upsert_platform.tablestore.connect.reports import ReportMessage
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_compare import sink_on
 
@@ -33,15 +33,15 @@ IN_TOPIC = {
 }
 
 
-class BrokenMail:
+class BrokenReports:
     """Topics that take no message."""
 
     def prepare(self, topic: str, *, servers: str | None, create: bool, replication: int | None) -> None:
         """Finds the topic."""
 
-    def send(self, topic: str, letters: Sequence[Letter], *, servers: str | None) -> None:
+    def send(self, topic: str, messages: Sequence[ReportMessage], *, servers: str | None) -> None:
         """Fails."""
-        raise DestinationError(f"topic '{topic}' took none of {len(letters)} messages")
+        raise DestinationError(f"topic '{topic}' took none of {len(messages)} messages")
 
 
 def _records(spark: SparkSession) -> DataFrame:
@@ -106,7 +106,7 @@ def test_94_a_report_that_cannot_be_delivered_fails_the_write(
 ) -> None:
     converter = {"key.converter": "org.apache.kafka.connect.storage.StringConverter"}
     sink = sink_on(disturbed, {**converter, **options})
-    destination = ConnectDestination(sink, mail=BrokenMail())
+    destination = ConnectDestination(sink, reports=BrokenReports())
     destination.prepare()
     if fault:
         disturbed.faults(fault.format(errors=f"{sink.table_name}_errors"))

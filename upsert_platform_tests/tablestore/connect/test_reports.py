@@ -10,7 +10,7 @@ import pytest
 from upsert_platform.tablestore.connect.error_rows import error_row
 from upsert_platform.tablestore.connect.record import ConnectRecord, Envelope, MessageFormat, SideFormat
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row, place_text, to_row
-from upsert_platform.tablestore.connect.reports import dead_letter, error_letter, with_schema
+from upsert_platform.tablestore.connect.reports import dead_letter, error_message, with_schema
 from upsert_platform.tablestore.encoder import RowOperation
 
 JSON = SideFormat()
@@ -51,18 +51,18 @@ def test_numbers_keep_their_digits() -> None:
 
 
 def test_49_the_letter_of_the_kafka_reporter() -> None:
-    letter = error_letter(REFUSED, TEXT, JSON)
-    assert json.loads(letter.key or b"") == _text("k")
-    assert letter.timestamp == 1_000
+    message = error_message(REFUSED, TEXT, JSON)
+    assert json.loads(message.key or b"") == _text("k")
+    assert message.timestamp == 1_000
     information = b"Error: DirtyRecordError, Message: the value is a JSON array"
-    assert letter.headers == (("h", b"x"), ("h", None), ("ErrorInfo", information))
+    assert message.headers == (("h", b"x"), ("h", None), ("ErrorInfo", information))
 
 
 def test_a_dead_letter_is_the_record_as_it_is() -> None:
     assert dead_letter(REFUSED, connector="c", context=False).headers == RECORD.headers
-    letter = dead_letter(REFUSED, connector="c", context=True)
-    assert (letter.key, letter.value) == (b"k", b"[1]")
-    headers = dict(letter.headers)
+    message = dead_letter(REFUSED, connector="c", context=True)
+    assert (message.key, message.value) == (b"k", b"[1]")
+    headers = dict(message.headers)
     assert headers["__connect.errors.partition"] == b"3"
     assert headers["__connect.errors.connector.name"] == b"c"
     assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"

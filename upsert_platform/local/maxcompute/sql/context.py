@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -75,4 +74,3 @@ class Result:
     rows: pa.Table | None = None
     text: str = ""
     affected: int = 0
-    finished: datetime = field(default_factory=lambda: datetime.now(UTC))

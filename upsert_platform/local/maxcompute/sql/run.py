@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-import pyarrow as pa
 from sqlglot import exp
 
 from upsert_platform.local.maxcompute.errors import parse_error, semantic_error
@@ -141,10 +140,3 @@ def _show(context: Context, statement: Show) -> Result:
         case "history":
             return Result(text=show_history(context, context.table(statement.name)))
     return Result(text=describe(context.relation(statement.name)))
-
-
-def empty_rows(result: Result) -> pa.Table:
-    """The result's rows, or a table of its columns without rows."""
-    if result.rows is not None:
-        return result.rows
-    return pa.schema([pa.field(name, data_type.arrow) for name, data_type in result.columns]).empty_table()
