@@ -92,6 +92,7 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             SparkResource,
             TablestoreResource,
         )
+
         platform = PlatformResource(
             project=str(folder),
             home=self.home,
