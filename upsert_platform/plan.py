@@ -326,6 +326,24 @@ class Union:
         return all(branch.appends for branch in self.branches)
 
 
+@dataclass(frozen=True, slots=True)
+class Merge(Union):
+    """A union whose rows are told apart by a key: of branches that have the same key, the one changed last is shown.
+
+    A branch whose rows are only added gives the last row of each key.
+    """
+
+    key: tuple[str, ...]
+
+    @property
+    def keys(self) -> Keys:
+        return (frozenset(self.key),)
+
+    @property
+    def appends(self) -> bool:
+        return False
+
+
 Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Union
 
 

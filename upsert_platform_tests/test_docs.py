@@ -23,6 +23,7 @@ from upsert_platform.cli import options as cli_options
 from upsert_platform.cli.main import main
 from upsert_platform.declarations import connect_options
 from upsert_platform.formats import FORMATS
+from upsert_platform.generated.options import DatagenSettings, FakerSettings
 from upsert_platform.hops import binding
 from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka import properties
@@ -264,6 +265,8 @@ MODELS = {
     "kafka": KafkaSettings,
     "tablestore": TablestoreSettings,
     "maxcompute": MaxComputeSettings,
+    "faker": FakerSettings,
+    "datagen": DatagenSettings,
     **{name: found.settings for name, found in FORMATS.items()},
 }
 

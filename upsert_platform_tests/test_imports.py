@@ -26,6 +26,7 @@ ROOMS: Mapping[str, set[str]] = {
     "formats": VOCABULARY,
     "sql": VOCABULARY,
     "changelog": VOCABULARY,
+    "generated": VOCABULARY | {"changelog", "sql"},
     "queries": VOCABULARY | {"changelog"},
     "writing": VOCABULARY,
     "kafka": VOCABULARY | {"formats", "changelog", "writing"},
@@ -33,11 +34,12 @@ ROOMS: Mapping[str, set[str]] = {
     "maxcompute": VOCABULARY | {"writing"},
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
     "hops": VOCABULARY
-    | {"queries", "declarations", "sql", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
+    | {"queries", "declarations", "sql", "generated", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "queries", "maxcompute", "jvm"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
-    "reference": VOCABULARY | {"declarations", "hops", "sql", "formats", "kafka", "tablestore", "maxcompute"},
+    "reference": VOCABULARY
+    | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute"},
     "cli": VOCABULARY
     | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
 }

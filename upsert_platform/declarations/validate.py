@@ -104,16 +104,8 @@ def _too_fine(logical: LogicalType) -> int | None:
 
 def _graph_problems(project: Project) -> list[Problem]:
     problems: list[Problem] = []
-    first: dict[str, str] = {}
     sources = {name for insert in project.inserts for name in insert.tables}
     for insert in project.inserts:
-        if insert.target in first:
-            message = (
-                f"table '{insert.target}' is written by two inserts (the other at {first[insert.target]}):"
-                " a destination follows one source"
-            )
-            problems.append(Problem(message, insert.location))
-        first.setdefault(insert.target, str(insert.location))
         if insert.target in insert.tables:
             problems.append(Problem(f"table '{insert.target}' is written from itself", insert.location))
         elif insert.target in sources:

@@ -67,7 +67,7 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
         deps=[keys.topic_key(topic) for topic in streams_of(table)],
         io_manager_key=keys.CHANGELOG_IO,
         group_name="changelogs",
-        kinds={"kafka", "spark", "deltalake"},
+        kinds={kind_of(table), "spark", "deltalake"},
         description=f"Upsert changelog of table {table.name}, declared at {table.location}.",
         metadata={
             keys.TABLE_METADATA: table.name,
@@ -77,7 +77,7 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
-        for topic in plan.topics:
+        for topic in plan.topics if streams_of(table) else ():
             context.log_event(
                 dg.AssetObservation(
                     asset_key=keys.topic_key(topic.name),

@@ -88,6 +88,11 @@ class QueryIOManager(_PlatformIOManager):
         with told_plainly():
             run = obj.execute(lambda: self.spark.spark_session)
         context.add_output_metadata(metadata.of_query_run(run))
+        if run.met:
+            context.log.warning(
+                f"{run.met} keys are given by more than one INSERT INTO the same table: the one whose row changed last"
+                " counts, and within a batch the later statement"
+            )
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """The rows of the result."""

@@ -187,6 +187,7 @@ def of_query_run(run: QueryRun) -> dict[str, Any]:
         "rows": run.written,
         "state_rows_written": run.state_rows,
         "state_bytes": run.state_bytes,
+        **({"keys_of_several_inserts": run.met} if run.met else {}),
         "seconds": round(run.seconds, 3),
         "changes_per_second": round(run.read / run.seconds, 1) if run.seconds else 0.0,
     }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from upsert_platform.connector import Connector, ControlPlace, Readable, Writable
 from upsert_platform.errors import Problem
+from upsert_platform.generated.connector import DatagenConnector, FakerConnector, ValuesConnector
 from upsert_platform.hops.connect_connector import ConnectConnector, ConnectTarget
 from upsert_platform.kafka.connector import KafkaConnector, UpsertKafkaConnector
 from upsert_platform.kafka.shared import dead_letter_problems, meeting_problems
@@ -26,6 +27,9 @@ CONNECTORS: Final[dict[str, Connector]] = {
         TablestoreConnector(),
         ConnectConnector(),
         MaxComputeConnector(),
+        FakerConnector(),
+        DatagenConnector(),
+        ValuesConnector(),
     )
 }
 
@@ -64,9 +68,10 @@ def streams_of(table: Table) -> tuple[str, ...]:
 
 def unknown_connector(table: Table) -> Problem:
     """Tells of a table whose connector does not exist."""
+    declared = [name for name, found in CONNECTORS.items() if not isinstance(found, ValuesConnector)]
     return Problem(
         f"table '{table.name}': connector '{table.connector}' is not known"
-        f"{nearest(table.connector, CONNECTORS)}; known are: {', '.join(CONNECTORS)}",
+        f"{nearest(table.connector, declared)}; known are: {', '.join(declared)}",
         table.options.location("connector") or table.location,
     )
 

@@ -28,6 +28,7 @@ class QueryRun:
         read: changes read of all inputs.
         written: rows of the result's changelog, before-images included.
         state_bytes: what all state takes.
+        met: keys that several inserts into one table have, of those that the batches touched.
     """
 
     batch: int
@@ -37,6 +38,7 @@ class QueryRun:
     state_rows: int
     state_bytes: int
     seconds: float
+    met: int = 0
 
 
 class QueryHop:
@@ -94,6 +96,7 @@ class QueryHop:
             state_rows=sum(item.state_rows for item in done),
             state_bytes=done[-1].state_bytes if done else 0,
             seconds=time.monotonic() - started,
+            met=sum(item.met for item in done),
         )
 
     def needs_rebuild(self) -> str | None:

@@ -82,6 +82,7 @@ class QueryBatch:
         read: changes read of all inputs.
         written: rows of the result's changelog.
         state_rows: rows of state written; `state_bytes` is what all state takes after it.
+        met: keys that several inserts into one table have, of those that the batch touched.
     """
 
     head: Head
@@ -91,6 +92,7 @@ class QueryBatch:
     state_bytes: int
     seconds: float
     stages: tuple[float, ...] = field(default=())
+    met: int = 0
 
 
 def plan_batch(
@@ -171,7 +173,14 @@ def advance(store: QueryStore, plan: QueryBatchPlan, *, runner: Runner, run: str
         return None
     sizes = sum(file.size for files in store.state_files().values() for file in files)
     return QueryBatch(
-        after, batch.read, batch.written, batch.state_rows, sizes, time.monotonic() - started, tuple(seconds)
+        after,
+        batch.read,
+        batch.written,
+        batch.state_rows,
+        sizes,
+        time.monotonic() - started,
+        tuple(seconds),
+        batch.met,
     )
 
 
@@ -190,6 +199,7 @@ class _Batch:
         self.added: list[DataFile] = []
         self.removed: list[str] = []
         self.read = 0
+        self.met = 0
 
     @property
     def written(self) -> int:
@@ -267,6 +277,7 @@ class _Batch:
         self.removed += answer.removed
         self.parts += answer.parts
         self.read += answer.read
+        self.met += answer.met
 
     def clean(self) -> None:
         """Deletes the exchanges of this attempt."""

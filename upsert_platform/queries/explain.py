@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from upsert_platform.plan import Aggregate, Filter, Join, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import Aggregate, Filter, Join, Merge, Node, Project, Scan, TopN, Union, Window
 
 if TYPE_CHECKING:
     from upsert_platform.queries.store import QueryStore
@@ -46,6 +46,8 @@ def _told(node: Node) -> str:
         case Join():
             on = " AND ".join(f"{one} = {other}" for one, other in zip(node.left_on, node.right_on, strict=True))
             return f"{node.kind} join on {on}"
+        case Merge():
+            return f"merge by {', '.join(node.key)}: the branch changed last"
         case Union():
             return "union all"
 
@@ -78,6 +80,8 @@ def _state(node: Node) -> str | None:
         case TopN():
             what = f"the first {node.limit} rows" if node.input.appends else "all rows"
             return f"{what} of each partition; a batch reads the partitions that it touches"
+        case Merge():
+            return f"the row of each branch per ({', '.join(node.key)}): grows with the keys of all branches"
         case Join():
             return "the rows of both sides by join key: grows with both; a batch reads the keys that it touches"
     return None

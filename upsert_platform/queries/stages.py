@@ -15,6 +15,7 @@ from upsert_platform.plan import (
     Field,
     Filter,
     Join,
+    Merge,
     Node,
     Project,
     Scan,
@@ -25,13 +26,14 @@ from upsert_platform.plan import (
 )
 from upsert_platform.queries.aggregate import Groups, Multiset, multiset_of
 from upsert_platform.queries.join import Matches
+from upsert_platform.queries.merge import BRANCH, BRANCH_TYPE, LastChanged
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sources import PUT, VERSION, Upserts
 from upsert_platform.queries.state import StateSchema
 from upsert_platform.queries.steps import FilterStep, ProjectStep, Step, WindowStep, is_native
 from upsert_platform.queries.topn import FirstRows
 
-Operator = Upserts | Groups | Multiset | FirstRows | Matches
+Operator = Upserts | Groups | Multiset | FirstRows | Matches | LastChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Stage:
         steps: taken over the operator's rows.
         result: what is written, in the last stage.
         first_row: the first batch makes a row of nothing (a GROUP BY without columns).
+        ordered: rows that are only added carry what orders them, since the last one of each key counts.
     """
 
     number: int
@@ -76,6 +79,7 @@ class Stage:
     steps: tuple[Step, ...]
     feeds: tuple[Feed, ...]
     result: Result | None
+    ordered: bool = False
 
     @property
     def needs_spark(self) -> bool:
@@ -111,11 +115,12 @@ class _Draft:
     """Columns before the steps."""
     upsert: bool = False
     """Steps are of an upsert source that has no index yet."""
+    ordered: bool = False
 
     def stage(self) -> Stage:
         return Stage(
             self.number, self.base, self.scan, self.reads, self.operator, self.bucketed,
-            tuple(self.steps), tuple(self.feeds), self.result,
+            tuple(self.steps), tuple(self.feeds), self.result, self.ordered,
         )  # fmt: skip
 
 
@@ -179,6 +184,8 @@ class _Compiler:
                 return [self._first_rows(node)]
             case Join():
                 return [self._join(node)]
+            case Merge():
+                return [self._merge(node)]
             case Union():
                 return [draft for branch in node.branches for draft in self._branch(branch, node.fields)]
 
@@ -190,6 +197,30 @@ class _Compiler:
         )
         # The index of an upsert source stands before the union: keys of two branches are not one key.
         return [self._projected(self._sealed(draft), columns) for draft in self._build(branch)]
+
+    def _merge(self, node: Merge) -> _Draft:
+        operator = LastChanged(node, self._state())
+        exchange = self._exchange()
+        same = tuple((item.name, column(item)) for item in node.fields)
+        for number, branch in enumerate(node.branches):
+            tag = (BRANCH, Expression(str(number), BRANCH_TYPE, ("literal", number, BRANCH_TYPE)))
+            for draft in self._branch(branch, node.fields):
+                last = self._last_rows(draft, node.key) if branch.appends else draft
+                ready = self._native(self._projected(last, (*same, tag)))
+                ready.feeds.append(Feed(exchange, operator, group=node.key))
+        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key)
+
+    def _last_rows(self, draft: _Draft, key: tuple[str, ...]) -> _Draft:
+        """Rows that are only added as upserts of a key: each takes the place of the one before it."""
+        assert draft.scan is not None, "the rows of a branch come from one changelog"
+        draft.ordered = True
+        draft.steps = [
+            replace(step, kept=(PUT, *VERSION)) if isinstance(step, ProjectStep) else step for step in draft.steps
+        ]
+        operator = Upserts(key, draft.fields, self._state())
+        exchange = self._exchange()
+        draft.feeds.append(Feed(exchange, operator, group=key))
+        return self._draft(draft.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=key)
 
     def _projected(self, draft: _Draft, columns: tuple[tuple[str, Expression], ...]) -> _Draft:
         draft.steps.append(ProjectStep(columns))

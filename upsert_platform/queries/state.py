@@ -106,6 +106,12 @@ class State:
         self._batch = batch
         self.added: list[DataFile] = []
         self.removed: list[str] = []
+        self.met = 0
+
+    @property
+    def batch(self) -> int:
+        """The batch being computed."""
+        return self._batch
 
     def rows_at(self, places: np.ndarray) -> pa.Table:
         """The rows at these places (and perhaps others whose place collides)."""

@@ -80,12 +80,14 @@ class Answer:
         removed: paths that files among them replace.
         parts: of exchanges, for later stages.
         read: rows of changelogs.
+        met: keys that several branches of a merge have, of those that the batch touched.
     """
 
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     read: int = 0
+    met: int = 0
 
 
 def run_task(task: Task) -> Answer:
@@ -136,7 +138,7 @@ def _beside(stage: Stage) -> list[str]:
 
 
 def _is_upsert(stage: Stage) -> bool:
-    return stage.scan is not None and bool(stage.scan.key) and not stage.scan.signed
+    return stage.scan is not None and (stage.ordered or (bool(stage.scan.key) and not stage.scan.signed))
 
 
 class _Work:
@@ -240,7 +242,7 @@ class _Work:
         if self.results and self.task.stage.result is not None:
             added += _write_result(self.results, self.task.stage.result, self.task)
         parts = [part for feed in self.feeds if (part := feed.close()) is not None]
-        return Answer(tuple(added), tuple(removed), tuple(parts), self.read)
+        return Answer(tuple(added), tuple(removed), tuple(parts), self.read, sum(state.met for state in self.states))
 
 
 class _Feeding:

@@ -8,12 +8,14 @@ from typing import Final
 from upsert_platform.declarations import connect_options
 from upsert_platform.declarations.validate import TRUNCATE_TIMESTAMPS
 from upsert_platform.formats import FORMATS
+from upsert_platform.generated.options import DatagenField, DatagenSettings, FakerField, FakerSettings
 from upsert_platform.hops.connectors import readable, writable
 from upsert_platform.kafka import properties
 from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.kafka.table import PARTITIONER_REASON
 from upsert_platform.maxcompute import replaced
 from upsert_platform.maxcompute.options import MaxComputeSettings
+from upsert_platform.options import Settings
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
@@ -39,6 +41,14 @@ def all_sections() -> Iterator[Section]:
     yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
     rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
     yield Section("maxcompute", "Connector maxcompute", _about("maxcompute"), rows)
+    made: dict[str, tuple[type[Settings], ...]] = {
+        "faker": (FakerSettings, FakerField),
+        "datagen": (DatagenSettings, DatagenField),
+    }
+    for name, models in made.items():
+        yield Section(
+            name, f"Connector {name}", _about(name), tuple(row for model in models for row in settings_rows(model))
+        )
     for name, found in FORMATS.items():
         about = texts.CHANGE_FORMAT if found.changes else texts.FORMAT
         rows = settings_rows(found.settings) or (Row("(none)", "", "", "The format has no options."),)

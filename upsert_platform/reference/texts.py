@@ -29,6 +29,9 @@ CONNECTORS: Final = {
     " four columns.",
     "maxcompute": "A table of MaxCompute: a Delta table with a primary key under `sink.operation` = `upsert`, a plain"
     " one that rows are appended to under `insert`.",
+    "faker": "Rows made by expressions, to try things with: each run makes the rows of one second, or all of"
+    " `number-of-rows`. A row is made once and kept in the changelog, its computed columns too.",
+    "datagen": "Random rows and sequences, to try things with, as `faker` makes them.",
 }
 FORMAT: Final = (
     "Used as `'key.format' = '{name}'` or `'value.format' = '{name}'`. Write each option with its side in front:"

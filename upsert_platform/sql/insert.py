@@ -27,7 +27,7 @@ def written_columns(table: Table) -> tuple[Column, ...]:
     return (*table.physical_columns, *metadata)
 
 
-def _declared_order(table: Table) -> list[Column]:
+def declared_order(table: Table) -> list[Column]:
     """The same columns in the order in which Flink matches a query without a column list."""
     return [
         column
@@ -36,35 +36,35 @@ def _declared_order(table: Table) -> list[Column]:
     ]
 
 
-def resolve_insert(
-    declaration: InsertDeclaration, tables: Tables, lookup: Lookup, *, find: Find | None = None
-) -> tuple[Insert | None, list[Problem]]:
+class InsertResolver:
     """Makes an Insert of a declaration.
 
     Args:
         lookup: relation of a table or view by name.
         find: table or view by name as declared, for a query that needs more than one row at a time.
 
-    Returns:
-        The insert (None when there are errors), and the problems.
+    Attributes:
+        problems: found so far.
+        planned: the query, once `resolve` found that it needs more than one row at a time.
     """
-    return _InsertResolver(declaration, tables, lookup, find).resolve()
 
-
-class _InsertResolver:
     def __init__(self, declaration: InsertDeclaration, tables: Tables, lookup: Lookup, find: Find | None) -> None:
         self.find = find or tables.by_name.get
         self.declaration = declaration
         self.tables = tables
         self.lookup = lookup
         self.problems: list[Problem] = []
+        self.planned: PlannedQuery | None = None
+        self.shown: dict[str, str] = {}
 
     def error(self, message: str, location: SourceLocation | None = None, severity: str = "error") -> None:
+        """Adds a problem of this statement."""
         place = location or self.declaration.location
         statement = "INSERT OVERWRITE" if self.declaration.overwrite else "INSERT INTO"
         self.problems.append(Problem(f"{statement} {self.declaration.target}: {message}", place, severity))
 
     def resolve(self) -> tuple[Insert | None, list[Problem]]:
+        """The insert (None when there are errors), and the problems."""
         declaration = self.declaration
         target = self.tables.by_name.get(declaration.target)
         relation: Relation | None = None
@@ -85,22 +85,23 @@ class _InsertResolver:
             self.error(f"no CREATE TABLE declares the target{hint}")
         if target is None or relation is None:
             return None, self.problems
-        given = self._match_columns(target, relation)
+        given = self.match_columns(target, relation)
+        self.planned = planned
         if planned is not None:
-            return self._insert_result(planned, target, given), self.problems
+            return self.insert_result(planned, target, given), self.problems
         source = self.tables.by_name[relation.source]
         if given is not None and not any(problem.severity == "error" for problem in self.problems):
             if self._check_key(target, source, given):
                 for name, value in given.items():
                     if name in target.primary_key:
-                        self._check_key_type(value, target.column(name), keyed=bool(source.primary_key))
+                        self.check_key_type(value, target.column(name), keyed=bool(source.primary_key))
                     else:
-                        self._check_type(value, target.column(name))
+                        self.check_type(value, target.column(name))
             self._warn_varying(given, relation.predicate)
         if given is None or any(problem.severity == "error" for problem in self.problems):
             return None, self.problems
         predicate = relation.predicate
-        written = [self._written(given.get(column.name), column) for column in written_columns(target)]
+        written = [self.written(given.get(column.name), column) for column in written_columns(target)]
         fails = first_failure(*(value.fails for value in written))
         if fails and predicate is not None:  # rows that do not meet the predicate are not looked at
             fails = f"CASE WHEN {predicate.sql} THEN {fails} END"
@@ -124,7 +125,7 @@ class _InsertResolver:
             planned = plan_query(self.declaration.query, self.find)
             return planned.relation(query_name(self.declaration.target)), planned
 
-    def _insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
+    def insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
         """An insert of the result of a query, which is kept up to date by itself."""
         if self.declaration.overwrite:
             self.error("a query that needs more than one row at a time is followed with INSERT INTO")
@@ -132,9 +133,9 @@ class _InsertResolver:
             return None
         for name, value in given.items():
             if name in target.primary_key:
-                self._check_key_type(value, target.column(name), keyed=False)
+                self.check_key_type(value, target.column(name), keyed=False)
             else:
-                self._check_type(value, target.column(name))
+                self.check_type(value, target.column(name))
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
         try:
             planned.check_key(target.primary_key, key, self.declaration.location.line)
@@ -159,7 +160,7 @@ class _InsertResolver:
                 f"the query depends on {varying}, which is evaluated once per row, when the batch is computed",
                 severity="warning",
             )
-        written = [self._written(named.get(column.name), column) for column in written_columns(target)]
+        written = [self.written(named.get(column.name), column) for column in written_columns(target)]
         return Insert(
             source=query.name,
             target=target.name,
@@ -171,9 +172,10 @@ class _InsertResolver:
             query=query,
         )
 
-    def _match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
+    def match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
         """Target column to expression; None when the shapes do not fit."""
-        declared = {column.name: column for column in _declared_order(target)}
+        self.shown = {value.column: name for name, value in relation.columns if value.column is not None}
+        declared = {column.name: column for column in declared_order(target)}
         constants = self._partition_constants(target, declared)
         names = list(self.declaration.columns)
         for name in names:
@@ -221,27 +223,31 @@ class _InsertResolver:
             constants[name] = value
         return constants
 
-    def _check_type(self, value: Rendered, column: Column) -> None:
+    def check_type(self, value: Rendered, column: Column) -> None:
+        """Refuses a value that Flink does not convert for a column by itself."""
         assert column.type is not None
         if value.type is None or can_write(value.type, column.type):
             return
-        self._refuse_type(value, column, f"write CAST({value.column or '...'} AS {_bare(column.type)})")
+        self._refuse_type(
+            value, column, f"write CAST({self.shown.get(value.column or '', '...')} AS {_bare(column.type)})"
+        )
 
-    def _check_key_type(self, value: Rendered, column: Column, *, keyed: bool) -> None:
+    def check_key_type(self, value: Rendered, column: Column, *, keyed: bool) -> None:
         """A key that loses digits would make one row of two, and a delete of one would take both."""
         assert column.type is not None
         if value.type is None or value.constant is not None or keeps_apart(value.type, column.type):
             if value.constant is not None:
-                self._check_type(value, column)
+                self.check_type(value, column)
             return
-        cast_remedy = f"write CAST({value.column or '...'} AS {_bare(column.type)}) if one row per such value is meant"
+        shown = self.shown.get(value.column or "", "...")
+        cast_remedy = f"write CAST({shown} AS {_bare(column.type)}) if one row per such value is meant"
         remedy = f"declare it {_bare(value.type)} too" if keyed else cast_remedy
         because = ", where different keys could become one" if can_write(value.type, column.type) else ""
         self._refuse_type(value, column, remedy, because)
 
     def _refuse_type(self, value: Rendered, column: Column, remedy: str, because: str = "") -> None:
         assert value.type is not None and column.type is not None
-        what = f"column '{value.column}'" if value.column else "the expression"
+        what = f"column '{self.shown.get(value.column, value.column)}'" if value.column else "the expression"
         shown = "a text" if value.constant is not None and value.root in STRINGS else _bare(value.type)
         self.error(f"{what} is {shown}, column '{column.name}' is {_bare(column.type)}{because}; {remedy}")
 
@@ -280,7 +286,8 @@ class _InsertResolver:
                     severity="warning",
                 )
 
-    def _written(self, value: Rendered | None, column: Column) -> Rendered:
+    def written(self, value: Rendered | None, column: Column) -> Rendered:
+        """An expression as its column takes it; NULL for a column that is not written."""
         if value is None:
             return Rendered("NULL", simple=True)
         assert column.type is not None

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
-from upsert_platform.sql.insert import resolve_insert
+from upsert_platform.sql.inserted_values import with_values
+from upsert_platform.sql.merged_inserts import resolve_inserts
 from upsert_platform.sql.planning.from_clause import View
 from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.query import Relation, read_query, relation_of
@@ -51,12 +52,15 @@ def resolve(
     views = _Views(found.views, resolved, problems)
     views.resolve_all()
     inserts: list[Insert] = []
-    for declaration in found.inserts:
-        insert, faults = resolve_insert(declaration, resolved, views.find, find=views.declared)
+    together: dict[str, list[InsertDeclaration]] = {}
+    for declaration in with_values(found.inserts, resolved, problems):
+        together.setdefault(declaration.target, []).append(declaration)
+    for declarations in together.values():
+        insert, faults = resolve_inserts(declarations, resolved, views.find, views.declared)
         problems += faults
         if insert is not None:
             inserts.append(insert)
-    faulty = len(inserts) < len(found.inserts)
+    faulty = len(inserts) < len({item.target for item in found.inserts})
     mentioned = frozenset(name for name in tables if faulty and any(_names(item, name) for item in found.inserts))
     return Scripts(tables, tuple(inserts), mentioned, resolved.keyed), problems
 

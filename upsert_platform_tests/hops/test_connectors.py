@@ -62,5 +62,5 @@ def test_a_tablestore_resource_completes_connect_configurations_in_resource_and_
 def test_every_connector_says_what_it_is(name: str) -> None:
     connector = CONNECTORS[name]
     assert connector.name == name
-    assert connector.endpoint in ("kafka", "tablestore", "maxcompute")
+    assert connector.endpoint in ("kafka", "tablestore", "maxcompute", "none")
     assert isinstance(connector, Readable | Writable)

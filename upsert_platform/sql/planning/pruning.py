@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from upsert_platform.plan import Aggregate, Filter, Join, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import Aggregate, Filter, Join, Merge, Node, Project, Scan, TopN, Union, Window
 
 
 def prune(node: Node, needed: Collection[str]) -> Node:
@@ -38,6 +38,10 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             if node.kind in ("semi", "anti"):
                 right = prune(node.right, node.right_on)
             return Join(left, right, node.kind, node.left_on, node.right_on)
+        case Merge():
+            stay = [at for at, field in enumerate(node.fields) if field.name in {*needed, *node.key}]
+            branches = (_only(branch, [branch.fields[at].name for at in stay]) for branch in node.branches)
+            return Merge(tuple(branches), node.key)
         case Union():
             kept_at = [at for at, field in enumerate(node.fields) if field.name in needed] or [0]
             return Union(tuple(_only(branch, [branch.fields[at].name for at in kept_at]) for branch in node.branches))

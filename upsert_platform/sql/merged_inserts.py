@@ -1,0 +1,193 @@
+"""Several INSERT INTO of one table as one query: the union of their rows, told apart by the target's key.
+
+Also one INSERT INTO of a UNION ALL of rows that are only added: the last row of each key counts, in the order of the
+records that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import Column, Insert, Table
+from upsert_platform.plan import Expression, Field, Filter, Merge, Node, Project, Scan, Union, Window, column
+from upsert_platform.sql.declarations import InsertDeclaration
+from upsert_platform.sql.insert import InsertResolver, declared_order
+from upsert_platform.sql.planning.from_clause import Find
+from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
+from upsert_platform.sql.planning.scope import Relation, as_type, common_type
+from upsert_platform.sql.query import Lookup
+from upsert_platform.sql.reader import Fault, ToldFault
+from upsert_platform.sql.rendered import STRINGS, Rendered
+from upsert_platform.sql.tables import Tables
+from upsert_platform.types import LogicalType, TypeName, spark_type
+
+
+def resolve_inserts(
+    declarations: Sequence[InsertDeclaration], tables: Tables, lookup: Lookup, find: Find
+) -> tuple[Insert | None, list[Problem]]:
+    """Makes an Insert of all declarations of one target.
+
+    Returns:
+        The insert (None when there are errors), and the problems.
+    """
+    first = declarations[0]
+    target = tables.by_name.get(first.target)
+    if len(declarations) == 1 or target is None or first.target in tables.faulty | tables.elided:
+        return _resolve_one(declarations, target, tables, lookup, find)
+    overwriting = next((item for item in declarations if item.overwrite), None)
+    if overwriting is not None:
+        message = f"INSERT OVERWRITE {target.name}: replaces what another INSERT writes; keep one of them"
+        return None, [Problem(message, overwriting.location)]
+    return _merged(declarations, target, tables, lookup, find)
+
+
+def _resolve_one(
+    declarations: Sequence[InsertDeclaration], target: Table | None, tables: Tables, lookup: Lookup, find: Find
+) -> tuple[Insert | None, list[Problem]]:
+    problems: list[Problem] = []
+    insert: Insert | None = None
+    for declaration in declarations:
+        resolver = InsertResolver(declaration, tables, lookup, find)
+        insert, found = resolver.resolve()
+        problems += found
+        query = resolver.planned.found.node if resolver.planned is not None else None
+        if insert is not None and target is not None and target.primary_key and query is not None and _unites(query):
+            insert, found = _merged([declaration], target, tables, lookup, find)
+            problems += [item for item in found if item not in problems]
+    return insert, problems
+
+
+def _unites(node: Node) -> bool:
+    """Whether rows that are only added come from several changelogs, each with an order of its own."""
+    return node.appends and is_ordered(node) and len(_branches(node)) > 1
+
+
+def _merged(
+    declarations: Sequence[InsertDeclaration], target: Table, tables: Tables, lookup: Lookup, find: Find
+) -> tuple[Insert | None, list[Problem]]:
+    problems: list[Problem] = []
+    branches: list[Node] = []
+    for declaration in declarations:
+        resolver = InsertResolver(declaration, tables, lookup, find)
+        try:
+            branches += _Branch(resolver, target).nodes()
+        except ToldFault:
+            return None, problems
+        except Fault as fault:
+            resolver.error(fault.message, SourceLocation(declaration.location.file, fault.line))
+        problems += resolver.problems
+    if any(problem.severity == "error" for problem in problems):
+        return None, problems
+    node = _union(branches, target)
+    columns = tuple(zip((item.name for item in declared_order(target)), node.fields, strict=True))
+    sql = ";\n".join(item.sql for item in declarations)
+    whole = replace(declarations[0], sql=sql, columns=tuple(name for name, _ in columns), partition={})
+    resolver = InsertResolver(whole, tables, lookup, find)
+    planned = PlannedQuery(Relation(node, columns))
+    given = resolver.match_columns(target, planned.relation(query_name(target.name)))
+    insert = resolver.insert_result(planned, target, given)
+    return insert, [*problems, *resolver.problems]
+
+
+def _union(branches: Sequence[Node], target: Table) -> Node:
+    """The branches with columns of the same types."""
+    kinds: list[LogicalType] = []
+    for at, wanted in enumerate(declared_order(target)):
+        shared: LogicalType | None = branches[0].fields[at].type
+        for branch in branches[1:]:
+            shared = common_type(shared, branch.fields[at].type) if shared is not None else None
+        assert wanted.type is not None
+        kinds.append(shared if shared is not None else replace(wanted.type, nullable=True))
+    shaped = tuple(
+        Project(
+            branch,
+            tuple((field.name, as_type(column(field), kind)) for field, kind in zip(branch.fields, kinds, strict=True)),
+        )
+        for branch in branches
+    )
+    return Merge(shaped, target.primary_key) if target.primary_key else Union(shaped)
+
+
+class _Branch:
+    """One insert as a branch of the union."""
+
+    def __init__(self, resolver: InsertResolver, target: Table) -> None:
+        self.resolver = resolver
+        self.target = target
+
+    def nodes(self) -> list[Node]:
+        """Its rows with the target's columns; several where it is a union of rows that are only added.
+
+        Raises:
+            Fault: it cannot be a branch.
+        """
+        declaration, target = self.resolver.declaration, self.target
+        planned = plan_query(declaration.query, self.resolver.find)
+        given = self.resolver.match_columns(target, planned.relation(query_name(target.name)))
+        if given is None:
+            return []
+        for name, value in given.items():
+            if name in target.primary_key:
+                self.resolver.check_key_type(value, target.column(name), keyed=False)
+            else:
+                self.resolver.check_type(value, target.column(name))
+        if any(problem.severity == "error" for problem in self.resolver.problems):
+            return []
+        line = declaration.location.line
+        key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
+        planned.check_key(target.primary_key, key, line)
+        fields = {field.name: field for _, field in planned.found.columns}
+        columns = tuple(
+            (item.name, self._expression(given.get(item.name), item, fields)) for item in declared_order(target)
+        )
+        node = planned.found.node
+        if not node.appends or not target.primary_key:
+            return [Project(node, columns)]
+        if not is_ordered(node):
+            raise Fault(
+                "beside another INSERT of the same table, rows of a join or DISTINCT have no order that tells the last"
+                " row of a key; group by the target's key, or keep the last row by ROW_NUMBER",
+                line,
+            )
+        return [Project(_renamed(branch, node), columns) for branch in _branches(node)]
+
+    def _expression(self, value: Rendered | None, wanted: Column, fields: dict[str, Field]) -> Expression:
+        assert wanted.type is not None
+        if value is None:
+            empty = replace(wanted.type, nullable=True)
+            return Expression(f"CAST(NULL AS {spark_type(empty)})", empty, ("literal", None, empty))
+        if value.column is not None:
+            return column(fields[value.column])
+        written = self.resolver.written(value, wanted)
+        native = None
+        if value.constant is not None and value.root in STRINGS and wanted.type.name is TypeName.STRING:
+            native = ("literal", value.constant, wanted.type)
+        return Expression(written.sql, wanted.type, native)
+
+
+def is_ordered(node: Node) -> bool:
+    """Whether each row comes from one record, so that records tell which row of a key is the last."""
+    if isinstance(node, Scan):
+        return True
+    if isinstance(node, (Project, Filter, Window, Union)) and not isinstance(node, Merge):
+        return all(is_ordered(item) for item in node.inputs)
+    return False
+
+
+def _branches(node: Node) -> list[Node]:
+    """The same rows, with unions at the very top only."""
+    if isinstance(node, Union):
+        return [found for branch in node.branches for found in _branches(branch)]
+    if isinstance(node, (Project, Filter, Window)):
+        return [replace(node, input=_renamed(branch, node.input)) for branch in _branches(node.input)]
+    return [node]
+
+
+def _renamed(branch: Node, union: Node) -> Node:
+    """A branch with the names of the union that it was in."""
+    if [item.name for item in branch.fields] == [item.name for item in union.fields]:
+        return branch
+    pairs = zip(union.fields, branch.fields, strict=True)
+    return Project(branch, tuple((item.name, replace(column(own), type=item.type)) for item, own in pairs))
