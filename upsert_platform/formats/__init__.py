@@ -10,7 +10,6 @@ from upsert_platform.formats.factory import (
     Format,
     build_decoder,
     build_encoder,
-    default_subject,
     validate_format,
 )
 
@@ -22,6 +21,5 @@ __all__ = [
     "Format",
     "build_decoder",
     "build_encoder",
-    "default_subject",
     "validate_format",
 ]

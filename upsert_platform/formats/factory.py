@@ -27,7 +27,10 @@ from upsert_platform.formats.change.options import (
     OggJsonSettings,
 )
 from upsert_platform.formats.options import CsvSettings, JsonSettings, ProtobufSettings, RawSettings
-from upsert_platform.formats.registry import HttpSchemaRegistry, SchemaRegistry
+from upsert_platform.formats.registered.format_options import JsonRegistrySettings, ProtoRegistrySettings
+from upsert_platform.formats.registered.options import RegistrySettings, passed_over
+from upsert_platform.formats.registered.registry import HttpSchemaRegistry, SchemaRegistry
+from upsert_platform.formats.registered.subjects import Destination
 from upsert_platform.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
 from upsert_platform.options import Settings, nearest, read_settings
@@ -53,23 +56,14 @@ FORMATS: Final[Mapping[str, Format]] = {
     "avro": Format(AvroSettings),
     "avro-confluent": Format(AvroConfluentSettings),
     "protobuf": Format(ProtobufSettings),
+    "json-registry": Format(JsonRegistrySettings),
+    "proto-registry": Format(ProtoRegistrySettings),
     "debezium-json": Format(DebeziumJsonSettings, changes=True),
     "debezium-avro-confluent": Format(DebeziumAvroConfluentSettings, changes=True),
     "canal-json": Format(CanalJsonSettings, changes=True),
     "maxwell-json": Format(MaxwellJsonSettings, changes=True),
     "ogg-json": Format(OggJsonSettings, changes=True),
 }
-
-
-_NO_SUBJECT: Final = (
-    "format 'avro-confluent' needs a subject to register schemas under; "
-    "set 'avro-confluent.subject', or write to a single topic"
-)
-
-
-def default_subject(topic: str, side: Literal["key", "value"]) -> str:
-    """The subject of a schema registry for one side of a topic, as Flink fills it in."""
-    return f"{topic}-{side}"
 
 
 def build_decoder(
@@ -83,7 +77,7 @@ def build_decoder(
     """Builds the decoder of one side of a topic.
 
     Args:
-        registry: of format ``avro-confluent``; one reached over HTTP at the declared address if None.
+        registry: of formats that have one; one reached over HTTP at the declared address if None.
         metadata: of change data formats, metadata columns that follow the declared ones in the decoded rows, each by
             its key (without ``value.``) and type; see `change_metadata.METADATA`.
 
@@ -106,8 +100,18 @@ def build_decoder(
             return RawDecoder(columns, settings)
         case ProtobufSettings():
             from upsert_platform.formats.protobuf.codec import ProtobufDecoder
+            from upsert_platform.formats.protobuf.schema import message_class
 
-            return ProtobufDecoder(columns, settings)
+            message = message_class(settings.descriptor_file, settings.message_name)
+            return ProtobufDecoder(columns, message, read_default_values=settings.read_default_values)
+        case JsonRegistrySettings():
+            from upsert_platform.formats.registered.json import JsonRegistryDecoder
+
+            return JsonRegistryDecoder(columns, settings, registry or HttpSchemaRegistry(settings))
+        case ProtoRegistrySettings():
+            from upsert_platform.formats.registered.proto import ProtoRegistryDecoder
+
+            return ProtoRegistryDecoder(columns, settings, registry or HttpSchemaRegistry(settings))
         case AvroSettings():
             from upsert_platform.formats.avro.decoder import AvroDecoder
 
@@ -140,18 +144,21 @@ def build_encoder(
     options: Mapping[str, str],
     *,
     registry: SchemaRegistry | None = None,
-    subject: str | None = None,
+    topic: str | None = None,
+    side: Literal["key", "value"] = "value",
 ) -> Encoder:
     """Builds the encoder of one side of a topic.
 
     Args:
-        registry: of format ``avro-confluent``; one reached over HTTP at the declared address if None.
-        subject: of format ``avro-confluent``, where its option is not set: see `default_subject`.
+        registry: of formats that have one; one reached over HTTP at the declared address if None.
+        topic: that is written, after which subjects of a registry are named.
+        side: of its records.
 
     Raises:
         DeclarationError: unknown format, or options that `validate_format` reports.
     """
     settings = _settings(format_id, options)
+    written = Destination(topic, side)
     match settings:
         case JsonSettings():
             from upsert_platform.formats.json.encoder import JsonEncoder
@@ -167,8 +174,18 @@ def build_encoder(
             return RawEncoder(columns, settings)
         case ProtobufSettings():
             from upsert_platform.formats.protobuf.codec import ProtobufEncoder
+            from upsert_platform.formats.protobuf.schema import message_class
 
-            return ProtobufEncoder(columns, settings)
+            message = message_class(settings.descriptor_file, settings.message_name)
+            return ProtobufEncoder(columns, message, null_text=settings.null_string_literal)
+        case JsonRegistrySettings():
+            from upsert_platform.formats.registered.json import JsonRegistryEncoder
+
+            return JsonRegistryEncoder(columns, settings, registry or HttpSchemaRegistry(settings), written=written)
+        case ProtoRegistrySettings():
+            from upsert_platform.formats.registered.proto import ProtoRegistryEncoder
+
+            return ProtoRegistryEncoder(columns, settings, registry or HttpSchemaRegistry(settings), written=written)
         case AvroSettings():
             from upsert_platform.formats.avro.encoder import AvroEncoder
 
@@ -178,11 +195,8 @@ def build_encoder(
         case AvroConfluentSettings():
             from upsert_platform.formats.avro.confluent import AvroConfluentEncoder
 
-            under = settings.subject or subject
-            if under is None:
-                raise DeclarationError([Problem(_NO_SUBJECT)])
             reached = registry or HttpSchemaRegistry(settings)
-            return AvroConfluentEncoder(columns, reached, subject=under, declared_schema=settings.declared_schema)
+            return AvroConfluentEncoder(columns, reached, settings=settings, written=written)
         case ChangeSettings():
             from upsert_platform.formats.change.encoder import FRAMES, ChangeEncoder
 
@@ -213,7 +227,13 @@ def validate_format(
         known = ", ".join(FORMATS)
         return [Problem(f"{subject}: unknown {side} format '{format_id}'{hint}; known are {known}", location)]
     declared = options if isinstance(options, Options) else Options(options)
+    told: list[tuple[str, str, str]] = []
+    if issubclass(found.settings, RegistrySettings):
+        declared, told = _without_passed_over(declared, format_id)
     settings, problems = read_settings(found.settings, declared, subject=subject, location=location)
+    problems += [
+        Problem(f"{subject}: {text}", declared.location(name) or location, severity) for name, severity, text in told
+    ]
     about = f"{subject}: {side} format '{format_id}'"
     texts = check_columns(format_id, columns, direction=direction, truncate_timestamps=truncate_timestamps)
     if settings is not None:
@@ -221,13 +241,20 @@ def validate_format(
     return problems + [Problem(f"{about}: {text}", location, severity) for severity, text in texts]
 
 
+def _without_passed_over(options: Options, format_id: str) -> tuple[Options, list[tuple[str, str, str]]]:
+    kept, told = passed_over(options, format_id)
+    places = {name: place for name in options if (place := options.location(name)) is not None}
+    return Options(kept, places), told
+
+
 def _settings(format_id: str, options: Mapping[str, str]) -> Settings:
     found = FORMATS.get(format_id)
     if found is None:
         raise DeclarationError([Problem(f"unknown format '{format_id}'; known are {', '.join(FORMATS)}")])
     subject = f"format '{format_id}'"
+    kept = passed_over(options, format_id)[0] if issubclass(found.settings, RegistrySettings) else options
     settings, problems = read_settings(
-        found.settings, Options(options), subject=subject, location=SourceLocation("(options)")
+        found.settings, Options(kept), subject=subject, location=SourceLocation("(options)")
     )
     if settings is None:
         raise DeclarationError(problems)

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from upsert_platform.errors import DeclarationError
 from upsert_platform.formats.avro.options import (
     AvroConfluentSettings,
     AvroSettings,
@@ -15,6 +16,7 @@ from upsert_platform.formats.avro.schema import AvroTypeError, schema_of_type
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.change.options import ChangeSettings, DebeziumJsonSettings
 from upsert_platform.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings, ProtobufSettings
+from upsert_platform.formats.registered.format_options import JsonRegistrySettings, ProtoRegistrySettings
 from upsert_platform.options import Settings
 from upsert_platform.types import LogicalType, TypeName
 
@@ -92,6 +94,7 @@ def _raw_column(logical: LogicalType, direction: str) -> Iterator[str]:
 
 _COLUMN_RULES: Final[dict[str, Callable[[LogicalType, str], Iterator[str]]]] = {
     "json": _json_column,
+    "json-registry": _json_column,
     "debezium-json": _json_column,
     "canal-json": _json_column,
     "maxwell-json": _json_column,
@@ -105,7 +108,13 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
     """Values that only matter in one direction, or together with the columns."""
     match settings:
         case JsonSettings():
-            return _json_settings(settings, direction)
+            return _json_settings(settings, direction, "json")
+        case JsonRegistrySettings():
+            return _json_settings(settings.json_settings(), direction, "json-registry") + _json_schema(
+                settings, columns, direction
+            )
+        case ProtoRegistrySettings():
+            return _proto_schema(settings, columns, direction)
         case CsvSettings():
             return _csv_settings(settings, columns, direction)
         case ChangeSettings():
@@ -173,11 +182,39 @@ def _finer_than_millis(logical: LogicalType) -> bool:
     return logical.name in _STAMPS and (logical.precision or 0) > 3
 
 
-def _json_settings(settings: JsonSettings, direction: str) -> list[Finding]:
-    if settings.map_null_key_mode in MAP_NULL_KEY_MODES:
+def _json_settings(settings: JsonSettings, direction: str, prefix: str) -> list[Finding]:
+    mode = settings.map_null_key_mode
+    if mode in MAP_NULL_KEY_MODES:
         return []
-    text = f"option 'json.map-null-key.mode' takes {', '.join(MAP_NULL_KEY_MODES)}, not '{settings.map_null_key_mode}'"
+    text = f"option '{prefix}.map-null-key.mode' takes {', '.join(MAP_NULL_KEY_MODES)}, not '{mode}'"
     return [("error" if direction == "sink" else "warning", text)]
+
+
+def _json_schema(settings: JsonRegistrySettings, columns: Columns, direction: str) -> list[Finding]:
+    from upsert_platform.formats.registered.json import declared_or_derived
+
+    if direction == "source":
+        return []
+    try:
+        declared_or_derived(settings, columns)
+    except DeclarationError as error:
+        return [("error", problem.message) for problem in error.problems]
+    return []
+
+
+def _proto_schema(settings: ProtoRegistrySettings, columns: Columns, direction: str) -> list[Finding]:
+    from upsert_platform.formats.registered.proto import schema_problem
+    from upsert_platform.formats.registered.proto_schema import ProtoSchemaError, derive_proto
+
+    try:
+        derived = derive_proto(columns)
+    except ProtoSchemaError as error:
+        return [("error", str(error))]
+    if direction == "source" or settings.use_latest:
+        return []
+    problem = schema_problem(settings.declared_schema or derived, settings.message_name, columns)
+    about = "option 'proto-registry.schema'" if settings.declared_schema else "the proto file of the columns"
+    return [] if problem is None else [("error", f"{about}: {problem}")]
 
 
 def _change_settings(settings: ChangeSettings, direction: str) -> list[Finding]:

@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from upsert_platform.formats import build_decoder, build_encoder
 from upsert_platform.formats.avro.schema import derive_schema
 from upsert_platform.formats.protobuf.schema import message_class
-from upsert_platform.formats.registry import RegisteredSchema
+from upsert_platform.formats.registered.registry import RegisteredSchema
 from upsert_platform.types import arrow_type
 from upsert_platform_tests.bench.formats import (
     SIMPLE,
@@ -40,10 +40,10 @@ class _Registry:
     def __init__(self, text: str = "") -> None:
         self._text = text
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
+    def schema(self, schema_id: int, *, kind: str = "AVRO") -> RegisteredSchema:
         return RegisteredSchema(self._text, ())
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: str, *, kind: str = "AVRO") -> int:
         self._text = schema
         return 1
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import DeclarationError, SourceLocation
-from upsert_platform.formats import build_decoder, build_encoder, default_subject, validate_format
-from upsert_platform.formats.registry import RegisteredSchema, SchemaNotFoundError
+from upsert_platform.formats import build_decoder, build_encoder, validate_format
+from upsert_platform.formats.registered.registry import RegisteredSchema, SchemaNotFoundError
 from upsert_platform.local.registry import Registry
 from upsert_platform_tests.formats.support import columns_of, plain_rows
 
@@ -29,13 +29,13 @@ class Shelf:
         self.references: dict[int, tuple[str, ...]] = {}
         self.asked: list[Any] = []
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
+    def schema(self, schema_id: int, *, kind: str = "AVRO") -> RegisteredSchema:
         self.asked.append(schema_id)
         if schema_id not in self.schemas:
             raise SchemaNotFoundError(f"schema id {schema_id} is not in the registry")
         return RegisteredSchema(self.schemas[schema_id], self.references.get(schema_id, ()))
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: str, *, kind: str = "AVRO") -> int:
         self.asked.append((subject, json.loads(schema)))
         return 7
 
@@ -60,7 +60,7 @@ def read(columns: str, shelf: Shelf, *messages: bytes) -> list[Any]:
 def test_known_bytes() -> None:
     shelf = Shelf()
     encoder = build_encoder(
-        "avro-confluent", columns_of("r STRING NOT NULL"), URL, registry=shelf, subject=default_subject("t", "key")
+        "avro-confluent", columns_of("r STRING NOT NULL"), URL, registry=shelf, topic="t", side="key"
     )
     messages, _ = encoder.encode(pa.record_batch([pa.array(["EU", "EU"])], names=["r"]))
     encoder.encode(pa.record_batch([pa.array(["EU"])], names=["r"]))
@@ -283,8 +283,8 @@ def test_118_round_trip_through_a_registry(schema_registry: Registry) -> None:
          pa.array([["x"], None], pa.list_(pa.string()))],
         names=[name for name, _ in columns],
     )  # fmt: skip
-    first, _ = build_encoder("avro-confluent", columns, options, subject="formats-value").encode(rows)
-    again, _ = build_encoder("avro-confluent", columns, options, subject="formats-value").encode(rows)
+    first, _ = build_encoder("avro-confluent", columns, options, topic="formats").encode(rows)
+    again, _ = build_encoder("avro-confluent", columns, options, topic="formats").encode(rows)
     assert first.equals(again)
     decoded = build_decoder("avro-confluent", columns, options).decode(first.to_pylist())
     assert decoded.errors == {}

@@ -11,7 +11,6 @@ import pyarrow as pa
 from upsert_platform.formats.base import Columns, Decoded
 from upsert_platform.formats.blocks import decode_blocks
 from upsert_platform.formats.columns import schema_of
-from upsert_platform.formats.options import ProtobufSettings
 from upsert_platform.formats.protobuf.schema import (
     TEXTS,
     enum_of,
@@ -19,7 +18,6 @@ from upsert_platform.formats.protobuf.schema import (
     is_map,
     is_repeated,
     kind_of,
-    message_class,
 )
 from upsert_platform.types import LogicalType, TypeName
 
@@ -32,12 +30,17 @@ Convert = Callable[[Any], Any]
 
 
 class ProtobufDecoder:
-    """Decodes messages into rows."""
+    """Decodes messages into rows. A column that the message has no field for is null.
 
-    def __init__(self, columns: Columns, settings: ProtobufSettings) -> None:
+    Args:
+        message: class of the messages.
+        read_default_values: absent fields are read as their defaults, not as null.
+    """
+
+    def __init__(self, columns: Columns, message: Any, *, read_default_values: bool) -> None:
         self._schema = schema_of(columns)
-        self._class = message_class(settings.descriptor_file, settings.message_name)
-        self._fields = _readers(self._class.DESCRIPTOR, columns, settings.read_default_values)
+        self._class = message
+        self._fields = _readers(message.DESCRIPTOR, columns, read_default_values)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.formats.base.Decoder`."""
@@ -68,7 +71,15 @@ class ProtobufDecoder:
 
 
 def _readers(descriptor: Descriptor, columns: Columns, defaults: bool) -> list[tuple[str, Convert]]:
-    return [(name, _field_reader(descriptor.fields_by_name[name], logical, defaults)) for name, logical in columns]
+    known = descriptor.fields_by_name
+    return [
+        (name, _field_reader(known[name], logical, defaults) if name in known else _nothing)
+        for name, logical in columns
+    ]
+
+
+def _nothing(message: Any) -> None:
+    """Of a field that the writer did not have."""
 
 
 def _field_reader(field: FieldDescriptor, logical: LogicalType, defaults: bool) -> Convert:
@@ -120,14 +131,19 @@ def _same(value: Any) -> Any:
 
 
 class ProtobufEncoder:
-    """Encodes rows into messages; null columns are absent fields."""
+    """Encodes rows into messages; null columns are absent fields.
 
-    def __init__(self, columns: Columns, settings: ProtobufSettings) -> None:
-        self._class = message_class(settings.descriptor_file, settings.message_name)
+    Args:
+        message: class of the messages.
+        null_text: written for a null text in an array or a map.
+    """
+
+    def __init__(self, columns: Columns, message: Any, *, null_text: str) -> None:
+        self._class = message
         fields = self._class.DESCRIPTOR.fields_by_name
         self._plain = [name for name, kind in columns if _is_plain(fields[name], kind)]
         others = [(name, kind) for name, kind in columns if name not in self._plain]
-        self._others = _writers(self._class.DESCRIPTOR, others, settings.null_string_literal)
+        self._others = _writers(self._class.DESCRIPTOR, others, null_text)
 
     def encode(self, rows: pa.RecordBatch) -> tuple[pa.Array, dict[int, str]]:
         """Encodes a block; see `upsert_platform.formats.base.Encoder`."""

@@ -143,36 +143,42 @@ def enum_of(field: FieldDescriptor) -> dict[str, int]:
     return {item.name: item.number for item in field.enum_type.values}
 
 
-def misfits(message: Descriptor, columns: Any) -> Iterator[str]:
-    """What is wrong with columns, given as names and types, one text each."""
+def misfits(message: Descriptor, columns: Any, *, may_lack: bool = False) -> Iterator[str]:
+    """What is wrong with columns, given as names and types, one text each.
+
+    Args:
+        may_lack: the message may lack fields of columns that may be null.
+    """
     for name, logical in columns:
         field = message.fields_by_name.get(name)
         if field is None:
-            yield f"column '{name}' is not a field of message {message.full_name}: {', '.join(message.fields_by_name)}"
+            if not (may_lack and logical.nullable):
+                listed = ", ".join(message.fields_by_name)
+                yield f"column '{name}' is not a field of message {message.full_name}: {listed}"
         else:
-            yield from (f"column '{name}' {text}" for text in _misfits(field, logical))
+            yield from (f"column '{name}' {text}" for text in _misfits(field, logical, may_lack))
 
 
-def _misfits(field: FieldDescriptor, logical: LogicalType) -> Iterator[str]:
+def _misfits(field: FieldDescriptor, logical: LogicalType, may_lack: bool) -> Iterator[str]:
     if is_map(field):
         entry = inner(field).fields_by_name
         if logical.name is not TypeName.MAP or logical.key is None or logical.element is None:
             yield f"is {logical}, but the field is a map: declare a MAP"
             return
-        yield from _element(entry["key"], logical.key)
-        yield from _element(entry["value"], logical.element)
+        yield from _element(entry["key"], logical.key, may_lack)
+        yield from _element(entry["value"], logical.element, may_lack)
     elif is_repeated(field):
         if logical.name is not TypeName.ARRAY or logical.element is None:
             yield f"is {logical}, but the field is repeated: declare an ARRAY"
             return
-        yield from _element(field, logical.element)
+        yield from _element(field, logical.element, may_lack)
     else:
-        yield from _element(field, logical)
+        yield from _element(field, logical, may_lack)
 
 
-def _element(field: FieldDescriptor, logical: LogicalType) -> Iterator[str]:
+def _element(field: FieldDescriptor, logical: LogicalType, may_lack: bool) -> Iterator[str]:
     fits = _FITS[kind_of(field)]
     if logical.name not in fits:
         yield f"is {logical}, but field '{field.full_name}' is {kind_of(field)}: declare {fits[0]}"
     elif logical.name is TypeName.ROW:
-        yield from misfits(inner(field), [(item.name, item.type) for item in logical.fields])
+        yield from misfits(inner(field), [(item.name, item.type) for item in logical.fields], may_lack=may_lack)

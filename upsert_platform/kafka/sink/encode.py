@@ -17,7 +17,6 @@ import pyarrow as pa
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.formats import Encoder, build_encoder
-from upsert_platform.formats.factory import default_subject
 from upsert_platform.kafka.sink.not_null import nulls_where_none_may_be, refuses_nulls
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.types import arrow_type
@@ -57,12 +56,12 @@ class RecordEncoder:
         )
         topic = table.settings.topic[0]
         self._key_encoder = build_encoder(
-            self._key.format, self._key.columns, self._key.options, subject=default_subject(topic, "key")
+            self._key.format, self._key.columns, self._key.options, topic=topic, side="key"
         )
         self._value_encoder: Encoder | None = None
         if self._value.columns:
             self._value_encoder = build_encoder(
-                self._value.format, self._value.columns, self._value.options, subject=default_subject(topic, "value")
+                self._value.format, self._value.columns, self._value.options, topic=topic, side="value"
             )
 
     def encode(self, changes: pa.RecordBatch) -> EncodedBlock:

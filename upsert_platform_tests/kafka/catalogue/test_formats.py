@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import DeclarationError
-from upsert_platform.formats import build_decoder, build_encoder, default_subject
+from upsert_platform.formats import build_decoder, build_encoder
 from upsert_platform.local.registry import Registry
 from upsert_platform_tests.formats.support import columns_of
 from upsert_platform_tests.kafka.answering import answering
@@ -86,10 +86,10 @@ def test_a_foreign_frame(message: bytes) -> None:
 
 @behaviour(118, "identical-schema-is-not-a-new-version")
 def test_a_registered_schema(schema_registry: Registry) -> None:
-    columns, subject = columns_of("r STRING NOT NULL, n BIGINT"), default_subject("case-118", "value")
+    columns, subject = columns_of("r STRING NOT NULL, n BIGINT"), "case-118-value"
     rows = pa.RecordBatch.from_arrays([pa.array(["EU"]), pa.array([3])], names=["r", "n"])
     options = {"avro-confluent.url": schema_registry.url}
-    first, second = (build_encoder("avro-confluent", columns, options, subject=subject).encode(rows) for _ in range(2))
+    first, second = (build_encoder("avro-confluent", columns, options, topic="case-118").encode(rows) for _ in range(2))
     assert first[0][0].as_py() == second[0][0].as_py()
     with urllib.request.urlopen(f"{schema_registry.url}/subjects/{subject}/versions", timeout=10) as answer:
         assert json.load(answer) == [1]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from upsert_platform.errors import EndpointError
-from upsert_platform.formats.avro.options import AvroConfluentSettings
+from upsert_platform.formats.registered.options import RegistrySettings
 
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
-_ATTEMPTS: Final = 3
+Kind = Literal["AVRO", "JSON", "PROTOBUF"]
+"""What language a schema is written in."""
 _NOT_FOUND: Final = (40401, 40402, 40403)
 """The registry's own codes for a subject, a version and a schema that it does not have. Any other 404 is of an address
 that is not a registry's, and says nothing of the schema."""
@@ -27,39 +29,61 @@ class RegisteredSchema:
     """A schema with the schemas that it refers to by name, those first that others need.
 
     Attributes:
-        text: Avro schema as JSON.
+        text: Avro schema or JSON Schema as JSON, a proto file as text or as the base64 of its compiled form.
         references: texts of the schemas referred to.
+        names: what they are referred to by, in the same order.
     """
 
     text: str
     references: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class SchemaRegistry(Protocol):
-    """What the format needs of a registry."""
+    """What the formats need of a registry."""
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
+    def schema(self, schema_id: int, *, kind: Kind = "AVRO") -> RegisteredSchema:
         """The schema of an id.
 
         Raises:
-            SchemaNotFoundError: the registry has none.
+            SchemaNotFoundError: the registry has none, or one of another kind.
             EndpointError: the registry did not answer, or refused; nothing is known of the message then.
         """
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: str, *, kind: Kind = "AVRO") -> int:
         """Registers a schema under a subject, and gives its id; that of the same schema if it is there already.
 
         Raises:
             EndpointError: the registry did not answer, or refused (an incompatible schema, missing rights).
         """
 
+    def lookup(self, subject: str, schema: str, *, kind: Kind = "AVRO") -> int:
+        """The id that a schema has under a subject.
+
+        Raises:
+            SchemaNotFoundError: it has none there.
+            EndpointError: the registry did not answer, or refused.
+        """
+
+    def latest(self, subject: str, *, kind: Kind = "AVRO") -> tuple[int, RegisteredSchema]:
+        """The newest schema of a subject, with its id.
+
+        Raises:
+            SchemaNotFoundError: the subject has none, or one of another kind.
+            EndpointError: the registry did not answer, or refused.
+        """
+
 
 class HttpSchemaRegistry:
     """A registry reached over HTTP; asks each address in turn until one answers."""
 
-    def __init__(self, settings: AvroConfluentSettings) -> None:
+    def __init__(self, settings: RegistrySettings) -> None:
         import requests
 
+        self._prefix = settings.prefix
+        self._normalize = settings.normalize
+        self._attempts = settings.max_retries + 1
+        self._waits = (settings.retries_wait / 1000, settings.retries_max_wait / 1000)
         self._bases = [part.strip().rstrip("/") for part in settings.url.split(",") if part.strip()]
         self._session = requests.Session()
         self._session.headers["Accept"] = _ACCEPT
@@ -78,33 +102,55 @@ class HttpSchemaRegistry:
         if context is not None:
             self._session.mount("https://", _adapter(context))
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
+    def schema(self, schema_id: int, *, kind: Kind = "AVRO") -> RegisteredSchema:
         """See `SchemaRegistry.schema`."""
-        found = self._call("GET", f"/schemas/ids/{schema_id}", missing=f"schema id {schema_id} is not in the registry")
-        kind = found.get("schemaType") or "AVRO"
-        if kind != "AVRO":
-            raise SchemaNotFoundError(f"schema id {schema_id} is {kind}, not AVRO")
-        texts: dict[str, str] = {}
-        self._collect(found.get("references") or [], texts)
-        return RegisteredSchema(self._text(found), tuple(texts.values()))
+        path = f"/schemas/ids/{schema_id}"
+        found = self._call("GET", path, missing=f"schema id {schema_id} is not in the registry")
+        return self._registered(found, kind, f"schema id {schema_id}")
 
-    def _collect(self, references: list[dict[str, Any]], texts: dict[str, str]) -> None:
+    def _registered(self, found: dict[str, Any], kind: Kind, what: str) -> RegisteredSchema:
+        given = found.get("schemaType") or "AVRO"
+        if given != kind:
+            raise SchemaNotFoundError(f"{what} is {given}, not {kind}")
+        texts: dict[str, str] = {}
+        self._collect(found.get("references") or [], texts, kind)
+        return RegisteredSchema(self._text(found), tuple(texts.values()), tuple(texts))
+
+    def _collect(self, references: list[dict[str, Any]], texts: dict[str, str], kind: Kind) -> None:
         for one in references:
             if one["name"] not in texts:
-                path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
+                subject = quote(one["subject"], safe="")
+                path = f"/subjects/{subject}/versions/{one['version']}"
                 found = self._call(
                     "GET", path, missing=f"the schema '{one['name']}' referred to is not in the registry"
                 )
-                self._collect(found.get("references") or [], texts)
+                self._collect(found.get("references") or [], texts, kind)
                 texts[one["name"]] = self._text(found)
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: str, *, kind: Kind = "AVRO") -> int:
         """See `SchemaRegistry.register`."""
-        path = f"/subjects/{quote(subject, safe='')}/versions"
-        found = self._call("POST", path, body={"schema": schema}).get("id")
+        return self._id_of(f"/subjects/{quote(subject, safe='')}/versions", schema, kind)
+
+    def lookup(self, subject: str, schema: str, *, kind: Kind = "AVRO") -> int:
+        """See `SchemaRegistry.lookup`."""
+        path = f"/subjects/{quote(subject, safe='')}"
+        return self._id_of(path, schema, kind, missing="the schema to write is not registered there")
+
+    def _id_of(self, path: str, schema: str, kind: Kind, *, missing: str | None = None) -> int:
+        body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
+        query = "?normalize=true" if self._normalize else ""
+        found = self._call("POST", path + query, body=body, missing=missing).get("id")
         if not isinstance(found, int):
             raise self._no_registry(self._bases[0], "POST", path, "an answer without 'id'")
         return found
+
+    def latest(self, subject: str, *, kind: Kind = "AVRO") -> tuple[int, RegisteredSchema]:
+        """See `SchemaRegistry.latest`."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        found = self._call("GET", path, missing="it has no schema")
+        if not isinstance(found.get("id"), int):
+            raise self._no_registry(self._bases[0], "GET", path, "an answer without 'id'")
+        return found["id"], self._registered(found, kind, "its newest schema")
 
     def close(self) -> None:
         """Closes connections. Idempotent."""
@@ -116,7 +162,10 @@ class HttpSchemaRegistry:
         import requests
 
         trouble = ""
-        for attempt in range(_ATTEMPTS * len(self._bases)):
+        for attempt in range(self._attempts * len(self._bases)):
+            tried = attempt // len(self._bases)
+            if tried and attempt % len(self._bases) == 0:
+                time.sleep(min(self._waits[0] * 2 ** (tried - 1), self._waits[1]))
             base = self._bases[attempt % len(self._bases)]
             try:
                 answer = self._session.request(method, base + path, json=body, timeout=self._timeout)
@@ -140,7 +189,7 @@ class HttpSchemaRegistry:
                 raise self._no_registry(base, method, path, f"an answer that is not a JSON object ({kind})")
             return found
         raise EndpointError(
-            f"the schema registry does not answer {method} {path} ({trouble}); check 'avro-confluent.url'"
+            f"the schema registry does not answer {method} {path} ({trouble}); check '{self._prefix}.url'"
         )
 
     def _text(self, found: Mapping[str, Any]) -> str:
@@ -149,11 +198,10 @@ class HttpSchemaRegistry:
             raise self._no_registry(self._bases[0], "GET", "/schemas", "an answer without 'schema'")
         return text
 
-    @staticmethod
-    def _no_registry(base: str, method: str, path: str, what: str) -> EndpointError:
+    def _no_registry(self, base: str, method: str, path: str, what: str) -> EndpointError:
         return EndpointError(
             f"{_without_credentials(base)} does not answer {method} {path} as a schema registry does: {what}; check"
-            " the address and path of 'avro-confluent.url'"
+            f" the address and path of '{self._prefix}.url'"
         )
 
 
@@ -185,7 +233,7 @@ def _without_credentials(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _tls_context(settings: AvroConfluentSettings) -> ssl.SSLContext | None:
+def _tls_context(settings: RegistrySettings) -> ssl.SSLContext | None:
     if settings.truststore is None and settings.keystore is None:
         return None
     try:
@@ -195,7 +243,8 @@ def _tls_context(settings: AvroConfluentSettings) -> ssl.SSLContext | None:
             context.load_cert_chain(settings.keystore, password=secret.get_secret_value() if secret else None)
     except (OSError, ssl.SSLError) as error:
         raise EndpointError(
-            f"the files of 'avro-confluent.ssl.*' cannot be used ({type(error).__name__}); check path, form, password"
+            f"the files of '{settings.prefix}.ssl.*' cannot be used ({type(error).__name__});"
+            " check path, form, password"
         ) from None
     return context
 

@@ -15,7 +15,7 @@ import pytest
 from upsert_platform.errors import EndpointError
 from upsert_platform.formats import build_decoder
 from upsert_platform.formats.avro.options import AvroConfluentSettings
-from upsert_platform.formats.registry import HttpSchemaRegistry, RegisteredSchema, SchemaNotFoundError
+from upsert_platform.formats.registered.registry import HttpSchemaRegistry, RegisteredSchema, SchemaNotFoundError
 from upsert_platform_tests.formats.support import columns_of
 
 URL = {"avro-confluent.url": "http://127.0.0.1:1"}
@@ -78,7 +78,7 @@ def test_schemas_come_with_what_they_refer_to(fake: Fake) -> None:
         (200, {"schema": "{}", "references": [{"name": "P", "subject": "a/b", "version": 2}]})
     ]
     fake.answers["/subjects/a%2Fb/versions/2"] = [(200, {"schema": '"int"'})]
-    assert client(fake.url).schema(7) == RegisteredSchema("{}", ('"int"',))
+    assert client(fake.url).schema(7) == RegisteredSchema("{}", ('"int"',), ("P",))
     with pytest.raises(SchemaNotFoundError, match="id 8"):
         client(fake.url).schema(8)
 
@@ -154,6 +154,28 @@ def test_passing_troubles_are_tried_again(fake: Fake) -> None:
     assert client(fake.url).schema(7).text == "{}"
     other = client(f"http://127.0.0.1:1,{fake.url}")
     assert other.schema(7).text == "{}"
+
+
+def test_declared_retries_and_waits_count(fake: Fake) -> None:
+    fake.answers["/schemas/ids/7"] = [(503, {})]
+    for given, requests in (({"max.retries": "0"}, 1), ({"max.retries": "3", "retries.wait.ms": "0"}, 4)):
+        fake.requests.clear()
+        with pytest.raises(EndpointError, match="503"):
+            client(fake.url, **{f"avro-confluent.properties.{name}": value for name, value in given.items()}).schema(7)
+        assert len(fake.requests) == requests
+    waits = {"max.retries": "2", "retries.wait.ms": "200", "retries.max.wait.ms": "250"}
+    started = time.monotonic()
+    with pytest.raises(EndpointError):
+        client(fake.url, **{f"avro-confluent.properties.{name}": value for name, value in waits.items()}).schema(7)
+    assert 0.45 <= time.monotonic() - started < 5
+
+
+def test_schemas_are_compared_in_normal_form_where_that_is_asked(fake: Fake) -> None:
+    fake.answers["/subjects/s/versions?normalize=true"] = [(200, {"id": 3})]
+    fake.answers["/subjects/s?normalize=true"] = [(200, {"id": 4})]
+    asked = client(fake.url, **{"avro-confluent.properties.normalize.schemas": "true"})
+    assert (asked.register("s", "{}", kind="JSON"), asked.lookup("s", "{}", kind="JSON")) == (3, 4)
+    assert [body for _, _, _, body in fake.requests] == [{"schema": "{}", "schemaType": "JSON"}] * 2
 
 
 def test_a_registry_that_does_not_answer_refuses_no_message(fake: Fake) -> None:

@@ -1,0 +1,81 @@
+"""Messages behind a zero byte and the four bytes of a schema's id: each is read by the schema of its writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from upsert_platform.formats.base import Columns, Decoded, Decoder
+from upsert_platform.formats.columns import join, schema_of
+
+HEADER: Final = 5
+"""Bytes before the data: the magic byte 0 and the id, big-endian."""
+
+
+def frame(schema_id: int) -> bytes:
+    """What a message of a schema begins with."""
+    return b"\0" + schema_id.to_bytes(4, "big", signed=True)
+
+
+def _after_id(message: bytes) -> int:
+    return HEADER
+
+
+class FramedDecoder:
+    """Decodes messages of any number of writers' schemas; each is asked for once.
+
+    Args:
+        make: the decoder of what is behind the frame, given the schema's id and the bytes of the frame behind it.
+            ValueError: its messages cannot be read.
+        data_at: where the data of a message begins. ValueError: the frame is broken.
+    """
+
+    def __init__(
+        self, columns: Columns, make: Callable[[int, bytes], Decoder], *, data_at: Callable[[bytes], int] = _after_id
+    ) -> None:
+        self._schema = schema_of(columns)
+        self._make = make
+        self._data_at = data_at
+        self._decoders: dict[bytes, Decoder] = {}
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """Decodes a block; see `upsert_platform.formats.base.Decoder`.
+
+        Raises:
+            EndpointError: the registry did not answer; the messages are neither decoded nor refused then.
+        """
+        errors: dict[int, str] = {}
+        groups: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        for place, message in enumerate(messages):
+            if message[:1] != b"\0" or len(message) < HEADER:
+                errors[place] = "not framed by a schema registry: a zero byte and a schema id expected first"
+                continue
+            try:
+                start = self._data_at(message)
+            except ValueError as error:
+                errors[place] = str(error)
+                continue
+            places, data = groups.setdefault(message[1:start], ([], []))
+            places.append(place)
+            data.append(message[start:])
+        parts: list[tuple[pa.RecordBatch, pa.Array]] = []
+        for head, (places, data) in groups.items():
+            decoder = self._decoder(head)
+            if isinstance(decoder, str):
+                errors.update(dict.fromkeys(places, decoder))
+                continue
+            found = decoder.decode(data)
+            parts.append((found.rows, pa.array(places, pa.int32()).take(found.message)))
+            errors.update({places[at]: reason for at, reason in found.errors.items()})
+        return join(self._schema, parts, errors)
+
+    def _decoder(self, head: bytes) -> Decoder | str:
+        if head not in self._decoders:
+            schema_id = int.from_bytes(head[:4], "big", signed=True)
+            try:
+                self._decoders[head] = self._make(schema_id, head[4:])
+            except ValueError as error:  # a schema that is missing may be there the next time
+                return f"schema id {schema_id}: {error}"
+        return self._decoders[head]
