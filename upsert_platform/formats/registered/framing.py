@@ -19,21 +19,17 @@ def frame(schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big", signed=True)
 
 
-def _after_id(message: bytes) -> int:
-    return HEADER
-
-
 class FramedDecoder:
     """Decodes messages of any number of writers' schemas; each is asked for once.
 
     Args:
         make: the decoder of what is behind the frame, given the schema's id and the bytes of the frame behind it.
             ValueError: its messages cannot be read.
-        data_at: where the data of a message begins. ValueError: the frame is broken.
+        data_at: where the data of a message begins, if not right behind the id. ValueError: the frame is broken.
     """
 
     def __init__(
-        self, columns: Columns, make: Callable[[int, bytes], Decoder], *, data_at: Callable[[bytes], int] = _after_id
+        self, columns: Columns, make: Callable[[int, bytes], Decoder], *, data_at: Callable[[bytes], int] | None = None
     ) -> None:
         self._schema = schema_of(columns)
         self._make = make
@@ -47,26 +43,27 @@ class FramedDecoder:
             EndpointError: the registry did not answer; the messages are neither decoded nor refused then.
         """
         errors: dict[int, str] = {}
-        groups: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        groups: dict[bytes, list[int]] = {}
+        start, data_at = HEADER, self._data_at
         for place, message in enumerate(messages):
             if message[:1] != b"\0" or len(message) < HEADER:
                 errors[place] = "not framed by a schema registry: a zero byte and a schema id expected first"
                 continue
-            try:
-                start = self._data_at(message)
-            except ValueError as error:
-                errors[place] = str(error)
-                continue
-            places, data = groups.setdefault(message[1:start], ([], []))
-            places.append(place)
-            data.append(message[start:])
+            if data_at is not None:
+                try:
+                    start = data_at(message)
+                except ValueError as error:
+                    errors[place] = str(error)
+                    continue
+            groups.setdefault(message[1:start], []).append(place)
         parts: list[tuple[pa.RecordBatch, pa.Array]] = []
-        for head, (places, data) in groups.items():
+        for head, places in groups.items():
             decoder = self._decoder(head)
             if isinstance(decoder, str):
                 errors.update(dict.fromkeys(places, decoder))
                 continue
-            found = decoder.decode(data)
+            start = len(head) + 1
+            found = decoder.decode([messages[place][start:] for place in places])
             parts.append((found.rows, pa.array(places, pa.int32()).take(found.message)))
             errors.update({places[at]: reason for at, reason in found.errors.items()})
         return join(self._schema, parts, errors)
