@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.accounting import OffsetRange
     from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.store import Positions
+    from upsert_platform.changelog.tables import TableLocation
 
 MODE_UPSERT: Final = "upsert"
 """A changelog keeps the last record per key and batch."""
@@ -72,7 +73,9 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def write(self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, uri: str) -> list[DataFile]:
+    def write(
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    ) -> list[DataFile]:
         """Reads ranges and writes their rows into new data files of a changelog, which its caller commits.
 
         Raises:

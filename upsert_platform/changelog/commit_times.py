@@ -13,11 +13,9 @@ def last_batch_before(store: ChangelogStore, moment: datetime) -> int:
 
     Batches whose commits the table's log has no longer count as committed before it.
     """
-    from deltalake import DeltaTable
-
     if store.head() is None:
         return 0
-    history = DeltaTable(store.uri).history()
+    history = store.opened().history()
     oldest: int | None = None
     for commit in history:  # the newest first; commits without rows carry the batch of the head on
         record = commit_record(commit.get("userMetadata"))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.tables import file_system, local_path
+from upsert_platform.changelog.tables import TableLocation, file_system
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,20 +129,20 @@ class _OpenFile:
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], *, uri: str, schema: pa.Schema, batch: int | None
+    batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Writes rows into new files of a changelog. Runs in Spark workers, and holds one batch at a time.
 
     Args:
         batches: columns of `schema`; `_batch` may be missing where `batch` is given.
         batch: of all rows; None where each keeps its own.
-        uri: of the Delta table; a path, or a URI that delta-rs opens.
+        location: of the Delta table.
         schema: `rows.arrow_schema` of the table.
 
     Returns:
         One batch of MANIFEST with a row per file; none when there were no rows.
     """
-    system, folder = file_system(uri)
+    system, folder = file_system(location)
     done: list[DataFile] = []
     current: _OpenFile | None = None
     try:
@@ -165,9 +165,11 @@ def write_files(
         yield _manifest(done)
 
 
-def write_frame(frame: DataFrame, *, uri: str, schema: pa.Schema, batch: int | None) -> list[DataFile]:
+def write_frame(frame: DataFrame, *, location: TableLocation, schema: pa.Schema, batch: int | None) -> list[DataFile]:
     """Writes the rows of a frame into new files of a changelog; see `write_files`."""
-    return collect_files(frame.mapInArrow(partial(write_files, uri=uri, schema=schema, batch=batch), MANIFEST))
+    return collect_files(
+        frame.mapInArrow(partial(write_files, location=location, schema=schema, batch=batch), MANIFEST)
+    )
 
 
 def collect_files(manifest: DataFrame) -> list[DataFile]:
@@ -205,18 +207,18 @@ def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.cast(kind)
 
 
-def read_files(spark: SparkSession, uri: str, paths: Sequence[str], *, schema: str) -> DataFrame:
+def read_files(spark: SparkSession, location: TableLocation, paths: Sequence[str], *, schema: str) -> DataFrame:
     """Rows of data files of a table, read by Spark from the list that delta-rs gives; nothing replays a log in the JVM.
 
     Spark opens files of this machine by itself; behind a URI its Python tasks do, with delta-rs' own store, so that a
     lake needs no file system of Hadoop.
 
     Args:
-        uri: of the Delta table.
+        location: of the Delta table.
         paths: relative to it.
         schema: Spark DDL of the rows; columns that a file lacks are null.
     """
-    local = local_path(uri)
+    local = location.path
     if not paths:
         return spark.createDataFrame([], schema)
     if local is not None:
@@ -228,14 +230,16 @@ def read_files(spark: SparkSession, uri: str, paths: Sequence[str], *, schema: s
 
     wanted = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
     listed = spark.createDataFrame([(path,) for path in paths], "path STRING").repartition(len(paths), "path")
-    return listed.mapInArrow(partial(_read_listed, uri=uri, wanted=wanted), schema)
+    return listed.mapInArrow(partial(_read_listed, location=location, wanted=wanted), schema)
 
 
-def _read_listed(batches: Iterable[pa.RecordBatch], *, uri: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_listed(
+    batches: Iterable[pa.RecordBatch], *, location: TableLocation, wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    system, folder = file_system(uri)
+    system, folder = file_system(location)
     for item in batches:
         for path in item.column("path").to_pylist():
             with system.open_input_file(f"{folder}{path}") as stream:

@@ -1,13 +1,21 @@
-"""Where things are kept: the lake's root, and the environment file that the local stack writes beside it."""
+"""Where things are kept: the lake with its tables, and the environment file that the local stack writes beside it."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pydantic import SecretStr
+
+from upsert_platform.changelog.tables import StorageOptions, TableLocation, local_path
+from upsert_platform.errors import EndpointError
+
 HOME_VARIABLE: Final = "UPSERT_PLATFORM_HOME"
 PROJECT_VARIABLE: Final = "UPSERT_PLATFORM_PROJECT"
+OPTIONS_VARIABLE: Final = "UPSERT_PLATFORM_LAKE_OPTIONS"
+"""Names a file with lines ``name=value``: storage options of a lake behind a URI."""
 DEFAULT_HOME: Final = ".upsert_platform"
 
 
@@ -17,19 +25,67 @@ def home() -> str:
     return value if "://" in value else str(Path(value).expanduser().absolute())
 
 
-def changelog_uri(root: str, table: str) -> str:
-    """The Delta table that holds the changelog of a declared table."""
-    return f"{root.rstrip('/')}/changelogs/{table}"
+@dataclass(frozen=True)
+class Lake:
+    """The folder below which the platform keeps its Delta tables.
+
+    Attributes:
+        root: a path, or a URI that delta-rs opens.
+        options: of its storage; `at` reads those that the environment names.
+    """
+
+    root: str
+    options: StorageOptions = field(default=(), repr=False)
+
+    @staticmethod
+    def at(root: str) -> Lake:
+        """A lake as the environment describes it: behind a URI with the options of UPSERT_PLATFORM_LAKE_OPTIONS.
+
+        Raises:
+            EndpointError: the file of options cannot be read, or a line is not ``name=value``.
+        """
+        named = os.environ.get(OPTIONS_VARIABLE)
+        return Lake(root) if local_path(root) is not None or not named else Lake(root, _read_options(named))
+
+    def changelog(self, table: str) -> TableLocation:
+        """The Delta table that holds the changelog of a declared table."""
+        return self._table("changelogs", table)
+
+    def query(self, query: str) -> TableLocation:
+        """The Delta table that holds the result and the state of a query."""
+        return self._table("queries", query.removesuffix("$query"))
+
+    def refused(self, table: str) -> TableLocation:
+        """The Delta table that holds rows which a destination refused."""
+        return self._table("refused", table)
+
+    def _table(self, kind: str, name: str) -> TableLocation:
+        return TableLocation(f"{self.root.rstrip('/')}/{kind}/{name}", self.options)
 
 
-def query_uri(root: str, query: str) -> str:
-    """The Delta table that holds the result and the state of a query."""
-    return f"{root.rstrip('/')}/queries/{query.removesuffix('$query')}"
+def default_lake() -> Lake:
+    """The lake that the environment names, with the options of its storage.
+
+    Raises:
+        EndpointError: the file of options cannot be read, or a line is not ``name=value``.
+    """
+    return Lake.at(home())
 
 
-def refused_uri(root: str, table: str) -> str:
-    """The Delta table that holds rows which a destination refused."""
-    return f"{root.rstrip('/')}/refused/{table}"
+def _read_options(file: str) -> StorageOptions:
+    try:
+        lines = Path(file).expanduser().read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise EndpointError(f"{OPTIONS_VARIABLE} names {file}, which cannot be read: {type(error).__name__}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise EndpointError(f"{file}:{number}: a line is name=value, an option of delta-rs' storage")
+        found.append((name.strip(), SecretStr(value.strip())))
+    return tuple(found)
 
 
 def project_path() -> Path:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import refused_files
-from upsert_platform.changelog.tables import create_table, open_table, write_table
+from upsert_platform.changelog.tables import TableLocation, create_table, open_table, write_table
 from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.model import Column
 from upsert_platform.types import quote_name, spark_type
@@ -23,11 +23,11 @@ class RefusedStore:
     """The refused rows of one destination.
 
     Args:
-        uri: of the Delta table.
+        location: of the Delta table; a path by itself will do.
     """
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
+    def __init__(self, location: TableLocation | str) -> None:
+        self.location = TableLocation.of(location)
 
     def of(self, span: BatchSpan, *, failed: Sequence[RefusedRow] = ()) -> RefusedOfSpan:
         """Keeps the rows that a write of a span refuses: a `KeepRefused` that takes rows, or files of tasks.
@@ -43,11 +43,11 @@ class RefusedStore:
             self.forget(span)
             return
         table = _table(refused, span.upto)
-        if open_table(self.uri) is not None:
+        if open_table(self.location) is not None:
             # A span that is tried again may have grown, never shrunk: what it covers is everything after span.after.
-            write_table(self.uri, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
+            write_table(self.location, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
         else:
-            write_table(self.uri, table, mode="append")
+            write_table(self.location, table, mode="append")
 
     def append_files(self, files: Sequence[str], span: BatchSpan, rows: Sequence[RefusedRow] = ()) -> None:
         """As `append`, of the rows of files that tasks wrote, and of further rows."""
@@ -56,8 +56,8 @@ class RefusedStore:
             return
         from deltalake.transaction import AddAction, RemoveAction
 
-        create_table(self.uri, refused_files.schema())
-        delta = open_table(self.uri)
+        create_table(self.location, refused_files.schema())
+        delta = open_table(self.location)
         assert delta is not None
         actions: list[AddAction | RemoveAction] = [
             AddAction(*refused_files.add_arguments(name, span.upto)) for name in files
@@ -66,7 +66,7 @@ class RefusedStore:
 
     def forget(self, span: BatchSpan) -> None:
         """Takes out what an earlier try of a span kept."""
-        delta = open_table(self.uri)
+        delta = open_table(self.location)
         if delta is None:
             return
         later = delta.to_pyarrow_dataset().count_rows(filter=_after(span.after))
@@ -91,13 +91,13 @@ class RefusedStore:
         if again:
             new = _table(again, batch)
             left = pa.concat_tables([left.cast(new.schema), new]) if left.num_rows else new
-        write_table(self.uri, left, mode="overwrite")
+        write_table(self.location, left, mode="overwrite")
 
     def read(self, *, limit: int | None = None) -> pa.Table:
         """The rows kept, by batch: columns batch (int64), key, row, reason (text), at (UTC)."""
         import pyarrow as pa
 
-        delta = open_table(self.uri)
+        delta = open_table(self.location)
         if delta is None:
             empty: Any = {name: pa.array([], pa.string()) for name in COLUMNS}
             return pa.table(empty)
@@ -106,14 +106,14 @@ class RefusedStore:
 
     def count(self) -> int:
         """How many rows are kept, from the metadata of their files."""
-        delta = open_table(self.uri)
+        delta = open_table(self.location)
         return 0 if delta is None else int(delta.to_pyarrow_dataset().count_rows())
 
     def keys(self) -> pa.Table:
         """Columns batch (int64) and key of the rows kept: what checks need, without the rows themselves."""
         import pyarrow as pa
 
-        delta = open_table(self.uri)
+        delta = open_table(self.location)
         if delta is None:
             return pa.table({"batch": pa.array([], pa.int64()), "key": pa.array([], pa.string())})
         return delta.to_pyarrow_dataset().to_table(columns=["batch", "key"])
@@ -134,11 +134,11 @@ class RefusedOfSpan(KeepsFiles):
     @property
     def open_file(self) -> Callable[[], RefusedFile]:
         """Opens a file, in a task."""
-        return partial(refused_files.open_file, self._store.uri, self._span.upto)
+        return partial(refused_files.open_file, self._store.location, self._span.upto)
 
     def rows_of(self, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
         """The rows of files, a few megabytes at a time."""
-        return refused_files.rows_of(self._store.uri, files)
+        return refused_files.rows_of(self._store.location, files)
 
     def keep_files(self, files: Sequence[str]) -> None:
         """Keeps the rows of files."""
@@ -146,7 +146,7 @@ class RefusedOfSpan(KeepsFiles):
 
     def discard_files(self, files: Sequence[str]) -> None:
         """Removes files that are not to be kept."""
-        refused_files.discard(self._store.uri, files)
+        refused_files.discard(self._store.location, files)
 
 
 def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:

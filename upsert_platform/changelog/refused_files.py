@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.changelog.tables import file_system
+from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.destination import RefusedRow
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def record_batch(refused: Sequence[RefusedRow], batch: int) -> pa.RecordBatch:
 class _RefusedFile:
     """Implements `upsert_platform.destination.RefusedFile`; makes its file with the first row group."""
 
-    def __init__(self, uri: str, batch: int) -> None:
-        self._uri = uri
+    def __init__(self, location: TableLocation, batch: int) -> None:
+        self._location = location
         self._batch = batch
         self._name = f"part-{uuid.uuid4()}.snappy.parquet"
         self._waiting: list[RefusedRow] = []
@@ -83,7 +83,7 @@ class _RefusedFile:
             self._writer.close()
             self._sink.close()
         self._writer = None
-        _delete(self._uri, self._name)
+        _delete(self._location, self._name)
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -92,8 +92,8 @@ class _RefusedFile:
         import pyarrow.parquet as pq
 
         if self._writer is None:
-            system, folder = file_system(self._uri)
-            if "://" not in self._uri:
+            system, folder = file_system(self._location)
+            if self._location.path is not None:
                 system.create_dir(folder, recursive=True)
             self._sink = system.open_output_stream(f"{folder}{self._name}")
             self._writer = pq.ParquetWriter(self._sink, schema(), compression="snappy")
@@ -102,20 +102,20 @@ class _RefusedFile:
         self._waiting, self._bytes = [], 0
 
 
-def open_file(uri: str, batch: int) -> _RefusedFile:
+def open_file(location: TableLocation, batch: int) -> _RefusedFile:
     """Opens a file of rows that were refused up to a batch. Runs in tasks.
 
     Args:
-        uri: of the Delta table.
+        location: of the Delta table.
     """
-    return _RefusedFile(uri, batch)
+    return _RefusedFile(location, batch)
 
 
-def rows_of(uri: str, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
+def rows_of(location: TableLocation, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
     """The rows of files, a row group at a time."""
     import pyarrow.parquet as pq
 
-    system, folder = file_system(uri)
+    system, folder = file_system(location)
     for told in files:
         with system.open_input_file(f"{folder}{json.loads(told)['path']}") as source:
             file = pq.ParquetFile(source)
@@ -124,10 +124,10 @@ def rows_of(uri: str, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
                 yield [RefusedRow(item["key"], item["row"], item["reason"]) for item in found]
 
 
-def discard(uri: str, files: Sequence[str]) -> None:
+def discard(location: TableLocation, files: Sequence[str]) -> None:
     """Removes files that are not to be committed."""
     for told in files:
-        _delete(uri, json.loads(told)["path"])
+        _delete(location, json.loads(told)["path"])
 
 
 def add_arguments(told: str, batch: int) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ def add_arguments(told: str, batch: int) -> tuple[Any, ...]:
     return found["path"], found["size"], {}, found["modified"], True, json.dumps(statistics)
 
 
-def _delete(uri: str, path: str) -> None:
-    system, folder = file_system(uri)
+def _delete(location: TableLocation, path: str) -> None:
+    system, folder = file_system(location)
     with suppress(Exception):
         system.delete_file(f"{folder}{path}")

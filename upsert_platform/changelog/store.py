@@ -22,7 +22,7 @@ from upsert_platform.changelog.data_files import DataFile, read_files, write_fra
 from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.head import Head, Positions, commit_record, commit_text
 from upsert_platform.changelog.live_files import LiveFile, live_files
-from upsert_platform.changelog.tables import create_table, local_path, open_table
+from upsert_platform.changelog.tables import TableLocation, create_table, open_table
 from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
 
@@ -49,18 +49,19 @@ class ChangelogStore:
     """Reads and appends the changelog of a table.
 
     Args:
-        uri: of the Delta table; a path, or a URI that both Spark and delta-rs open.
+        location: of the Delta table; a path by itself will do.
         table: the declared table; gives the columns.
         mode: ``upsert`` or ``append``.
     """
 
-    def __init__(self, uri: str, table: Table, *, mode: str = "upsert") -> None:
-        self.uri = uri
+    def __init__(self, location: TableLocation | str, table: Table, *, mode: str = "upsert") -> None:
+        self.location = TableLocation.of(location)
+        self.uri = self.location.uri
         self.table = table
         self.mode = mode
 
     def _delta(self) -> DeltaTable | None:
-        return open_table(self.uri)
+        return open_table(self.location)
 
     def head(self) -> Head | None:
         """The state after the last commit, or None when the changelog does not exist. No JVM.
@@ -110,7 +111,7 @@ class ChangelogStore:
         if found is not None:
             missing_columns(self.opened(), self.table)
             return found
-        with _creation_lock(self.uri):
+        with _creation_lock(self.location):
             if self._delta() is None:
                 self._create()
         created = self.head()
@@ -120,7 +121,7 @@ class ChangelogStore:
 
     def _create(self) -> None:
         create_table(
-            self.uri,
+            self.location,
             self._schema(),
             {
                 _ID_PROPERTY: str(uuid.uuid4()),
@@ -147,7 +148,7 @@ class ChangelogStore:
         Args:
             batch: of all rows; None where each keeps its own.
         """
-        return write_frame(frame, uri=self.uri, schema=rows.arrow_schema(self.table), batch=batch)
+        return write_frame(frame, location=self.location, schema=rows.arrow_schema(self.table), batch=batch)
 
     def append(
         self,
@@ -368,7 +369,7 @@ class ChangelogStore:
 
     def rows_of(self, spark: SparkSession, files: Sequence[LiveFile]) -> DataFrame:
         """All rows of some files, of every kind: the columns of `rows.spark_schema`."""
-        return read_files(spark, self.uri, [item.path for item in files], schema=rows.spark_schema(self.table))
+        return read_files(spark, self.location, [item.path for item in files], schema=rows.spark_schema(self.table))
 
     def read(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         """Change rows of the batches after `after` and up to `upto`: all columns, no quarantine, no accounting."""
@@ -380,8 +381,8 @@ class ChangelogStore:
 
 
 @contextmanager
-def _creation_lock(uri: str) -> Iterator[None]:
-    local = local_path(uri)
+def _creation_lock(location: TableLocation) -> Iterator[None]:
+    local = location.path
     if local is None:
         yield
         return

@@ -1,54 +1,57 @@
 """Opens, creates and writes the Delta tables of the lake: the one place that knows how its storage is reached.
 
 A lake below a path needs nothing. Behind a URI, delta-rs reads endpoint, region and credentials from the environment of
-the process (``AWS_...``, ``AZURE_...``, ``GOOGLE_...``), and from the file that UPSERT_PLATFORM_LAKE_OPTIONS names:
-lines ``name=value`` of its storage options. The file has to be there, under the same name, for Spark's workers too; so
-no secret passes through Spark, its settings or its pages.
+the process (``AWS_...``, ``AZURE_...``, ``GOOGLE_...``), and from the storage options of a table's location. A location
+travels to tasks as part of what they run, which Spark's settings, plans and pages do not show.
 """
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from upsert_platform.errors import EndpointError
+from pydantic import SecretStr
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
     from pyarrow.fs import FileSystem
 
-OPTIONS_VARIABLE: Final = "UPSERT_PLATFORM_LAKE_OPTIONS"
+StorageOptions = tuple[tuple[str, SecretStr], ...]
+"""Options of delta-rs' storage, name and value."""
 
 
-def storage_options(uri: str) -> dict[str, str] | None:
-    """Options for delta-rs; None for a path, and where no file is named.
+@dataclass(frozen=True)
+class TableLocation:
+    """Where a Delta table is, and with which storage options it is reached.
 
-    Raises:
-        EndpointError: the file cannot be read, or a line is not ``name=value``.
+    Attributes:
+        uri: a path, or a URI that delta-rs opens.
     """
-    named = os.environ.get(OPTIONS_VARIABLE)
-    return None if local_path(uri) is not None or not named else dict(_read_options(named))
 
+    uri: str
+    options: StorageOptions = field(default=(), repr=False)
 
-@lru_cache(maxsize=4)
-def _read_options(file: str) -> tuple[tuple[str, str], ...]:
-    try:
-        lines = Path(file).expanduser().read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise EndpointError(f"{OPTIONS_VARIABLE} names {file}, which cannot be read: {type(error).__name__}") from None
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        name, equals, value = line.partition("=")
-        if not equals or not name.strip():
-            raise EndpointError(f"{file}:{number}: a line is name=value, an option of delta-rs' storage")
-        found.append((name.strip(), value.strip()))
-    return tuple(found)
+    @staticmethod
+    def of(place: TableLocation | str) -> TableLocation:
+        """A location as it is; of a path or URI one without storage options."""
+        return TableLocation(place) if isinstance(place, str) else place
+
+    def below(self, name: str) -> TableLocation:
+        """A folder of the table."""
+        return replace(self, uri=f"{self.uri}/{name}")
+
+    @property
+    def path(self) -> str | None:
+        """The folder on this machine; None for a store elsewhere."""
+        return local_path(self.uri)
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """The options as delta-rs takes them, in plain text; None for a path."""
+        return None if self.path is not None else {name: value.get_secret_value() for name, value in self.options}
 
 
 def local_path(uri: str) -> str | None:
@@ -60,46 +63,46 @@ def local_path(uri: str) -> str | None:
     return None
 
 
-def open_table(uri: str) -> DeltaTable | None:
+def open_table(location: TableLocation) -> DeltaTable | None:
     """The table as it is now, or None where there is none."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    local = local_path(uri)
+    local = location.path
     if local is not None and not Path(local, "_delta_log").is_dir():
         return None
     try:
-        return DeltaTable(uri, storage_options=storage_options(uri))
+        return DeltaTable(location.uri, storage_options=location.storage_options)
     except TableNotFoundError:
         return None
 
 
-def create_table(uri: str, schema: pa.Schema, configuration: dict[str, str] | None = None) -> None:
+def create_table(location: TableLocation, schema: pa.Schema, configuration: dict[str, str] | None = None) -> None:
     """Creates a table where there is none; of two that do so at once one does, and the other finds it there."""
     from deltalake import CommitProperties, DeltaTable
     from deltalake.exceptions import CommitFailedError, DeltaError
 
-    local = local_path(uri)
+    local = location.path
     if local is not None:
         Path(local).mkdir(parents=True, exist_ok=True)
     try:
         DeltaTable.create(
-            uri,
+            location.uri,
             schema=schema,
             mode="ignore",
             configuration=configuration,
-            storage_options=storage_options(uri),
+            storage_options=location.storage_options,
             raise_if_key_not_exists=False,
             # The first version or none: a second creation would put its identity over that of the first.
             commit_properties=CommitProperties(max_commit_retries=0),
         )
     except (CommitFailedError, DeltaError):
-        if open_table(uri) is None:
+        if open_table(location) is None:
             raise
 
 
 def write_table(
-    uri: str, rows: pa.Table, *, mode: Literal["append", "overwrite"], predicate: str | None = None
+    location: TableLocation, rows: pa.Table, *, mode: Literal["append", "overwrite"], predicate: str | None = None
 ) -> None:
     """Writes rows in one commit, creating the table where there is none.
 
@@ -108,20 +111,20 @@ def write_table(
     """
     from deltalake import write_deltalake
 
-    local = local_path(uri)
+    local = location.path
     if local is not None:
         Path(local).mkdir(parents=True, exist_ok=True)
     more: dict[str, Any] = {} if predicate is None else {"predicate": predicate}
-    write_deltalake(uri, rows, mode=mode, storage_options=storage_options(uri), **more)
+    write_deltalake(location.uri, rows, mode=mode, storage_options=location.storage_options, **more)
 
 
-def file_system(uri: str) -> tuple[FileSystem, str]:
+def file_system(location: TableLocation) -> tuple[FileSystem, str]:
     """Where files of a table are written and read, and what their names are prefixed with there."""
     from pyarrow import fs
 
-    local = local_path(uri)
+    local = location.path
     if local is not None:
         return fs.LocalFileSystem(), f"{local}/"
     from deltalake.fs import DeltaStorageHandler
 
-    return fs.PyFileSystem(DeltaStorageHandler(uri, options=storage_options(uri))), ""
+    return fs.PyFileSystem(DeltaStorageHandler(location.uri, options=location.storage_options)), ""

@@ -47,7 +47,7 @@ def audit(table: str, project: Path | None, limit: int, *, as_json: bool) -> Non
         known = ", ".join(sorted(binding.targets)) or "none"
         raise click.BadParameter(f"no insert writes table '{table}'; written are: {known}")
     try:
-        found = run_audit(binding.targets[table], lake.home())
+        found = run_audit(binding.targets[table], lake.default_lake())
     except RefereeError as error:
         raise click.ClickException(f"not judged: {error}") from error
     if as_json:

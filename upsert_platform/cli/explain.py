@@ -36,7 +36,7 @@ def explain(file: Path | None) -> None:
             where = f" where {insert.predicate}" if insert.predicate else ""
             click.echo(f"  project and filter rows of {insert.source}{where}: no state, a batch costs its rows")
             continue
-        store = query_store(binding.queries[insert.query.name], lake.home())
+        store = query_store(binding.queries[insert.query.name], lake.default_lake())
         try:
             state = explain_state(store)
         except UpsertPlatformError as error:

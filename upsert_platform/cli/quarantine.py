@@ -31,7 +31,7 @@ def _binding() -> Binding:
 
 
 def _kept(table: str) -> RefusedStore:
-    return RefusedStore(lake.refused_uri(lake.home(), table))
+    return RefusedStore(lake.default_lake().refused(table))
 
 
 def _source(binding: Binding, table: str) -> tuple[Source, ChangelogStore]:
@@ -39,7 +39,7 @@ def _source(binding: Binding, table: str) -> tuple[Source, ChangelogStore]:
     if source is None:
         known = ", ".join(sorted({*binding.sources, *binding.targets})) or "none"
         raise click.BadParameter(f"no table '{table}' is read or written by an insert; there are: {known}")
-    return source, changelog_of(source, lake.home())
+    return source, changelog_of(source, lake.default_lake())
 
 
 @click.group(short_help="List, show and replay what was kept aside.")
@@ -166,7 +166,9 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
     destination = target.open()
     try:
         check_replayable(destination)
-        hop = DestinationHop(target, changelog_of(target.source, lake.home()), destination, refused=refused, run=_run())
+        hop = DestinationHop(
+            target, changelog_of(target.source, lake.default_lake()), destination, refused=refused, run=_run()
+        )
         with _session(f"replaying rows of {table}") as (spark, tell):
             done = replay_refused(spark, hop, keys=keys, tell=tell)
     finally:

@@ -38,11 +38,11 @@ def status(project: Path | None, interval: float, timeout: float, *, watch: bool
     from upsert_platform.hops.binding import bind, load
     from upsert_platform.hops.status import as_data, status_of
 
-    binding, root = bind(*load(project)), lake.home()
+    binding, where = bind(*load(project)), lake.default_lake()
     console = Console(highlight=False)
 
     def look() -> Status:
-        return status_of(binding, root, timeout=timeout)
+        return status_of(binding, where, timeout=timeout)
 
     if as_json:
         while True:

@@ -122,7 +122,7 @@ def _audited() -> dict[str, Verdict]:
     from upsert_platform.hops.binding import bind, load
 
     binding = bind(*load())
-    return {name: audit(binding.targets[name], lake.home()).verdict for name in TABLES}
+    return {name: audit(binding.targets[name], lake.default_lake()).verdict for name in TABLES}
 
 
 def _sync(log: Path, tell: Callable[[str], None]) -> None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import RecordError, TopicError
 from upsert_platform.generated.providers import ExpressionError
 from upsert_platform.generated.table import GeneratedTable
 from upsert_platform.source import MODE_APPEND, Source
-from upsert_platform.sql.rendered import quote_name
-from upsert_platform.types import spark_type
+from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,9 @@ class NumberedRows(Source):
         (one,) = ranges
         return (replace(one, end=min(one.end, one.start + _MOST_ROWS)),)
 
-    def write(self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, uri: str) -> list[DataFile]:
+    def write(
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    ) -> list[DataFile]:
         """Writes the rows of a range into new data files of a changelog."""
         from upsert_platform.changelog import rows
         from upsert_platform.changelog.data_files import DataFile, write_files
@@ -85,7 +87,7 @@ class NumberedRows(Source):
         schema = rows.arrow_schema(self.table)
         (span,) = ranges
         found = list(self._batches(spark, span, schema))
-        manifests = write_files([*found, _account(span, schema)], uri=uri, schema=schema, batch=batch)
+        manifests = write_files([*found, _account(span, schema)], location=location, schema=schema, batch=batch)
         return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
 
     def _batches(self, spark: SparkSession, span: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -47,7 +47,7 @@ def accounted_check(table: Table) -> dg.AssetChecksDefinition:
 def _accounted(
     context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table
 ) -> Iterator[dg.AssetCheckResult]:
-    store = changelog_of(platform.binding().sources[table.name], platform.root)
+    store = changelog_of(platform.binding().sources[table.name], platform.lake)
     batches = store.batches_of_run(context.run.run_id)
     if not batches:
         return

@@ -63,7 +63,7 @@ def _step(table: Table) -> Any:
         context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            store = changelog_of(platform.binding().sources[table.name], platform.root)
+            store = changelog_of(platform.binding().sources[table.name], platform.lake)
             applied = _applied_everywhere(context, platform, table.name)
             report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)
@@ -92,7 +92,7 @@ def _query_step(query: Query) -> Any:
     )
     def step(context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource) -> None:
         with told_plainly():
-            store = query_store(platform.binding().queries[query.name], platform.root)
+            store = query_store(platform.binding().queries[query.name], platform.lake)
             applied = _applied_everywhere(context, platform, query.name)
             worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
             report = queries_upkeep.compact(store, applied_everywhere=applied) if worthwhile else None
@@ -132,7 +132,7 @@ def _applied_everywhere(context: dg.OpExecutionContext, platform: PlatformResour
     lowest: list[int] = []
     for bound in binding.queries.values():
         if source in bound.query.tables:
-            head = query_store(bound, platform.root).head()
+            head = query_store(bound, platform.lake).head()
             lowest.append(head.positions.offsets.get(source, {}).get(0, 0) if head is not None else 0)
     for name, target in binding.targets.items():
         if target.source.table.name != source:

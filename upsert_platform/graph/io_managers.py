@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from upsert_platform.changelog import compaction, lake
+from upsert_platform.changelog import compaction
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
@@ -70,7 +70,7 @@ class ChangelogIOManager(_PlatformIOManager):
         assert context.upstream_output is not None
         with told_plainly():
             source = self.platform.binding().sources[_table_of(context.upstream_output)]
-            store = changelog_of(source, self.platform.root)
+            store = changelog_of(source, self.platform.lake)
             spark = self.spark.spark_session
             head = store.create()
         names = [column.name for column in stored_columns(source.table)]
@@ -132,7 +132,7 @@ class DestinationIOManager(_PlatformIOManager):
     def _write_frame(self, context: dg.OutputContext, frame: "DataFrame") -> None:
         with told_plainly():
             destination = self.platform.destination(_table_of(context))
-            refused = RefusedStore(lake.refused_uri(self.platform.root, destination.name))
+            refused = RefusedStore(self.platform.lake.refused(destination.name))
             try:
                 written = write_frame(frame, destination, refused=refused, run=context.run_id, tell=context.log.warning)
             finally:

@@ -37,7 +37,7 @@ def quarantine_check(table: Table) -> dg.AssetChecksDefinition:
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             source = platform.binding().sources[table.name]
-            found = judged(source, changelog_of(source, platform.root))
+            found = judged(source, changelog_of(source, platform.lake))
             if found is not None:
                 yield found
 

@@ -11,7 +11,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import ConfigDict, Field, PrivateAttr, create_model
 
-from upsert_platform.changelog import lake
+from upsert_platform.changelog.lake import Lake, home
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
 from upsert_platform.graph.processes import name_host
@@ -145,7 +145,12 @@ class PlatformResource(dg.ConfigurableResource):
     @property
     def root(self) -> str:
         """Root of the lake."""
-        return self.home or lake.home()
+        return self.home or home()
+
+    @property
+    def lake(self) -> Lake:
+        """The lake, as the environment describes its storage."""
+        return Lake.at(self.root)
 
     def binding(self) -> Binding:
         """The project with every option in place.
@@ -182,23 +187,23 @@ class PlatformResource(dg.ConfigurableResource):
     def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
         """The hop from the topics of a declared table to its changelog."""
         source = self.binding().sources[name]
-        return ChangelogHop(source, changelog_of(source, self.root), run=run)
+        return ChangelogHop(source, changelog_of(source, self.lake), run=run)
 
     def query_hop(self, name: str, *, run: str) -> QueryHop:
         """The hop from the changelogs that a query reads to its result."""
         binding = self.binding()
         source = binding.queries[name]
-        inputs = {table: binding.changelog(table, self.root) for table in source.query.tables}
-        return QueryHop(query_store(source, self.root), inputs, run=run)
+        inputs = {table: binding.changelog(table, self.lake) for table in source.query.tables}
+        return QueryHop(query_store(source, self.lake), inputs, run=run)
 
     def destination_hop(self, name: str, *, run: str) -> DestinationHop:
         """The hop to a declared destination table; the caller closes its destination."""
         bound = self.binding().targets[name]
         return DestinationHop(
             bound,
-            changelog_of(bound.source, self.root),
+            changelog_of(bound.source, self.lake),
             bound.open(),
-            refused=RefusedStore(lake.refused_uri(self.root, name)),
+            refused=RefusedStore(self.lake.refused(name)),
             run=run,
         )
 

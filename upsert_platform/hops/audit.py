@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.changelog import lake
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.hops.audit_selection import NotJudgedError, selection_of
 from upsert_platform.hops.binding import QuerySource, Target, changelog_of
@@ -49,11 +49,10 @@ class Audit:
     behind: int
 
 
-def audit(bound: Target, root: str) -> Audit:
+def audit(bound: Target, lake: Lake) -> Audit:
     """Judges a declared table by its topic, up to the offsets of the batches that it has applied.
 
     Args:
-        root: of the lake.
 
     Raises:
         NotJudgedError: the declaration is beyond the referee; the message says what of it.
@@ -65,7 +64,7 @@ def audit(bound: Target, root: str) -> Audit:
     columns = {column.name: str(column.type) for column in bound.table.physical_columns}
     with _rows(bound, columns) as (rows, in_place_of_null):
         selection = selection_of(bound, in_place_of_null)
-        store = changelog_of(bound.source, root)
+        store = changelog_of(bound.source, lake)
         applied, head = _applied(bound), store.head()
         batches = ends_of_batches(store, upto=applied)
         last = LastValues(form, batches=batches, set_aside=_quarantined(store, applied))
@@ -79,7 +78,7 @@ def audit(bound: Target, root: str) -> Audit:
                 rows,
                 Columns(columns, key),
                 selection,
-                refused=_refused(bound, root, {name: columns[name] for name in key}),
+                refused=_refused(bound, lake, {name: columns[name] for name in key}),
                 lost_records=any(first_offsets(config, topics).values()),
             )
         finally:
@@ -141,12 +140,12 @@ def _quarantined(store: ChangelogStore, upto: int) -> list[tuple[str, int, int]]
     return list(zip(*columns, strict=True))
 
 
-def _refused(bound: Target, root: str, key: Mapping[str, str]) -> list[list[Any]]:
+def _refused(bound: Target, lake: Lake, key: Mapping[str, str]) -> list[list[Any]]:
     """Keys that the destination refused, in the referee's form."""
     kinds = {name: kind_of(text) for name, text in key.items()}
     decode = json_decoder(kinds, {"json.timestamp-format.standard": "ISO-8601"})
     found = []
-    for text in RefusedStore(lake.refused_uri(root, bound.table.name)).keys()["key"].to_pylist():
+    for text in RefusedStore(lake.refused(bound.table.name)).keys()["key"].to_pylist():
         try:
             found.append(decode(json.dumps(json.loads(text)).encode()))
         except (UndecodableError, UnjudgedError) as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from upsert_platform.changelog import lake
+from upsert_platform.changelog.lake import Lake, home, local_variables, project_path
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.connector import Readable, Writable
 from upsert_platform.declarations.project import load_project
@@ -84,9 +84,9 @@ class Binding:
     warnings: tuple[Problem, ...] = ()
     queries: Mapping[str, QuerySource] = field(default_factory=dict)
 
-    def changelog(self, name: str, root: str) -> ChangelogStore:
+    def changelog(self, name: str, lake: Lake) -> ChangelogStore:
         """The changelog of a table that is read, or of a query."""
-        return changelog_of(self.queries[name] if name in self.queries else self.sources[name], root)
+        return changelog_of(self.queries[name] if name in self.queries else self.sources[name], lake)
 
 
 def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Table:
@@ -95,16 +95,16 @@ def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Ta
     return replace(table, options=table.options.with_defaults(own)) if own else table
 
 
-def query_store(source: QuerySource, root: str) -> QueryStore:
-    """The table of a query below a lake's root."""
-    return QueryStore(lake.query_uri(root, source.query.name), source.query)
+def query_store(source: QuerySource, lake: Lake) -> QueryStore:
+    """The table of a query in a lake."""
+    return QueryStore(lake.query(source.query.name), source.query)
 
 
-def changelog_of(source: Source | QuerySource, root: str) -> ChangelogStore:
-    """The changelog of a source, or of a query, below a lake's root."""
+def changelog_of(source: Source | QuerySource, lake: Lake) -> ChangelogStore:
+    """The changelog of a source, or of a query, in a lake."""
     if isinstance(source, QuerySource):
-        return query_store(source, root)
-    return ChangelogStore(lake.changelog_uri(root, source.table.name), source.table, mode=source.mode)
+        return query_store(source, lake)
+    return ChangelogStore(lake.changelog(source.table.name), source.table, mode=source.mode)
 
 
 def bind(
@@ -236,7 +236,7 @@ def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str
 
 def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
-    return load_project(path or lake.project_path(), lake.local_variables(root or lake.home()), connectors=CONNECTORS)
+    return load_project(path or project_path(), local_variables(root or home()), connectors=CONNECTORS)
 
 
 def local_variables_named(path: Path, *, root: str) -> set[str]:
@@ -248,5 +248,5 @@ def local_variables_named(path: Path, *, root: str) -> set[str]:
     texts = [file.read_text("utf-8", "replace") for file in sorted(path.iterdir()) if file.suffix in _DECLARED]
     named = set(re.findall(r"\$\{(UPSERT_\w+)\}", "\n".join(texts)))
     values, _ = load_variables(path, {})
-    local = lake.local_variables(root)
+    local = local_variables(root)
     return {name for name in named if values.get(name) in (None, local.get(name))}

@@ -151,7 +151,7 @@ class ChangelogHop:
     def _commit(
         self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        files = self.source.write(spark, ranges, batch=head.batch + 1, uri=self.store.uri)
+        files = self.source.write(spark, ranges, batch=head.batch + 1, location=self.store.location)
         ends = {(item.topic, item.partition): item.end for item in ranges}
         topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
         return self.store.append(files, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)

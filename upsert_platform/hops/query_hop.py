@@ -118,7 +118,7 @@ class QueryHop:
         """
         from upsert_platform.queries.runners import SparkRunner
 
-        store = QueryStore(self.store.uri, self.store.query, any_plan=True)
+        store = QueryStore(self.store.location, self.store.query, any_plan=True)
         return rebuild(store, self.inputs, runner=SparkRunner(spark), run=self.run, tell=tell)
 
     def result(self, spark: SparkSession) -> DataFrame:

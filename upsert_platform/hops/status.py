@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Generic, TypeVar
 
-from upsert_platform.changelog import lake
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
@@ -95,17 +95,16 @@ class Status:
         return tuple((item.table, item.error) for item in asked if item.error)
 
 
-def status_of(binding: Binding, root: str, *, timeout: float = 20.0) -> Status:
+def status_of(binding: Binding, lake: Lake, *, timeout: float = 20.0) -> Status:
     """Asks every topic, changelog and table of a project.
 
     Args:
-        root: of the lake.
         timeout: seconds after which what has not answered is told as such.
     """
     started = time.monotonic()
     places = threading.Semaphore(_AT_ONCE)
-    changelogs = [_Look(partial(_changelog, item, root), places) for item in binding.sources.values()]
-    tables = [_Look(partial(_table, item, root), places) for item in binding.targets.values()]
+    changelogs = [_Look(partial(_changelog, item, lake), places) for item in binding.sources.values()]
+    tables = [_Look(partial(_table, item, lake), places) for item in binding.targets.values()]
     deadline = started + timeout
     late = f"no answer within {timeout:g} s"
     return Status(
@@ -141,11 +140,11 @@ class _Look(Generic[Found]):
             return None
 
 
-def _changelog(source: Source, root: str) -> ChangelogStatus:
+def _changelog(source: Source, lake: Lake) -> ChangelogStatus:
     def ask() -> ChangelogStatus:
         from upsert_platform.changelog.store import Positions
 
-        store = changelog_of(source, root)
+        store = changelog_of(source, lake)
         head = store.head()
         streams = source.discover()
         backlog = source.backlog(streams, head.positions if head else Positions())
@@ -161,11 +160,11 @@ def _changelog(source: Source, root: str) -> ChangelogStatus:
     return _or_error(ask, lambda error: ChangelogStatus(source.table.name, error=error))
 
 
-def _table(target: Target, root: str) -> TableStatus:
+def _table(target: Target, lake: Lake) -> TableStatus:
     name, read = target.table.name, target.source.table.name
 
     def ask() -> TableStatus:
-        head = changelog_of(target.source, root).head()
+        head = changelog_of(target.source, lake).head()
         with closing(target.open()) as destination:
             state = destination.state()
             return TableStatus(
@@ -177,7 +176,7 @@ def _table(target: Target, root: str) -> TableStatus:
                 max(0, head.batch - state.applied_batch) if head else 0,
                 state.verdict.passed if state.verdict else None,
                 state.verdict.at if state.verdict else None,
-                RefusedStore(lake.refused_uri(root, name)).count(),
+                RefusedStore(lake.refused(name)).count(),
                 state.holder,
             )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile, Positions
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
 
@@ -37,7 +38,7 @@ class Slice:
     """
 
     name: str
-    uri: str
+    location: TableLocation
     changelog_id: str
     after: int
     upto: int
@@ -143,7 +144,7 @@ def _slice(name: str, source: ChangelogStore, head: Head, after: int, most_rows:
             break
         upto = batch
     chosen = tuple(item for item in files if item.may_hold(after=after, upto=upto))
-    return Slice(name, source.uri, head.changelog_id, after, upto, head.batch, chosen)
+    return Slice(name, source.location, head.changelog_id, after, upto, head.batch, chosen)
 
 
 def advance(store: QueryStore, plan: QueryBatchPlan, *, runner: Runner, run: str) -> QueryBatch | None:
@@ -246,13 +247,15 @@ class _Batch:
         from upsert_platform.queries.tasks import ChangelogShare, Task, first_bucket
 
         def task(**settings: object) -> Task:
-            return Task(stage, self.store.uri, self.number, self.attempt, self.buckets, **settings)  # type: ignore[arg-type]
+            return Task(stage, self.store.location, self.number, self.attempt, self.buckets, **settings)  # type: ignore[arg-type]
 
         if stage.scan is not None:
             if share is None or not share.files:
                 return []
             shared = divide([(item.path, item.size) for item in share.files], count)
-            return [task(share=ChangelogShare(share.uri, tuple(paths), share.after, share.upto)) for paths in shared]
+            return [
+                task(share=ChangelogShare(share.location, tuple(paths), share.after, share.upto)) for paths in shared
+            ]
         if not stage.bucketed:
             return [task(parts=(part,)) for part in parts]
         weights: dict[int, int] = {}
@@ -284,7 +287,7 @@ class _Batch:
         from upsert_platform.changelog.data_files import file_system
         from upsert_platform.queries.exchange import FOLDER
 
-        system, folder = file_system(self.store.uri)
+        system, folder = file_system(self.store.location)
         with suppress(FileNotFoundError):
             system.delete_dir(f"{folder}{FOLDER}/{self.attempt}")
 
@@ -311,5 +314,5 @@ def account_file(store: QueryStore, read: int, written: int, *, number: int) -> 
     given = {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()}
     columns = [pa.array([given.get(item.name)], item.type) for item in schema]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    manifests = write_files([batch], uri=store.uri, schema=schema, batch=number)
+    manifests = write_files([batch], location=store.location, schema=schema, batch=number)
     return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]

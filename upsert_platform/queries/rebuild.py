@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.store import ChangelogStore, Positions
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import account_file, advance, plan_batch
 from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
@@ -71,8 +72,8 @@ def rebuild(
             f"query '{store.query.name}' only adds rows, and what was added is not taken back: move {store.uri} away"
             " and drop the table to have both made anew"
         )
-    folder = f"{store.uri}/{_FOLDER}/{uuid.uuid4().hex}"
-    beside = QueryStore(f"{folder}/query", store.query, new_buckets=store.buckets())
+    folder = store.location.below(f"{_FOLDER}/{uuid.uuid4().hex}")
+    beside = QueryStore(folder.below("query"), store.query, new_buckets=store.buckets())
     read = 0
     try:
         beside.create()
@@ -110,8 +111,8 @@ def _copied_state(beside: QueryStore, store: QueryStore, *, batch: int) -> list[
     from upsert_platform.changelog.data_files import file_system
     from upsert_platform.queries.state import State
 
-    system, folder = file_system(beside.uri)
-    _, into = file_system(store.uri)
+    system, folder = file_system(beside.location)
+    _, into = file_system(store.location)
     schemas = {schema.name: schema for stage in beside.stages() for schema in stage.states}
     found: list[DataFile] = []
     for (name, bucket), files in beside.state_files().items():
@@ -140,7 +141,7 @@ def _difference(store: QueryStore, beside: QueryStore, *, batch: int) -> list[Da
         )
         changes = result.changes(signed.select([*(item.name for item in result.fields), WEIGHT]), batch=batch)
         batches = changes.combine_chunks().to_batches()
-        for manifest in write_files(batches, uri=store.uri, schema=result.schema, batch=batch):
+        for manifest in write_files(batches, location=store.location, schema=result.schema, batch=batch):
             found += [DataFile(**row) for row in manifest.to_pylist()]
     return found
 
@@ -155,9 +156,9 @@ def _signed(table: pa.Table, weight: int) -> pa.Table:
     return there.append_column(WEIGHT, pa.repeat(pa.scalar(weight, pa.int64()), there.num_rows))
 
 
-def _remove(uri: str) -> None:
+def _remove(location: TableLocation) -> None:
     from upsert_platform.changelog.data_files import file_system
 
-    system, folder = file_system(uri)
+    system, folder = file_system(location)
     with suppress(FileNotFoundError):
         system.delete_dir(folder.rstrip("/"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError, SourceLocation
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.plan import Query
@@ -42,13 +43,15 @@ class QueryStore(ChangelogStore):
     """Reads and appends the table of a query.
 
     Args:
-        uri: of the Delta table; a path, or a URI that both Spark and delta-rs open.
+        location: of the Delta table; a path by itself will do.
         any_plan: the table may hold the result of another plan, which a rebuild replaces.
         new_buckets: into how many parts state is divided, if the table is made.
     """
 
-    def __init__(self, uri: str, query: Query, *, any_plan: bool = False, new_buckets: int | None = None) -> None:
-        super().__init__(uri, query_table(query), mode="upsert" if query.key else "append")
+    def __init__(
+        self, location: TableLocation | str, query: Query, *, any_plan: bool = False, new_buckets: int | None = None
+    ) -> None:
+        super().__init__(location, query_table(query), mode="upsert" if query.key else "append")
         self.query = query
         self._any_plan = any_plan
         self._new_buckets = BUCKETS if new_buckets is None else new_buckets

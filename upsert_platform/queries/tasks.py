@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, file_system, write_files
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Field
 from upsert_platform.queries.exchange import ExchangeWriter, Part, read_parts
 from upsert_platform.queries.join import Matches
@@ -36,11 +37,11 @@ class ChangelogShare:
     """Files of a changelog, and which of their batches are new.
 
     Attributes:
-        uri: of the changelog's Delta table.
+        location: of the changelog's Delta table.
         paths: of data files, relative to it.
     """
 
-    uri: str
+    location: TableLocation
     paths: tuple[str, ...]
     after: int
     upto: int
@@ -51,7 +52,7 @@ class Task:
     """A share of a stage.
 
     Attributes:
-        uri: of the query's Delta table.
+        location: of the query's Delta table.
         attempt: names the folder of this attempt's exchanges.
         buckets: how many there are; `mine` are those of this task, None for one that takes files as they come.
         parts: of the exchanges that the stage reads.
@@ -60,7 +61,7 @@ class Task:
     """
 
     stage: Stage
-    uri: str
+    location: TableLocation
     batch: int
     attempt: str
     buckets: int
@@ -146,7 +147,7 @@ class _Work:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.system, self.folder = file_system(task.uri)
+        self.system, self.folder = file_system(task.location)
         self.states: list[State] = []
         self.feeds = [_Feeding(task, feed, self.system, self.folder) for feed in task.stage.feeds]
         self.results: list[pa.Table] = []
@@ -209,7 +210,7 @@ class _Work:
         assert share is not None
         assert scan is not None
         upsert = _is_upsert(self.task.stage)
-        system, folder = file_system(share.uri)
+        system, folder = file_system(share.location)
         wanted = pa.schema([pa.field(item.name, arrow_type(item.type)) for item in scan.fields])
         kept = rows.system_schema()
         own = [rows.KIND, *(VERSION if upsert else (rows.BATCH,))]
@@ -308,7 +309,7 @@ def _no_rows(fields: Iterable[Any]) -> pa.Table:
 
 def _write_result(tables: list[pa.Table], result: Result, task: Task) -> list[DataFile]:
     batches = [item for table in tables for item in table.combine_chunks().to_batches()]
-    manifests = write_files(batches, uri=task.uri, schema=result.schema, batch=task.batch)
+    manifests = write_files(batches, location=task.location, schema=result.schema, batch=task.batch)
     return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
 
 

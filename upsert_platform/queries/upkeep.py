@@ -74,7 +74,7 @@ def reduced_rows(store: QueryStore, files: list[LiveFile], *, share: int, shares
     from upsert_platform.changelog.data_files import file_system
     from upsert_platform.queries.keys import bucket_rows, code_rows, last_rows, place_rows
 
-    system, folder = file_system(store.uri)
+    system, folder = file_system(store.location)
     schema = store.result().schema
     key = store.query.key
     parts: list[pa.Table] = [schema.empty_table()]
@@ -119,7 +119,7 @@ def _written(store: QueryStore, table: pa.Table) -> Any:
 
     from upsert_platform.changelog.data_files import file_system
 
-    system, folder = file_system(store.uri)
+    system, folder = file_system(store.location)
     path = f"part-{uuid.uuid4()}.snappy.parquet"
     with system.open_output_stream(f"{folder}{path}") as sink:
         pq.write_table(table, sink, compression="snappy", store_decimal_as_integer=True)

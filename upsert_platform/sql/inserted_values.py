@@ -22,8 +22,9 @@ from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
 from upsert_platform.sql.lexer import tokenize
 from upsert_platform.sql.reader import Fault
-from upsert_platform.sql.rendered import Rendered, first_failure, quote_name
+from upsert_platform.sql.rendered import Rendered, first_failure
 from upsert_platform.sql.tables import Tables
+from upsert_platform.types import quote_name
 
 CONNECTOR: Final = "values"
 ROWS: Final = "rows"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
@@ -67,7 +68,7 @@ def fill(servers: str, *, records: int, keys: int) -> str:
 
 def read_all(spark: SparkSession, source: TopicSource, lake: Path) -> ChangelogRun:
     """Everything in the topic, committed."""
-    hop = ChangelogHop(source, changelog_of(source, str(lake / uuid.uuid4().hex)), run="bench")
+    hop = ChangelogHop(source, changelog_of(source, Lake(str(lake / uuid.uuid4().hex))), run="bench")
     return hop.execute(spark, hop.plan())
 
 

@@ -85,7 +85,7 @@ class Load:
                 ],
                 schema=schema,
             )
-            for manifest in write_files([batch], uri=store.uri, schema=schema, batch=head.batch + 1):
+            for manifest in write_files([batch], location=store.location, schema=schema, batch=head.batch + 1):
                 files += [DataFile(**item) for item in manifest.to_pylist()]
         assert store.append(files, head=head, positions=Positions(), run="bench") is not None
 

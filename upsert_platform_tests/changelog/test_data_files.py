@@ -77,7 +77,7 @@ def batch_of(table: Table, found: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def write(store: ChangelogStore, batches: Iterator[pa.RecordBatch], *, batch: int = 1) -> list[DataFile]:
     store.create()
-    manifests = write_files(batches, uri=store.uri, schema=rows.arrow_schema(store.table), batch=batch)
+    manifests = write_files(batches, location=store.location, schema=rows.arrow_schema(store.table), batch=batch)
     return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from upsert_platform.changelog import lake
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform_tests.graph.stack import Stack
 
@@ -261,12 +261,12 @@ class Connectors:
 
     def refused(self, name: str) -> dict[int, dict[str, Any]]:
         """Records kept aside in the lake, by offset: the stored record and the reason."""
-        found = RefusedStore(lake.refused_uri(str(self.stack.lake), self.of[name].asset)).read().to_pylist()
+        found = RefusedStore(Lake(str(self.stack.lake)).refused(self.of[name].asset)).read().to_pylist()
         return {json.loads(row["row"])["offset"]: {**json.loads(row["row"]), "reason": row["reason"]} for row in found}
 
     def kept_aside(self, name: str) -> list[tuple[int, int]]:
         """Partitions and offsets of the records kept aside in the lake, sorted; one for each time that one is kept."""
-        found = RefusedStore(lake.refused_uri(str(self.stack.lake), self.of[name].asset)).read().column("row")
+        found = RefusedStore(Lake(str(self.stack.lake)).refused(self.of[name].asset)).read().column("row")
         records = [json.loads(text) for text in found.to_pylist()]
         return sorted((record["partition"], record["offset"]) for record in records)
 

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.replay import Replay, replay
 from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
@@ -31,7 +32,7 @@ def send(stack: Stack, *records: tuple[bytes | None, bytes | None]) -> None:
 
 def replay_all(stack: Stack, spark: SparkSession) -> Replay:
     source = stack.platform().binding().sources["users"]
-    return replay(spark, source, changelog_of(source, str(stack.lake)), run="replay")
+    return replay(spark, source, changelog_of(source, Lake(str(stack.lake))), run="replay")
 
 
 def names(stack: Stack) -> dict[int, str | None]:
@@ -82,7 +83,7 @@ def test_replay_keeps_the_place_of_a_record(serving: Stack, spark: SparkSession)
     assert serving.run().success
     serving.declare(warehouse=None)
     assert replay_all(serving, spark).replayed == 1
-    store = changelog_of(serving.platform().binding().sources["users"], str(serving.lake))
+    store = changelog_of(serving.platform().binding().sources["users"], Lake(str(serving.lake)))
     head = store.head()
     assert head is not None
     row = store.read(spark, after=0, upto=head.batch).collect()[0]

@@ -11,6 +11,7 @@ import pytest
 
 from upsert_platform.capabilities import ExpiresRows
 from upsert_platform.changelog.commit_times import last_batch_before
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.hops.binding import Target, changelog_of
@@ -61,7 +62,7 @@ def store(spark: SparkSession, tmp_path: Path) -> ChangelogStore:
     """Batches that were committed three days, half a day and a moment ago."""
     source = TopicSource((table := declare()), read(table))
     filled(spark, source, tmp_path, RECORDS, set())
-    found = changelog_of(source, str(tmp_path))
+    found = changelog_of(source, Lake(str(tmp_path)))
     made_older(found, 1, timedelta(days=3))
     made_older(found, 2, timedelta(hours=12))
     return found

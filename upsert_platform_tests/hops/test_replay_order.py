@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
@@ -45,7 +46,7 @@ def row_of(record: Placed, *, quarantined: bool) -> dict[str, Any]:
 
 
 def filled(spark: SparkSession, source: TopicSource, root: Path, records: list[Placed], unread: set[Placed]) -> None:
-    store = changelog_of(source, str(root))
+    store = changelog_of(source, Lake(str(root)))
     head = store.create()
     for batch, of_batch in batches_of(records):
         found = [row_of(record, quarantined=record in unread) for record in of_batch]
@@ -74,7 +75,7 @@ def test_a_table_after_replays_is_that_of_the_offsets(spark: SparkSession, tmp_p
     unread = set(chance.sample(records, 120))
     source = TopicSource((table := declare()), read(table))
     filled(spark, source, tmp_path, records, unread)
-    store = changelog_of(source, str(tmp_path))
+    store = changelog_of(source, Lake(str(tmp_path)))
     first = [("users", item.partition, item.offset) for item in records if item in unread][::2]
     done = replay(spark, source, store, run="first", offsets=first)
     assert done.replayed > 10
@@ -92,7 +93,7 @@ def test_records_of_a_table_without_a_key_are_replayed_each(spark: SparkSession,
     source = TopicSource(declared, read(declared))
     records = random_records(random.Random(1), keys=3, batches=1, partitions=2, each=20)
     records = [item for item in records if item.value is not None]
-    store = changelog_of(source, str(tmp_path))
+    store = changelog_of(source, Lake(str(tmp_path)))
     head = store.create()
     found = [{**row_of(item, quarantined=True), rows.RAW_KEY: None} for item in records]
     table = pa.Table.from_pylist(found, schema=rows.arrow_schema(declared))
@@ -119,7 +120,7 @@ def test_of_a_source_without_a_key_no_replayed_record_takes_the_place_of_a_newer
     ]
     unread = set(chance.sample(records, 60))
     filled(spark, source, tmp_path, records, unread)
-    store = changelog_of(source, str(tmp_path))
+    store = changelog_of(source, Lake(str(tmp_path)))
     insert = Insert("users", "memory", ("`id`", "`name`"), None, "", SourceLocation("tables.sql", 1))
     place = Place()
     target = Target(declare(), insert, source, None, None)  # type: ignore[arg-type]

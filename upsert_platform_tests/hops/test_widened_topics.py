@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun, CommittedBatch
 from upsert_platform.hops.widened_topics import MovedKeys
@@ -35,7 +36,7 @@ def test_keys_that_move_to_new_partitions_are_counted_once(
                 value = json.dumps({"id": key, "name": f"in {partition}"})
                 producer.produce(topic, key=json.dumps({"id": key}), value=value, partition=partition)
         producer.flush()
-        hop = ChangelogHop(source, changelog_of(source, str(tmp_path)), run="run")
+        hop = ChangelogHop(source, changelog_of(source, Lake(str(tmp_path))), run="run")
         run = hop.execute(spark, hop.plan(), progress=told.append)
         assert sum(item.records for item in run.ranges) == sum(len(keys) for _, keys in records)
         return run

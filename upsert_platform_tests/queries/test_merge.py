@@ -11,9 +11,9 @@ import pytest
 
 from upsert_platform.plan import Query
 from upsert_platform.queries import store
-from upsert_platform.sql.scripts import read_scripts
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.queries.world import DDL, Kept, World, same_rows
+from upsert_platform_tests.sql.reading import read_scripts
 
 TARGET = """
 CREATE TABLE t (k INT, v BIGINT, w STRING, PRIMARY KEY (k) NOT ENFORCED)

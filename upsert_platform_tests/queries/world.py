@@ -144,7 +144,7 @@ class World:
         head = store.create()
         schema = rows.arrow_schema(store.table)
         found = [pa.RecordBatch.from_pylist(batch, schema=schema)] if batch else []
-        manifests = write_files(found, uri=store.uri, schema=schema, batch=head.batch + 1)
+        manifests = write_files(found, location=store.location, schema=schema, batch=head.batch + 1)
         files = [DataFile(**row) for item in manifests for row in item.to_pylist()]
         assert store.append(files, head=head, positions=Positions(), run="test") is not None
 

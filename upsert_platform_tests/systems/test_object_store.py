@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from upsert_platform.changelog import compaction
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import remove_unused
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.systems
 
 
 def test_a_changelog_is_written_read_reduced_and_cleaned(spark: SparkSession, s3: str) -> None:
-    store = ChangelogStore(f"{s3}/changelogs/orders", declared())
+    store = ChangelogStore(Lake.at(s3).changelog("orders"), declared())
     assert store.head() is None
     commit(spark, store, [(1, "a"), (2, "b")], quarantined=1)
     commit(spark, store, [(1, "c"), (2, None)])
@@ -40,15 +41,15 @@ def test_a_changelog_is_written_read_reduced_and_cleaned(spark: SparkSession, s3
 def test_of_many_that_create_a_changelog_at_once_one_does(s3: str) -> None:
     for number in range(10):
 
-        def create(_: int, uri: str = f"{s3}/raced-{number}") -> str:
-            return ChangelogStore(uri, declared()).create().changelog_id
+        def create(_: int, name: str = f"raced-{number}") -> str:
+            return ChangelogStore(Lake.at(s3).changelog(name), declared()).create().changelog_id
 
         with ThreadPoolExecutor(8) as pool:
             assert len(set(pool.map(create, range(8)))) == 1
 
 
 def test_refused_rows_are_kept_there(s3: str) -> None:
-    store = RefusedStore(f"{s3}/refused/orders")
+    store = RefusedStore(Lake.at(s3).refused("orders"))
     assert store.read().num_rows == 0
     store.append([RefusedRow('{"id":1}', "{}", "too long")], BatchSpan(0, 1, "id", "run"))
     store.append([], BatchSpan(1, 2, "id", "run"))

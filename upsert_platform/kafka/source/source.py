@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 
@@ -32,9 +33,9 @@ _PLAN: Final = "plan"
 
 @dataclass(frozen=True)
 class _Target:
-    """The changelog that tasks write to: its URI, and the number of the batch."""
+    """The changelog that tasks write to, and the number of the batch."""
 
-    uri: str
+    location: TableLocation
     batch: int
 
 
@@ -83,7 +84,7 @@ class _Reader(DataSourceReader):
             yield from found
         else:
             schema = rows.arrow_schema(plan.table.table)
-            yield from write_files(found, uri=plan.target.uri, schema=schema, batch=plan.target.batch)
+            yield from write_files(found, location=plan.target.location, schema=schema, batch=plan.target.batch)
 
 
 class KafkaRangesSource(DataSource):
@@ -130,17 +131,23 @@ def read_changes(
 
 
 def write_changes(
-    spark: SparkSession, table: KafkaTable, ranges: Sequence[OffsetRange], *, batch: int, mode: str, uri: str
+    spark: SparkSession,
+    table: KafkaTable,
+    ranges: Sequence[OffsetRange],
+    *,
+    batch: int,
+    mode: str,
+    location: TableLocation,
 ) -> list[DataFile]:
     """Writes the rows of `read_changes` into new data files of a changelog, from the tasks that read them.
 
     Args:
-        uri: of the changelog, for `ChangelogStore.append`, which commits the files.
+        location: of the changelog, for `ChangelogStore.append`, which commits the files.
 
     Raises:
         Exception: of Spark; `failure_of` finds the platform's own in it. Nothing was committed.
     """
-    plan = _Plan(table, tuple(ranges), reduces=_reduces(table, mode), target=_Target(uri, batch))
+    plan = _Plan(table, tuple(ranges), reduces=_reduces(table, mode), target=_Target(location, batch))
     return collect_files(_frame(spark, plan))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.kafka.source import offsets
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain
@@ -47,13 +48,15 @@ class TopicSource(DecodesAgain):
         """The part of a backlog that the next batch reads."""
         return offsets.bound_batch(self.kafka, ranges, record_bytes=record_bytes)
 
-    def write(self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, uri: str) -> list[DataFile]:
+    def write(
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    ) -> list[DataFile]:
         """Reads ranges in Spark tasks, which write their rows into data files."""
         from upsert_platform.kafka.source.source import write_changes
         from upsert_platform.writing.outcomes import failure_of
 
         try:
-            return write_changes(spark, self.kafka, ranges, batch=batch, mode=self.mode, uri=uri)
+            return write_changes(spark, self.kafka, ranges, batch=batch, mode=self.mode, location=location)
         except Exception as error:
             raised = failure_of(error)
             if raised is None:
