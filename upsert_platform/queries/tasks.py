@@ -28,8 +28,10 @@ from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
-_CHUNK: Final = 1 << 20
-"""Rows read, or collected before they are reduced, at once."""
+_CHUNK: Final = 1 << 17
+"""Rows of a changelog that are read at once."""
+_WAITING: Final = 1 << 18
+"""Rows of an exchange that are collected before they are reduced and written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ class _Feeding:
         if table.num_rows:
             self.waiting.append(table)
             self.count += table.num_rows
-        if self.count > _CHUNK:
+        if self.count > _WAITING:
             self._flush()
 
     def _flush(self) -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries")
+SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries")
 
 
 def main(arguments: list[str]) -> int:

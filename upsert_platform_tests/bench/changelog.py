@@ -114,7 +114,7 @@ def _memory(spark: SparkSession, servers: str, lake: Path, *, records: int, keys
     for times in (1, 4):
         topic = fill(servers, records=records * times, keys=keys)
         options = {"batch.max-records": str(records * times), "batch.max-bytes": "16 gb"}
-        _restart_workers(spark)
+        restart_workers(spark)
         with watch_memory() as peak:
             done = read_all(spark, source_of(servers, topic, **options), lake)
         assert done.batches == 1
@@ -132,7 +132,7 @@ def _memory(spark: SparkSession, servers: str, lake: Path, *, records: int, keys
     )
 
 
-def _restart_workers(spark: SparkSession) -> None:
+def restart_workers(spark: SparkSession) -> None:
     """Ends idle Python workers: what an earlier read left in them must not count."""
     import psutil
 

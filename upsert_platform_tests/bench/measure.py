@@ -18,10 +18,12 @@ class Peak:
     Attributes:
         jvm: of Java processes below this one, summed.
         workers: of Python processes below this one, summed.
+        worker: of the largest of these.
     """
 
     jvm: float = 0.0
     workers: float = 0.0
+    worker: float = 0.0
 
     @property
     def total(self) -> float:
@@ -48,6 +50,7 @@ def watch_memory(interval: float = 0.1) -> Iterator[Peak]:
                     jvm += size
                 elif "python" in name:
                     workers += size
+                    peak.worker = max(peak.worker, size)
             peak.jvm, peak.workers = max(peak.jvm, jvm), max(peak.workers, workers)
 
     thread = threading.Thread(target=look, daemon=True)

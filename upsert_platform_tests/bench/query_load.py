@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -48,6 +50,7 @@ class Load:
         }
         self.store = QueryStore(str(self.folder / "query"), self.query)
         self.offset = 0
+        self.kept: dict[str, list[pa.Table]] = {name: [] for name in self.query.tables}
 
     def append(self, name: str, columns: dict[str, Any], *, deletes: np.ndarray | None = None) -> None:
         """Commits a batch of rows.
@@ -74,6 +77,8 @@ class Load:
             rows.ROW: pa.repeat(pa.scalar(0, pa.int32()), count),
         }
         self.offset += count
+        names = [*columns, rows.KIND, rows.OFFSET]
+        self.kept[name].append(pa.table([given[item] for item in names], names=names))
         files: list[DataFile] = []
         for start in range(0, count, _PART):
             part = {key: value.slice(start, _PART) for key, value in given.items()}
@@ -88,6 +93,49 @@ class Load:
             for manifest in write_files([batch], location=store.location, schema=schema, batch=head.batch + 1):
                 files += [DataFile(**item) for item in manifest.to_pylist()]
         assert store.append(files, head=head, positions=Positions(), run="bench") is not None
+
+    def snapshots(self) -> duckdb.DuckDBPyConnection:
+        """A database with what each changelog ends with as a table; of a key the row with the greatest offset."""
+        connection = duckdb.connect()
+        for name, parts in self.kept.items():
+            connection.register(f"kept_{name}", pa.concat_tables(parts))
+            key = self.tables[name].primary_key
+            last = f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {key[0]} ORDER BY _offset DESC) = 1" if key else ""
+            connection.execute(
+                f"CREATE TABLE {name} AS SELECT * EXCLUDE (_kind, _offset) FROM (SELECT * FROM kept_{name} {last})"
+                f" WHERE _kind <> '{rows.KIND_DELETE}'"
+            )
+        return connection
+
+    def judge(self, sql: str) -> float:
+        """Compares the result with what DuckDB makes of the statement over the snapshots.
+
+        Args:
+            sql: the statement, with the columns in the order of the query's.
+
+        Returns:
+            Seconds that DuckDB took for it, from the rows in memory.
+        """
+        started = time.monotonic()
+        connection = self.snapshots()
+        connection.execute(f"CREATE TABLE expected AS {sql}")
+        seconds = time.monotonic() - started
+        names = ", ".join(field.name for field in self.query.plan.fields)
+        kinds = f"('{rows.KIND_UPDATE_AFTER}', '{rows.KIND_DELETE}')"
+        files = [f"{self.store.uri}/{item.path}" for item in self.store.result_files()]
+        connection.execute(
+            f"CREATE TABLE found AS SELECT {names} FROM (SELECT * FROM read_parquet($1) WHERE _kind IN {kinds} QUALIFY"
+            f" ROW_NUMBER() OVER (PARTITION BY {', '.join(self.query.key)} ORDER BY _batch DESC) = 1)"
+            f" WHERE _kind = '{rows.KIND_UPDATE_AFTER}'",
+            [files],
+        )
+        (count, different) = connection.execute(
+            "SELECT (SELECT COUNT(*) FROM expected), (SELECT COUNT(*) FROM ((FROM found EXCEPT ALL FROM expected) UNION"
+            " ALL (FROM expected EXCEPT ALL FROM found)))"
+        ).fetchall()[0]
+        assert count
+        assert not different, f"{different} rows of {count} differ"
+        return seconds
 
     def advance(self) -> list[QueryBatch]:
         """Computes everything that is new."""
