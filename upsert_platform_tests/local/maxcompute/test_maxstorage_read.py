@@ -57,6 +57,21 @@ def test_row_offset_splits(client: Any, table: str) -> None:
     assert read_all(session).num_rows == 290
 
 
+def test_rows_of_some_buckets_that_a_predicate_lets_pass(client: Any, odps: Any, name: str) -> None:
+    from odps.tunnel.hasher import RecordHasher
+
+    properties = {"write.bucket.num": "5"}
+    schema = "k bigint not null"
+    made = odps.create_table(name, schema, transactional=True, primary_key="k", table_properties=properties)
+    hasher = RecordHasher(made.table_schema, "default", ["k"])
+    odps.execute_sql(f"insert into {name} select range from range(40)")
+    session = client.create_table_read_session(name, bucket_ids=[1, 3], filter_predicate="k < 20")
+    wanted = [key for key in range(20) if hasher.hash_list([key]) % 5 in (1, 3)]
+    assert sorted(read_all(session).column("k").to_pylist()) == wanted
+    with pytest.raises(ODPSError, match="no bucket 5"):
+        client.create_table_read_session(name, bucket_ids=[5])
+
+
 def test_columns_partitions_and_predicate(client: Any, table: str) -> None:
     session = client.create_table_read_session(
         table,

@@ -77,6 +77,37 @@ def test_what_is_written_in_blocks_is_read_in_splits(
     assert sorted(read(client, scan, compression=compression, max_batch_rows=1000)) == list(range(2 * ROWS))
 
 
+def test_a_split_for_every_bucket(odps: Any, name: str) -> None:
+    """Buckets by the hash of the key, as the client's upsert sessions sort rows into them."""
+    from odps.tunnel.hasher import RecordHasher
+
+    properties = {"write.bucket.num": "5"}
+    schema = ("k bigint not null, v string", "ds string")
+    made = odps.create_table(name, schema, transactional=True, primary_key="k", table_properties=properties)
+    for day in ("a", "b"):
+        odps.execute_sql(f"insert into {name} partition (ds='{day}') select range, '{day}' from range(40)")
+    hasher = RecordHasher(made.table_schema, "default", ["k"])
+    bucket = {key: hasher.hash_list([key]) % 5 for key in range(40)}
+    client = StorageApiArrowClient(odps, odps.get_table(name))
+
+    def keys(**asked: Any) -> list[list[int]]:
+        request = TableBatchScanRequest(split_options=SplitOptions(split_mode="Bucket"), **asked)
+        scan = client.create_read_session(request)
+        assert (scan.status, scan.split_count, scan.record_count > 0) == (Status.OK, 5, True)
+        found = []
+        for split in range(5):
+            reader = client.read_rows_arrow(ReadRowsRequest(scan.session_id, split_index=split))
+            batches = iter(reader.read, None)
+            found.append(sorted(key for batch in batches for key in batch.column("k").to_pylist()))
+        return found
+
+    assert keys() == [sorted([key for key in range(40) if bucket[key] == number] * 2) for number in range(5)]
+    some = keys(required_bucket_ids=[1, 3], filter_predicate="k < 20 and ds = 'b'")
+    assert some == [
+        [key for key in range(20) if bucket[key] == number] if number in (1, 3) else [] for number in range(5)
+    ]
+
+
 def test_rows_are_read_by_their_offset_columns_and_predicate(client: Any, odps: Any, name: str) -> None:
     session = client.create_write_session(TableBatchWriteRequest(partition_spec="ds=1", overwrite=False))
     client.commit_write_session(

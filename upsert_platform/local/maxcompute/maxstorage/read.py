@@ -1,4 +1,4 @@
-"""Read sessions: splits by size or by row offset, rows as Arrow (spec 3.11)."""
+"""Read sessions: splits by size, row offset or bucket, rows as Arrow (spec 3.11)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlglot import exp
 from upsert_platform.local.maxcompute.errors import ServiceError, invalid_argument
 from upsert_platform.local.maxcompute.http import Request, Response
 from upsert_platform.local.maxcompute.maxstorage.arrow import send
+from upsert_platform.local.maxcompute.maxstorage.buckets import by_bucket
 from upsert_platform.local.maxcompute.maxstorage.describe import (
     answer_json,
     body_json,
@@ -28,7 +29,6 @@ from upsert_platform.local.maxcompute.maxstorage.incremental import incremental_
 from upsert_platform.local.maxcompute.schema import Column, Partition, Table, parse_spec
 from upsert_platform.local.maxcompute.service import Service
 from upsert_platform.local.maxcompute.sql.query import parse, scope
-from upsert_platform.local.maxcompute.storage.changes import split_by_bucket
 from upsert_platform.local.maxcompute.storage.compute import quoted
 from upsert_platform.local.maxcompute.storage.readers import Reader, View, view
 from upsert_platform.local.maxcompute.storage.snapshot import Rows
@@ -58,11 +58,16 @@ def new_session(service: Service, table: Table, body: dict[str, Any]) -> Reader:
         )
         return _added(service, found, described, body)
     found = view(service.store, table, chosen_partitions(service, table, body), [*columns, *keys])
-    if body.get("RequiredBucketIds"):
-        found = _of_buckets(table, found, set(body["RequiredBucketIds"]))
     predicate = body.get("FilterPredicate")
     if predicate:
-        found = _filtered(service, table, found, predicate, chosen_partitions(service, table, body))
+        found = _filtered(service, table, found, predicate)
+    wanted = frozenset(body.get("RequiredBucketIds") or ())
+    if (body.get("SplitOptions") or {}).get("SplitMode") == "Bucket":
+        found, splits = by_bucket(table, found, wanted, asked="SplitMode Bucket")
+        described = _described(table, found, columns, keys, mode="Bucket", splits=splits)
+        return _added(service, found, described, body)
+    if wanted:
+        found, _ = by_bucket(table, found, wanted, asked="RequiredBucketIds")
     described = describe_session(table, found, columns, keys, body.get("SplitOptions") or {})
     return _added(service, found, described, body)
 
@@ -88,18 +93,30 @@ def describe_session(
         parts = max(1, min(parts, total))
         edges = [total * part // parts for part in range(parts + 1)]
         splits = [(start, end - start) for start, end in itertools.pairwise(edges)]
+    return _described(table, found, columns, keys, mode=mode, splits=splits)
+
+
+def _described(
+    table: Table,
+    found: View,
+    columns: Sequence[Column],
+    keys: Sequence[Column],
+    *,
+    mode: str,
+    splits: list[tuple[int, int]],
+) -> dict[str, Any]:
     return {
         "splits": splits,
         "SessionType": "BATCH_READ",
         "SplitMode": mode,
         "SplitsCount": -1 if mode == "RowOffset" else len(splits),
-        "RecordCount": total,
+        "RecordCount": found.count,
         "DataSchema": {
             "DataColumns": read_columns(columns),
             "PartitionColumns": read_columns(keys),
             "SystemColumns": [],
         },
-        "SessionStats": {"EstimatedSize": found.size, "EstimatedRowCount": total},
+        "SessionStats": {"EstimatedSize": found.size, "EstimatedRowCount": found.count},
         "LatestVersion": table.version,
     }
 
@@ -131,30 +148,17 @@ def chosen_partitions(service: Service, table: Table, body: dict[str, Any]) -> l
     ]
 
 
-def _of_buckets(table: Table, found: View, wanted: set[int]) -> View:
-    """The view with only the rows of some buckets."""
-    if not table.primary_key:
-        raise invalid_argument(f"RequiredBucketIds: table {table.name} has no primary key and so no buckets")
-    parts = [
-        (values, Rows(rows, None))
-        for values, whole in found.parts
-        for bucket, rows in split_by_bucket(table, whole.live_table())
-        if bucket in wanted
-    ]
-    return View(found.columns, tuple(parts))
-
-
-def _filtered(service: Service, table: Table, found: View, predicate: str, partitions: Sequence[Partition]) -> View:
-    """The view with only the rows that a predicate over any columns lets pass."""
+def _filtered(service: Service, table: Table, found: View, predicate: str) -> View:
+    """The view with only the rows that a predicate over any columns lets pass; they have all columns."""
     tree = parse(f"SELECT * FROM placeholder WHERE {predicate}")
     condition = tree.find(exp.Where)
     assert condition is not None
-    whole = view(service.store, table, partitions, [*table.columns, *table.partition_keys]).table()
-    selected = ", ".join(quoted(column.name) for column in found.columns)
+    whole = View((*table.columns, *table.partition_keys), found.parts)
+    selected = ", ".join(quoted(column.name) for column in whole.columns)
     with scope(service.context()) as opened:
-        opened.cursor.register("source", whole)
+        opened.cursor.register("source", whole.table())
         rows = opened.run(f"SELECT {selected} FROM source {opened.bind(condition)}")
-    return View(found.columns, (({}, Rows(rows.cast(found.schema), None)),))
+    return View(found.columns, (({}, Rows(rows.cast(whole.schema), None)),))
 
 
 def time_units(options: dict[str, Any]) -> dict[str, str]:
