@@ -34,7 +34,8 @@ ROOMS: Mapping[str, set[str]] = {
     "maxcompute": VOCABULARY | {"writing"},
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
     "hops": VOCABULARY
-    | {"queries", "declarations", "sql", "generated", "kafka", "tablestore", "maxcompute", "changelog", "referee"},
+    | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
+    | {"referee"},
     "graph": VOCABULARY | {"hops", "changelog", "queries", "maxcompute", "jvm"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
@@ -54,7 +55,7 @@ LIGHT = (
     "plan", "queries.store", "queries.engine",
     "sql.planning.select", "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
-    "hops.replay_refused",
+    "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
     "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",

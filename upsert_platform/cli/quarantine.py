@@ -17,6 +17,7 @@ from upsert_platform.changelog import lake, rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.text import counted
+from upsert_platform.cli.text import printable as _printable
 from upsert_platform.hops.binding import Binding, Target, bind, changelog_of, load
 from upsert_platform.source import Source
 
@@ -240,11 +241,6 @@ def _shortened(value: bytes | None, most: int) -> Text:
     shown = _printable(value.decode("utf-8", "backslashreplace"))
     shown.truncate(most, overflow="ellipsis")
     return shown
-
-
-def _printable(text: str) -> Text:
-    """Text of others as a terminal may have it: no markup, and control characters as JSON escapes them."""
-    return Text("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text), overflow="fold")
 
 
 def _shown(value: Any) -> Any:

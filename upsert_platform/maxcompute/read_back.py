@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,14 @@ from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partitions import present_name
-from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, read_frame
+from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, read_frame, read_task
 from upsert_platform.maxcompute.stored import key_predicate, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -43,6 +45,35 @@ def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None 
         EndpointError: no answer.
     """
     return _read(spark, declared_columns(reading.table, reading.actual), reading, keys)
+
+
+def first_rows(reading: Reading, limit: int) -> pa.Table:
+    """The first rows that the table gives, in declared columns and types; read here, without Spark.
+
+    Raises:
+        DestinationError: the service refuses.
+        EndpointError: no answer.
+    """
+    import pyarrow as pa
+
+    from upsert_platform.types import arrow_type
+
+    columns = declared_columns(reading.table, reading.actual)
+    job = _open(columns, reading, "")
+    found: list[pa.RecordBatch] = []
+    wanted = limit
+    splits = iter([pa.record_batch([pa.array(range(job.session.splits), pa.int64())], names=["split"])])
+    try:
+        with closing(read_task(splits, job)) as batches:
+            for batch in batches:
+                found.append(batch.slice(0, wanted))
+                wanted -= found[-1].num_rows
+                if not wanted:
+                    break
+    except ServiceError as error:
+        explain(error, reading.client.connection, f"reading {reading.table.target}")
+    schema = pa.schema([pa.field(column.name, arrow_type(column.declared)) for column in columns])
+    return pa.Table.from_batches(found, schema=schema)
 
 
 def read_partitions(keys: DataFrame, reading: Reading) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -75,7 +75,7 @@ def read_frame(spark: SparkSession, job: ReadJob) -> DataFrame:
     return spark.range(0, splits, 1, numPartitions=splits).mapInArrow(read, schema)
 
 
-def read_task(batches: Iterator[pa.RecordBatch], job: ReadJob) -> Iterator[pa.RecordBatch]:
+def read_task(batches: Iterator[pa.RecordBatch], job: ReadJob) -> Generator[pa.RecordBatch]:
     """The function of `mapInArrow`: reads the splits whose numbers it gets."""
     if isinstance(job.session, QueryResult):
         client = Client(replace(job.connection, tunnel_endpoint=job.endpoint))

@@ -29,6 +29,8 @@ Row = tuple[list[tuple[str, Any]], list[tuple[str, Any, int]]]
 """Primary key and attribute cells (name, value, version)."""
 _GET = "BatchGetRow"
 _GETS_IN_FLIGHT = 4
+PAGE_ROWS = 5_000
+"""Rows that one request for a range asks for."""
 
 
 class StoredTable(Protocol):
@@ -172,7 +174,9 @@ def get_rows(transport: Transport, table: StoredTable, keys: EncodedRows, asked:
     return rows
 
 
-def read_pages(client: Client, table: str, key_names: Sequence[str], bounds: str) -> Iterator[list[Row]]:
+def read_pages(
+    client: Client, table: str, key_names: Sequence[str], bounds: str, *, page_rows: int = PAGE_ROWS
+) -> Iterator[list[Row]]:
     """Rows of a range, page by page.
 
     Args:
@@ -184,7 +188,9 @@ def read_pages(client: Client, table: str, key_names: Sequence[str], bounds: str
     position: Any = _bound(key_names, first, INF_MIN)
     end = _bound(key_names, last, INF_MAX)
     while position is not None:
-        _, position, rows, _ = client.repeat("get_range", table, "FORWARD", position, end, limit=5000, max_version=1)
+        _, position, rows, _ = client.repeat(
+            "get_range", table, "FORWARD", position, end, limit=page_rows, max_version=1
+        )
         if rows:
             yield [(row.primary_key, row.attribute_columns) for row in rows]
 

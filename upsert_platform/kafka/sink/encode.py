@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
 from upsert_platform.errors import DestinationError
@@ -42,10 +43,13 @@ class EncodedBlock:
 
 
 class RecordEncoder:
-    """Encodes change rows of one destination."""
+    """Encodes change rows of one destination.
+
+    Args:
+        table: upserts; or, to send single rows, a `kafka` table, whose records may have no key and whose key is none.
+    """
 
     def __init__(self, table: KafkaTable) -> None:
-        assert table.key is not None
         self._table = table
         self._key, self._value = table.key, table.value
         written = (*table.table.physical_columns, *table.written_metadata)
@@ -55,9 +59,11 @@ class RecordEncoder:
             if column.type is not None and column.name not in table.primary_key and refuses_nulls(column.type)
         )
         topic = table.settings.topic[0]
-        self._key_encoder = build_encoder(
-            self._key.format, self._key.columns, self._key.options, topic=topic, side="key"
-        )
+        self._key_encoder: Encoder | None = None
+        if self._key is not None:
+            self._key_encoder = build_encoder(
+                self._key.format, self._key.columns, self._key.options, topic=topic, side="key"
+            )
         self._value_encoder: Encoder | None = None
         if self._value.columns:
             self._value_encoder = build_encoder(
@@ -70,15 +76,13 @@ class RecordEncoder:
         operations = changes.column(OPERATION)
         deletes = np.array([text == OPERATION_DELETE for text in operations.to_pylist()], bool)
         refused: dict[int, str] = {}
-        for name in self._key.names:
-            column = changes.column(name)
-            if column.null_count:
-                for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
-                    refused.setdefault(row, f"primary key column '{name}' is null")
+        self._refuse_null_keys(changes, refused)
         self._refuse_nulls(changes, deletes, refused)
-        keys, errors = self._key_encoder.encode(_side_rows(changes, self._key))
-        for row, reason in errors.items():
-            refused.setdefault(row, f"key: {reason}")
+        keys: pa.Array = pa.nulls(count, pa.binary())
+        if self._key is not None and self._key_encoder is not None:
+            keys, errors = self._key_encoder.encode(_side_rows(changes, self._key))
+            for row, reason in errors.items():
+                refused.setdefault(row, f"key: {reason}")
         puts = np.flatnonzero(~deletes)
         if self._value_encoder is None:
             texts: pa.Array = pa.repeat(pa.scalar(b"{}"), len(puts))  # only json may hold no column
@@ -95,6 +99,22 @@ class RecordEncoder:
         place = np.full(count, -1)
         place[puts] = np.arange(len(puts))
         return EncodedBlock(keys, texts.take(pa.array(place, mask=place < 0)), deletes, refused)
+
+    def refuse_too_large(self, block: EncodedBlock) -> None:
+        """Adds to the refused rows those whose record is larger than the client sends."""
+        limit = int(str(self._table.properties.producer.get("message.max.bytes", 1_000_000)))
+        key, value = (pc.coalesce(pc.binary_length(side), 0) for side in (block.keys, block.values))
+        sizes = pc.add(key, value)
+        for row in np.flatnonzero(pc.greater(sizes, limit).to_numpy(zero_copy_only=False)).tolist():
+            reason = f"the record has {sizes[row].as_py()} bytes, more than {limit} ('properties.max.request.size')"
+            block.refused.setdefault(row, reason)
+
+    def _refuse_null_keys(self, changes: pa.RecordBatch, refused: dict[int, str]) -> None:
+        for name in self._table.primary_key if self._table.is_upsert else ():
+            column = changes.column(name)
+            if column.null_count:
+                for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    refused.setdefault(row, f"primary key column '{name}' is null")
 
     def _refuse_nulls(self, changes: pa.RecordBatch, deletes: np.ndarray, refused: dict[int, str]) -> None:
         """Flink's rule for sinks: a column declared NOT NULL takes no null, and neither does a field within."""

@@ -193,7 +193,7 @@ class _Task:
     def _write(self, changes: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._guard.check()
         block = self._encoder.encode(changes)
-        self._refuse_too_large(block)
+        self._encoder.refuse_too_large(block)
         timestamps = self._metadata.timestamps(changes, block.refused)
         if block.refused:
             refused = self._encoder.refused_rows(changes, block.refused)
@@ -205,13 +205,6 @@ class _Task:
             self._stats.refused += len(refused)
             yield outcome(refused=refused)
         self._produce(block, self._wanted(changes, block), timestamps, self._metadata.headers(changes))
-
-    def _refuse_too_large(self, block: EncodedBlock) -> None:
-        limit = int(str(self._plan.table.properties.producer.get("message.max.bytes", 1_000_000)))
-        sizes = pc.add(pc.binary_length(block.keys), pc.coalesce(pc.binary_length(block.values), 0))
-        for row in np.flatnonzero(pc.greater(sizes, limit).fill_null(False).to_numpy(zero_copy_only=False)).tolist():
-            reason = f"the record has {sizes[row].as_py()} bytes, more than {limit} ('properties.max.request.size')"
-            block.refused.setdefault(row, reason)
 
     def _wanted(self, changes: pa.RecordBatch, block: EncodedBlock) -> np.ndarray:
         """Rows to send: not refused, and not committed by an earlier attempt on the same batches.

@@ -1,0 +1,45 @@
+"""Completion of names that a project declares; in shells that have it (see `docs/operating.md`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    import click
+
+    from upsert_platform.hops.binding import Binding
+
+
+def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Topics, changelogs, queries and tables, as `peek` takes them."""
+    from upsert_platform.hops.peek import nodes
+
+    return _completed(ctx, incomplete, nodes)
+
+
+def complete_tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tables that an insert writes."""
+    return _completed(ctx, incomplete, lambda binding: dict.fromkeys(binding.targets, ""))
+
+
+def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tables that are read from topics."""
+    return _completed(ctx, incomplete, lambda binding: dict.fromkeys(binding.sources, ""))
+
+
+def _completed(
+    ctx: click.Context, incomplete: str, named: Callable[[Binding], Mapping[str, str]]
+) -> list[CompletionItem]:
+    from upsert_platform.errors import UpsertPlatformError
+    from upsert_platform.hops.binding import bind, load
+
+    folder: Path | None = ctx.params.get("project")
+    try:
+        found = named(bind(*load(folder)))
+    except (UpsertPlatformError, OSError):  # a shell asks while somebody types: `validate` tells what is wrong
+        return []
+    return [CompletionItem(name, help=told or None) for name, told in found.items() if name.startswith(incomplete)]

@@ -1,0 +1,79 @@
+"""`upsert-platform peek`: rows of a topic, a changelog, a query or a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from upsert_platform.changelog import lake, rows
+from upsert_platform.cli.names import complete_nodes
+from upsert_platform.cli.text import printable
+
+
+@click.command(short_help="Show rows of a topic, changelog, query or table.")
+@click.argument("node", shell_complete=complete_nodes)
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000), help="Rows to show.")
+@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, and nothing else.")
+def peek(node: str, limit: int, project: Path | None, *, as_json: bool) -> None:
+    """Show rows of NODE: a topic's newest records as they are declared, the newest rows of a changelog or query, the
+    first rows of a table.
+
+    NODE is a name as assets have it (topics/users, changelogs/users, queries/totals, tables/serving), or the name
+    alone: then the topic is meant before the table. Records that cannot be decoded are shown with the reason. Reads
+    with the systems' own clients, starts no Spark, and keeps no position. What --json prints of a topic, 'send' takes.
+    """
+    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.hops.peek import peek as look
+
+    found = look(bind(*load(project)), node, limit=limit, root=lake.home())
+    if as_json:
+        for text in found.texts:
+            click.echo(text)
+        return
+    _print(found.node, found.about, [json.loads(text, parse_float=str) for text in found.texts])
+
+
+def _print(node: str, about: str, shown: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(Text.assemble((node, "bold"), f": {about}"))
+    if not shown:
+        console.print("no row")
+        return
+    shown = _placed(shown)
+    names = list(dict.fromkeys(name for row in shown for name in row))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(printable(name), overflow="fold")
+    for row in shown:
+        table.add_row(*(_cell(row, name) for name in names))
+    console.print(table)
+
+
+def _placed(shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows whose place is one column, ``partition@offset``, with the topic before it where there are several."""
+    topics = {row.get(rows.TOPIC) for row in shown}
+    found = []
+    for row in shown:
+        rest = dict(row)
+        topic, partition, offset = (rest.pop(name, None) for name in (rows.TOPIC, rows.PARTITION, rows.OFFSET))
+        place = {} if offset is None else {"place": f"{f'{topic}-' if len(topics) > 1 else ''}{partition}@{offset}"}
+        found.append({**place, **rest})
+    return found
+
+
+def _cell(row: dict[str, Any], name: str) -> Any:
+    from rich.text import Text
+
+    value = row.get(name)
+    if value is None:
+        return Text("null" if name in row else "", style="dim")
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
