@@ -1,4 +1,4 @@
-"""Completion of names that a project declares; in shells that have it (see `docs/operating.md`)."""
+"""Completion of names that a project declares."""
 
 from __future__ import annotations
 
