@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.connector import Writable
 from upsert_platform.errors import DeclarationError, Problem, TopicError, UpsertPlatformError
 from upsert_platform.hops.binding import Binding
 from upsert_platform.hops.connectors import connector_of
@@ -104,7 +105,7 @@ def _of_one_topic(table: Table, topic: str) -> Table:
 def _checked(table: Table) -> KafkaTable:
     from upsert_platform.formats import validate_format
 
-    upserts = table.connector == "upsert-kafka"
+    upserts = isinstance(connector_of(table), Writable)
     kafka, problems = read_kafka_table(table, writes=upserts)
     if kafka is not None and not upserts:
         sides: list[FormatSide] = [kafka.value] if kafka.key is None else [kafka.key, kafka.value]
