@@ -30,7 +30,7 @@ def peek(node: str, limit: int, project: Path | None, *, as_json: bool) -> None:
     from upsert_platform.hops.binding import bind, load
     from upsert_platform.hops.peek import peek as look
 
-    found = look(bind(*load(project)), node, limit=limit, root=lake.home())
+    found = look(bind(*load(project)), node, limit=limit, lake=lake.default_lake())
     if as_json:
         for text in found.texts:
             click.echo(text)

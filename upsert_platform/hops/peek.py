@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.connector import Readable
 from upsert_platform.errors import DeclarationError, DestinationError, UpsertPlatformError
@@ -58,12 +59,12 @@ def nodes(binding: Binding) -> dict[str, str]:
     return named
 
 
-def peek(binding: Binding, name: str, *, limit: int, root: str) -> Peeked:
+def peek(binding: Binding, name: str, *, limit: int, lake: Lake) -> Peeked:
     """Rows of a node.
 
     Args:
         name: in full (``changelogs/users``), or alone: then a topic comes before a query and a table.
-        root: of the lake.
+        lake: that holds changelogs and queries.
 
     Raises:
         UpsertPlatformError: there is no such node, or it cannot be read.
@@ -71,8 +72,8 @@ def peek(binding: Binding, name: str, *, limit: int, root: str) -> Peeked:
     kind, node = _resolved(binding, name)
     looks: Mapping[str, Callable[[], tuple[str, list[str]]]] = {
         "topics": partial(_topic, binding, node, limit),
-        "changelogs": partial(_changelog, binding, node, limit, root),
-        "queries": partial(_query, binding, node, limit, root),
+        "changelogs": partial(_changelog, binding, node, limit, lake),
+        "queries": partial(_query, binding, node, limit, lake),
         "tables": partial(_table, binding, node, limit),
     }
     about, texts = looks[kind]()
@@ -121,13 +122,13 @@ def _newest(kafka: KafkaTable, limit: int) -> tuple[str, list[str]]:
     return about, row_texts(found.rows, rows.stored_columns(kafka.table))
 
 
-def _changelog(binding: Binding, name: str, limit: int, root: str) -> tuple[str, list[str]]:
-    return _committed(changelog_of(binding.sources[name], root), limit)
+def _changelog(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, list[str]]:
+    return _committed(changelog_of(binding.sources[name], lake), limit)
 
 
-def _query(binding: Binding, name: str, limit: int, root: str) -> tuple[str, list[str]]:
+def _query(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, list[str]]:
     found = next(source for query, source in binding.queries.items() if _bare(query) == name)
-    return _committed(query_store(found, root), limit)
+    return _committed(query_store(found, lake), limit)
 
 
 def _committed(store: ChangelogStore, limit: int) -> tuple[str, list[str]]:

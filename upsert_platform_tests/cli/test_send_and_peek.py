@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.cli.main import main
 from upsert_platform.hops.binding import Binding, bind, load
@@ -221,7 +222,7 @@ def append(store: ChangelogStore, batch: Sequence[Mapping[str, Any]], schema: An
     listed = pa.Table.from_pylist([dict(row) for row in batch], schema=schema.remove(0)).to_batches()
     files = [
         DataFile(**row)
-        for manifest in write_files(listed, uri=store.uri, schema=schema, batch=head.batch + 1)
+        for manifest in write_files(listed, uri=store.location, schema=schema, batch=head.batch + 1)
         for row in manifest.to_pylist()
     ]
     assert store.append(
@@ -242,7 +243,7 @@ def whole(project: Path, kafka_bootstrap: str, topic: str, tablestore: Tablestor
 
 def test_the_newest_rows_of_changelogs_and_queries_are_shown(project: Path, whole: Binding) -> None:
     assert "nothing was committed" in run("peek", "changelogs/users").output
-    changelog = whole.changelog("users", str(project / "home"))
+    changelog = whole.changelog("users", Lake(str(project / "home")))
     schema = rows.arrow_schema(changelog.table)
     for batch in range(1, 13):
         append(changelog, [change("+U", 2 * batch + n, id=n, name=f"b{batch}") for n in range(2)], schema)
@@ -257,14 +258,14 @@ def test_the_newest_rows_of_a_query_are_shown(project: Path, whole: Binding) -> 
     from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
 
     (source,) = whole.queries.values()
-    store = whole.changelog(source.table.name, str(project / "home"))
+    store = whole.changelog(source.table.name, Lake(str(project / "home")))
     assert isinstance(store, QueryStore)
     head = store.create()
     import pyarrow as pa
 
     schema = store.result().schema
     listed = pa.Table.from_pylist([change("+U", 0, name="a", n=3)], schema=schema.remove(0)).to_batches()
-    (manifest,) = write_files(listed, uri=store.uri, schema=schema, batch=1)
+    (manifest,) = write_files(listed, uri=store.location, schema=schema, batch=1)
     files = [DataFile(**row) for row in manifest.to_pylist()]
     assert store.append(files, head=head, positions=Positions({}, {PLAN: fingerprint(source.query)}), run="r")
     for name in ("queries/totals", "totals$query"):
