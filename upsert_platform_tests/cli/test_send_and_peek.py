@@ -222,7 +222,7 @@ def append(store: ChangelogStore, batch: Sequence[Mapping[str, Any]], schema: An
     listed = pa.Table.from_pylist([dict(row) for row in batch], schema=schema.remove(0)).to_batches()
     files = [
         DataFile(**row)
-        for manifest in write_files(listed, uri=store.location, schema=schema, batch=head.batch + 1)
+        for manifest in write_files(listed, location=store.location, schema=schema, batch=head.batch + 1)
         for row in manifest.to_pylist()
     ]
     assert store.append(
@@ -265,7 +265,7 @@ def test_the_newest_rows_of_a_query_are_shown(project: Path, whole: Binding) -> 
 
     schema = store.result().schema
     listed = pa.Table.from_pylist([change("+U", 0, name="a", n=3)], schema=schema.remove(0)).to_batches()
-    (manifest,) = write_files(listed, uri=store.location, schema=schema, batch=1)
+    (manifest,) = write_files(listed, location=store.location, schema=schema, batch=1)
     files = [DataFile(**row) for row in manifest.to_pylist()]
     assert store.append(files, head=head, positions=Positions({}, {PLAN: fingerprint(source.query)}), run="r")
     for name in ("queries/totals", "totals$query"):
