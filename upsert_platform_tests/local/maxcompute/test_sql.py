@@ -175,6 +175,32 @@ def test_schema_evolution(odps: Any, run: Any, name: str, rows: Rows) -> None:
         run("alter table {t} drop columns (k)")
 
 
+def test_comments_nulls_and_clustering_are_changed(odps: Any, run: Any, name: str, rows: Rows) -> None:
+    from odps.models.cluster_info import ClusterInfo, ClusterSortCol, ClusterSortOrder, ClusterType
+
+    run(
+        "create table {t} (k bigint not null comment 'key', v string not null, primary key (k)) clustered by (k)"
+        " sorted by (k asc) into 4 buckets tblproperties ('transactional'='true')"
+    )
+    with pytest.raises(ODPSError, match="NULL"):
+        run("insert into {t} values (1, null)")
+    run("alter table {t} change column v null")
+    run("alter table {t} change column v comment 'may be null'")
+    run("insert into {t} values (1, null)")
+    assert rows(f"select * from {name}") == [(1, None)]
+    with pytest.raises(ODPSError, match="primary key"):
+        run("alter table {t} change column k null")
+    table = odps.get_table(name)
+    order = ClusterSortCol(name="v", order=ClusterSortOrder.ASC)
+    clustered = ClusterInfo(cluster_type=ClusterType.HASH, cluster_cols=["v"], sort_cols=[order], bucket_num=8)
+    table.set_cluster_info(clustered)
+    table.set_cluster_info(None)
+    table.rename_column("v", "w", comment="renamed")
+    found = odps.get_table(name).table_schema.simple_columns
+    assert [(column.name, column.comment) for column in found] == [("k", "key"), ("w", "renamed")]
+    assert rows(f"select * from {name}") == [(1, None)]
+
+
 def test_truncate(run: Any, name: str, rows: Rows) -> None:
     run("create table {t} (k bigint) partitioned by (p string)")
     run("insert into {t} partition (p) values (1, 'x'), (2, 'y')")

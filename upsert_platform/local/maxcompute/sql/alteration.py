@@ -110,6 +110,10 @@ def _change_definition(context: Context, table: Table, statement: AlterTable) ->
                 table = _renamed(table, *statement.names, now=now)
             case "change column":
                 table = _changed(table, statement.names[0], statement.columns[0], now)
+            case "comment column" | "allow nulls":
+                table = _described(table, statement, now)
+            case "cluster":
+                table = replace(table, last_ddl=now)
             case "set properties":
                 check_properties(table.name, statement.properties)
                 if statement.properties.get("write.bucket.num", str(table.buckets)) != str(table.buckets):
@@ -167,6 +171,19 @@ def _renamed(table: Table, before: str, after: str, *, now: float) -> Table:
     columns = tuple(replace(c, name=after) if c.name == before else c for c in table.columns)
     key = tuple(after if name == before else name for name in table.primary_key)
     return replace(table.with_columns(columns, now=now), primary_key=key)
+
+
+def _described(table: Table, statement: AlterTable, now: float) -> Table:
+    """``CHANGE COLUMN`` with another comment, or without NOT NULL."""
+    column = table.column(statement.names[0])
+    if statement.action == "comment column":
+        column = replace(column, comment=statement.text)
+    elif column.name in table.primary_key:
+        raise semantic_error(f"column '{column.name}' belongs to the primary key of table {table.name}")
+    else:
+        column = replace(column, nullable=True)
+    columns = tuple(column if present.name == column.name else present for present in table.columns)
+    return replace(table, columns=columns, last_ddl=now)
 
 
 def _changed(table: Table, before: str, wanted: Column, now: float) -> Table:

@@ -157,12 +157,8 @@ def _create_table(cursor: Cursor) -> CreateTable:
             comment = cursor.string()
         elif cursor.accept("PARTITIONED", "BY", "("):
             partition_keys, _ = _column_list(cursor)
-        elif cursor.accept("CLUSTERED", "BY", "(") or cursor.accept("RANGE", "CLUSTERED", "BY", "("):
-            while not cursor.accept(")"):
-                cursor.next()
-        elif cursor.accept("INTO"):
-            cursor.next()
-            cursor.expect("BUCKETS")
+        elif _clustering(cursor):
+            pass
         elif cursor.accept("STORED", "AS"):
             cursor.name()
         elif cursor.accept("TBLPROPERTIES"):
@@ -267,6 +263,21 @@ def _specs(cursor: Cursor) -> tuple[Spec, ...]:
     return tuple(found)
 
 
+def _clustering(cursor: Cursor) -> bool:
+    """Passes over a clause on clustering, if one comes next: nothing that a reader could see depends on it."""
+    if not (cursor.accept("CLUSTERED", "BY", "(") or cursor.accept("RANGE", "CLUSTERED", "BY", "(")):
+        return False
+    while not cursor.accept(")"):
+        cursor.next()
+    if cursor.accept("SORTED", "BY", "("):
+        while not cursor.accept(")"):
+            cursor.next()
+    if cursor.accept("INTO"):
+        cursor.next()
+        cursor.expect("BUCKETS")
+    return True
+
+
 def _alter_table(cursor: Cursor) -> AlterTable:
     name = cursor.names()
     if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
@@ -296,6 +307,10 @@ def _alter_table(cursor: Cursor) -> AlterTable:
         before = cursor.name()
         if cursor.accept("RENAME", "TO"):
             return AlterTable(name, "rename column", names=(before, cursor.name()))
+        if cursor.accept("COMMENT"):
+            return AlterTable(name, "comment column", names=(before,), text=cursor.string())
+        if cursor.accept("NULL"):
+            return AlterTable(name, "allow nulls", names=(before,))
         column, _ = _column(cursor)
         return AlterTable(name, "change column", names=(before,), columns=(column,))
     if cursor.accept("SET", "TBLPROPERTIES"):
@@ -312,6 +327,8 @@ def _alter_table(cursor: Cursor) -> AlterTable:
         return AlterTable(name, "set comment", text=cursor.string())
     if cursor.accept("SET", "LIFECYCLE"):
         return AlterTable(name, "set lifecycle", number=_number(cursor))
+    if cursor.accept("NOT", "CLUSTERED") or _clustering(cursor):
+        return AlterTable(name, "cluster")
     specs = _specs(cursor)
     if specs and cursor.accept("RENAME", "TO"):
         return AlterTable(name, "rename partition", specs=(*specs, *_specs(cursor)))
