@@ -234,6 +234,8 @@ def test_reasons_name_the_field_and_the_rule() -> None:
     assert errors[1] == "field a: an object expected, not a number"
     assert "empty" in errors[2]
     assert decode("a DOUBLE", b'{"a":[1,2]}').errors[0] == "field a: DOUBLE expected, not an array"
+    assert decode("a INT", b"[1,2]").errors[0] == "element 1 of the array: an object expected, not a number"
+    assert decode("a INT", b'[{"a":1},{"a":"x"}]').errors[0].startswith("element 2 of the array: field a: 'x' is not")
     assert decode("a INT", b'{"a":{}}').errors[0] == "field a: INT expected, not an object"
 
 

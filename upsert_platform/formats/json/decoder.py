@@ -37,7 +37,14 @@ def row_reader(columns: Columns, manner: JsonManner) -> Callable[[bytes], list[l
             return [convert(tree)]
         if manner.streaming and None in tree:
             raise FieldError("an element of the array is null")
-        return [convert(item) for item in tree if item is not None]
+        rows = []
+        for place, item in enumerate(tree, 1):
+            try:
+                if item is not None:
+                    rows.append(convert(item))
+            except FieldError as error:
+                raise FieldError(f"element {place} of the array: {error}") from None
+        return rows
 
     return read
 
