@@ -15,6 +15,7 @@ from upsert_platform.errors import UpsertPlatformError
 _COMMANDS: Mapping[str, str] = {
     "audit": "upsert_platform.cli.audit:audit",
     "demo": "upsert_platform.cli.project:demo",
+    "doctor": "upsert_platform.cli.doctor:doctor",
     "explain": "upsert_platform.cli.explain:explain",
     "init": "upsert_platform.cli.init:init",
     "local": "upsert_platform.cli.local:local",

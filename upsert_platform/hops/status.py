@@ -102,9 +102,9 @@ def status_of(binding: Binding, lake: Lake, *, timeout: float = 20.0) -> Status:
         timeout: seconds after which what has not answered is told as such.
     """
     started = time.monotonic()
-    places = threading.Semaphore(_AT_ONCE)
-    changelogs = [_Look(partial(_changelog, item, lake), places) for item in binding.sources.values()]
-    tables = [_Look(partial(_table, item, lake), places) for item in binding.targets.values()]
+    places = new_places()
+    changelogs = [Look(partial(_changelog, item, lake), places) for item in binding.sources.values()]
+    tables = [Look(partial(_table, item, lake), places) for item in binding.targets.values()]
     deadline = started + timeout
     late = f"no answer within {timeout:g} s"
     return Status(
@@ -120,7 +120,12 @@ def status_of(binding: Binding, lake: Lake, *, timeout: float = 20.0) -> Status:
     )
 
 
-class _Look(Generic[Found]):
+def new_places() -> threading.Semaphore:
+    """How many looks ask at once."""
+    return threading.Semaphore(_AT_ONCE)
+
+
+class Look(Generic[Found]):
     """One look, in a thread that ends with the process: an endpoint that is away keeps clients trying for a minute."""
 
     def __init__(self, ask: Callable[[], Found], places: threading.Semaphore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import NamedTuple
 
 from upsert_platform.local.tablestore import limits
@@ -127,6 +128,7 @@ class Connection(asyncio.Protocol):
             return
         lines = [f"HTTP/1.1 {reply.status} {_REASONS.get(reply.status, 'Error')}"]
         lines.extend(f"{name}: {value}" for name, value in reply.headers.items())
+        lines.append(f"Date: {formatdate(usegmt=True)}")
         lines.append(f"Content-Length: {len(reply.body)}")
         lines.append("Connection: close" if self._close_after else "Connection: keep-alive")
         self.transport.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + reply.body)

@@ -1,0 +1,144 @@
+"""Kafka: what the client library can do, whether clusters answer, and what the user may do with each topic."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.hops.binding import Binding
+from upsert_platform.hops.checkups.finding import Check, Finding, State
+from upsert_platform.kafka.endpoint import NO_KERBEROS, REQUEST_SECONDS, ClusterAdmin, KafkaEndpoint
+from upsert_platform.kafka.options import UpsertKafkaSettings
+from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.kafka.table import KafkaTable
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicDescription
+
+_AREA: Final = "kafka"
+_READS: Final = ("DESCRIBE", "READ")
+_WRITES: Final = ("DESCRIBE", "READ", "WRITE")
+"""What is written is read back by the checks of a run."""
+_FEATURES: Final[Mapping[str, Mapping[str, str]]] = {
+    "zstd": {"compression.codec": "zstd"},
+    "TLS": {"security.protocol": "SSL"},
+    "SASL SCRAM": {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "u",
+        "sasl.password": "p",
+    },
+    "SASL GSSAPI (Kerberos)": {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "GSSAPI"},
+}  # fmt: skip
+"""Features that librdkafka may be built without, and settings that it then refuses."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """A cluster with one login, and the topics that the project reads and writes there, by table."""
+
+    endpoint: KafkaEndpoint
+    read: dict[str, KafkaTable]
+    written: dict[str, KafkaTable]
+
+
+def client_check() -> Check:
+    """What the installed client library can do; needs no cluster."""
+    return Check(_AREA, "client", _features)
+
+
+def kafka_checks(binding: Binding) -> list[Check]:
+    """One check per cluster and login."""
+    remedy = "check 'properties.bootstrap.servers', the network, and the login of the table's 'properties.*' options"
+    found = _clusters(binding).values()
+    return [Check(_AREA, cluster.endpoint.servers, partial(_cluster, cluster), remedy) for cluster in found]
+
+
+def _clusters(binding: Binding) -> Mapping[bytes, _Cluster]:
+    found: dict[bytes, _Cluster] = {}
+
+    def of(table: KafkaTable) -> _Cluster:
+        return found.setdefault(pickle.dumps(table.endpoint), _Cluster(table.endpoint, {}, {}))
+
+    for name, source in binding.sources.items():
+        if isinstance(source, TopicSource):
+            of(source.kafka).read[name] = source.kafka
+    for name, target in binding.targets.items():
+        if isinstance(target.checked, KafkaTable):
+            of(target.checked).written[name] = target.checked
+    return found
+
+
+def _features() -> Iterator[Finding]:
+    from confluent_kafka import KafkaException, Producer, libversion, version
+
+    missing = []
+    for name, settings in _FEATURES.items():
+        try:
+            Producer({"log_level": 3, **settings})  # never connects: it is given no address
+        except KafkaException:
+            missing.append(name)
+    told = f"confluent-kafka {version()[0]}, librdkafka {libversion()[0]}"
+    if not missing:
+        yield Finding(_AREA, "client", State.OK, f"{told}, with {', '.join(_FEATURES)}")
+        return
+    remedy = NO_KERBEROS.lstrip("; ") if "SASL GSSAPI (Kerberos)" in missing else "install confluent-kafka's own wheel"
+    yield Finding(
+        _AREA, "client", State.WARNING, f"{told}, without {', '.join(missing)}; that matters where a cluster needs it",
+        remedy,
+    )  # fmt: skip
+
+
+def _cluster(cluster: _Cluster) -> Iterator[Finding]:
+    servers = cluster.endpoint.servers
+    with cluster.endpoint.admin() as admin:
+        brokers = len(admin.topics().brokers)
+        yield Finding(_AREA, servers, State.OK, f"answers and takes the login; {brokers} broker(s)")
+        for name, table in cluster.read.items():
+            yield from _topics(admin, name, table, _READS)
+        for name, table in cluster.written.items():
+            yield from _topics(admin, name, table, _WRITES)
+
+
+def _topics(admin: ClusterAdmin, name: str, table: KafkaTable, wanted: tuple[str, ...]) -> Iterator[Finding]:
+    from confluent_kafka import TopicCollection
+
+    written = "WRITE" in wanted
+    for topic in dict.fromkeys(table.settings.topic):
+        subject = f"topic {topic} (table {name})"
+        try:
+            futures = admin.client.describe_topics(
+                TopicCollection([topic]), include_authorized_operations=True, request_timeout=REQUEST_SECONDS
+            )
+            found = admin.result(futures[topic], f"describing topic '{topic}'")
+        except TopicError:
+            yield _missing(subject, table, written=written)
+        except EndpointError as error:
+            remedy = f"grant DESCRIBE on topic {topic} to the user"
+            yield Finding(_AREA, subject, State.FAULT, str(error), remedy)
+        else:
+            yield _rights(subject, topic, found, wanted)
+
+
+def _missing(subject: str, table: KafkaTable, *, written: bool) -> Finding:
+    settings = table.settings
+    if written and isinstance(settings, UpsertKafkaSettings) and settings.auto_create:
+        return Finding(_AREA, subject, State.OK, "does not exist yet; the first run creates it ('auto.create')")
+    remedy = "create the topic, compacted, or correct 'topic'"
+    if written:
+        remedy += ", or set 'auto.create' = 'true'"
+    return Finding(_AREA, subject, State.FAULT, "does not exist, or the user may not see it", remedy)
+
+
+def _rights(subject: str, topic: str, found: TopicDescription, wanted: tuple[str, ...]) -> Finding:
+    allowed: Any = {operation.name for operation in found.authorized_operations or ()}
+    partitions = f"{len(found.partitions)} partition(s)"
+    if not allowed:
+        return Finding(_AREA, subject, State.OK, f"{partitions}; the brokers do not tell what the user may do")
+    denied = [name for name in wanted if name not in allowed]
+    if denied:
+        told = f"the user may not {' and '.join(denied)}"
+        return Finding(_AREA, subject, State.FAULT, told, f"grant {', '.join(denied)} on topic {topic} to the user")
+    return Finding(_AREA, subject, State.OK, f"{partitions}; the user may {', '.join(wanted)}")

@@ -1,0 +1,132 @@
+"""Schema registries, Tablestore and MaxCompute: whether they answer, take the credentials, and have the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.hops.binding import Binding
+from upsert_platform.hops.checkups.finding import Check, Finding, State
+from upsert_platform.hops.connect_connector import ConnectTarget
+from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.table import TablestoreTable
+
+if TYPE_CHECKING:
+    from upsert_platform.formats.registered.options import RegistrySettings
+
+_ANSWER_SECONDS: Final = 10.0
+_NO_SCHEMA: Final = 2**31 - 1
+"""An id that a registry has not given yet: asking for it shows that it answers and takes the login."""
+
+
+def store_checks(binding: Binding) -> list[Check]:
+    """One check per registry, and one per table of Tablestore and MaxCompute that is written."""
+    checks = []
+    for url, registry in _registries(binding).items():
+        remedy = "check the format's 'url' and its credentials"
+        checks.append(Check("registry", url, partial(_registry, url, registry), remedy))
+    for name, target in binding.targets.items():
+        match target.checked:
+            case TablestoreTable(settings=settings, table_name=table):
+                checks.append(_tablestore_check(name, settings, table))
+            case ConnectTarget(sink=sink):
+                checks.append(_tablestore_check(name, sink.settings, sink.table_name))
+            case MaxComputeTable():
+                remedy = "check 'odps.end.point', 'odps.project.name', 'odps.access.id' and 'odps.access.key'"
+                look = partial(_maxcompute, name, target.checked)
+                checks.append(Check("maxcompute", f"table {name}", look, remedy))
+    return checks
+
+
+def endpoints(binding: Binding) -> dict[str, str]:
+    """Addresses that speak HTTP, and what they belong to."""
+    found = dict.fromkeys(_registries(binding), "registry")
+    for target in binding.targets.values():
+        match target.checked:
+            case TablestoreTable(settings=settings):
+                found[settings.endpoint] = "tablestore"
+            case ConnectTarget(sink=sink):
+                found[sink.settings.endpoint] = "tablestore"
+            case MaxComputeTable(settings=settings):
+                found[settings.endpoint] = "maxcompute"
+    return found
+
+
+def _registries(binding: Binding) -> Mapping[str, RegistrySettings]:
+    from upsert_platform.formats import FORMATS
+    from upsert_platform.formats.registered.options import RegistrySettings
+    from upsert_platform.options import read_settings
+
+    tables = [source.kafka for source in binding.sources.values() if isinstance(source, TopicSource)]
+    tables += [target.checked for target in binding.targets.values() if isinstance(target.checked, KafkaTable)]
+    found: dict[str, RegistrySettings] = {}
+    for table in tables:
+        for side in (table.key, table.value):
+            if side is None or not issubclass(FORMATS[side.format].settings, RegistrySettings):
+                continue
+            settings, _ = read_settings(
+                FORMATS[side.format].settings, side.options, subject=table.name, location=table.table.location
+            )
+            if isinstance(settings, RegistrySettings):
+                found.setdefault(settings.url.split(",")[0].strip(), settings)
+    return found
+
+
+def _registry(url: str, settings: RegistrySettings) -> Iterator[Finding]:
+    from upsert_platform.formats.registered.registry import HttpSchemaRegistry, SchemaNotFoundError
+
+    with closing(HttpSchemaRegistry(settings)) as registry, suppress(SchemaNotFoundError):
+        registry.schema(_NO_SCHEMA)
+    yield Finding("registry", url, State.OK, "answers and takes the login")
+
+
+def _tablestore_check(name: str, settings: TablestoreSettings, table: str) -> Check:
+    remedy = (
+        "check 'tablestore.endpoint', 'tablestore.instance.name', 'tablestore.access.key.id' and"
+        " 'tablestore.access.key.secret', and that the user may describe, read and write the table"
+    )
+    return Check("tablestore", f"table {name}", partial(_tablestore, name, settings, table), remedy)
+
+
+def _tablestore(name: str, settings: TablestoreSettings, table: str) -> Iterator[Finding]:
+    from upsert_platform.tablestore.client import Client, is_missing
+    from upsert_platform.tablestore.failures import ServiceError
+
+    with closing(Client.of(settings)) as client:
+        try:
+            client.once("describe_table", table)
+        except ServiceError as error:
+            if not is_missing(error):
+                raise
+            yield _no_table("tablestore", name, settings, f"Tablestore table '{table}' in {client.endpoint}")
+            return
+        yield Finding("tablestore", f"table {name}", State.OK, f"{client.endpoint} answers; '{table}' is there")
+
+
+def _maxcompute(name: str, table: MaxComputeTable) -> Iterator[Finding]:
+    from upsert_platform.maxcompute.client import Client
+    from upsert_platform.maxcompute.connection import Connection
+
+    connection = replace(Connection.of(table.settings), retries=0, timeout=_ANSWER_SECONDS)
+    with closing(Client(connection)) as client:
+        actual = client.table(table.target)
+    told = f"project {connection.project} at {connection.endpoint}"
+    if actual is None:
+        yield _no_table("maxcompute", name, table.settings, f"MaxCompute table '{table.target}' of {told}")
+    else:
+        yield Finding("maxcompute", f"table {name}", State.OK, f"{told} answers; '{table.target}' is there")
+
+
+def _no_table(area: str, name: str, settings: Any, told: str) -> Finding:
+    if settings.auto_create:
+        return Finding(
+            area, f"table {name}", State.OK, f"{told} does not exist yet; the first run creates it ('auto.create')"
+        )
+    remedy = "create it, or set 'auto.create' = 'true'"
+    return Finding(area, f"table {name}", State.FAULT, f"{told} does not exist", remedy)
