@@ -22,10 +22,12 @@ _COMMANDS: Mapping[str, str] = {
     "options": "upsert_platform.cli.options:options",
     "peek": "upsert_platform.cli.peek:peek",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
+    "reconcile": "upsert_platform.cli.verify:reconcile",
     "send": "upsert_platform.cli.send:send",
     "status": "upsert_platform.cli.status:status",
     "ui": "upsert_platform.cli.project:ui",
     "validate": "upsert_platform.cli.project:validate",
+    "verify": "upsert_platform.cli.verify:verify",
 }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -16,13 +15,11 @@ from rich.text import Text
 from upsert_platform.changelog import lake, rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.cli.session import spark_session
 from upsert_platform.cli.text import counted
 from upsert_platform.cli.text import printable as _printable
 from upsert_platform.hops.binding import Binding, Target, bind, changelog_of, load
 from upsert_platform.source import Source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SHOWN: Final = 20
 
@@ -143,7 +140,7 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
         click.echo(f"nothing of '{table}' is in quarantine")
         return
     wanted = [_place(place) for place in places] or None
-    with _session(f"replaying records of {table}") as (spark, _):
+    with spark_session(f"replaying records of {table}") as (spark, _):
         done = run_replay(spark, source, store, run=_run(), offsets=wanted)
     click.echo(
         f"{done.replayed} replayed, {done.superseded} superseded by later records, {len(done.refused)} still refused"
@@ -170,7 +167,7 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
         hop = DestinationHop(
             target, changelog_of(target.source, lake.default_lake()), destination, refused=refused, run=_run()
         )
-        with _session(f"replaying rows of {table}") as (spark, tell):
+        with spark_session(f"replaying rows of {table}") as (spark, tell):
             done = replay_refused(spark, hop, keys=keys, tell=tell)
     finally:
         destination.close()
@@ -181,22 +178,6 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
         click.echo(f"  {row.key}: {row.reason}")
     for key in done.unknown[:_SHOWN]:
         click.echo(f"  {key}: the insert gives no row of this key, as it is declared now; the row stays in quarantine")
-
-
-@contextmanager
-def _session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """A Spark session, and what tells a line, while the console shows that something is going on."""
-    from upsert_platform.jvm.session import open_session
-
-    console = Console(highlight=False)
-    with console.status("opening a Spark session") as spinner:
-        spark = open_session()
-        try:
-            spinner.update(doing)
-            yield spark, console.print
-        finally:
-            spinner.update("closing the Spark session")
-            spark.stop()
 
 
 def _run() -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import dagster as dg
+from click.testing import CliRunner
 
+from upsert_platform.cli.main import main
 from upsert_platform_tests.graph.stack import Stack
 
 EACH = 100
@@ -52,6 +55,13 @@ def repair(stack: Stack, instance: dg.DagsterInstance, **config: Any) -> dict[st
     return {item.asset_key.path[-1]: {name: value.value for name, value in item.metadata.items()} for item in observed}
 
 
+def command(stack: Stack, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    """Runs a command in this process, with its session: the exit code and what it printed per table."""
+    variables = {"UPSERT_PLATFORM_HOME": str(stack.lake), "UPSERT_PLATFORM_PROJECT": str(stack.project)}
+    done = CliRunner().invoke(main, [*arguments, "--json"], env=variables)
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def test_a_hundred_spoiled_rows_of_each_kind_are_found_and_exactly_those_are_written(stack: Stack) -> None:
     stack.produce(stack.users.first_wave(600))
     with dg.DagsterInstance.ephemeral() as instance:
@@ -67,6 +77,11 @@ def test_a_hundred_spoiled_rows_of_each_kind_are_found_and_exactly_those_are_wri
         for check in verified.get_asset_check_evaluations():
             assert {name: check.metadata[name].value for name in found} == found
             assert "-j reconcile" in str(check.description)
+        code, told = command(stack, "verify")
+        assert code == 2
+        assert {row["table"]: {name: row[name] for name in found} for row in told} == {
+            "users_serving": found, "users_warehouse": found,
+        }  # fmt: skip
         shown = repair(stack, instance, dry_run=True)
         assert [{name: shown[table][name] for name in found} for table in sorted(shown)] == [found, found]
         assert stack.serving_differences()
@@ -80,3 +95,13 @@ def test_a_hundred_spoiled_rows_of_each_kind_are_found_and_exactly_those_are_wri
             assert last.status.value == "SUCCEEDED"
         assert stack.serving_differences() == stack.warehouse_differences() == []
         assert stack.run(instance=instance).success  # the verdict that failed it is gone
+        spoil_serving(stack, keys)
+        code, (shown_row,) = command(stack, "reconcile", "users_serving", "--dry-run")
+        assert (code, {name: shown_row[name] for name in found}) == (2, found)
+        assert stack.serving_differences()
+        code, (row,) = command(stack, "reconcile", "users_serving")
+        assert (code, row["put"], row["deleted"]) == (0, 2 * EACH, EACH)
+        assert stack.serving_differences() == []
+        code, (row,) = command(stack, "verify", "users_serving")
+        assert (code, row["equal"], row["compared"] >= len(keys)) == (0, True, True)
+        assert command(stack, "verify", "users") == (1, [])
