@@ -56,6 +56,8 @@ LIGHT = (
     "sql.planning.select", "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
+    "cli.doctor", "cli.verify", "cli.session", "cli.importing", "declarations.importing",
+    "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
     "hops.verify", "hops.dead_letters", "hops.transform", "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",

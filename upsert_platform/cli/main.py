@@ -17,6 +17,7 @@ _COMMANDS: Mapping[str, str] = {
     "demo": "upsert_platform.cli.project:demo",
     "doctor": "upsert_platform.cli.doctor:doctor",
     "explain": "upsert_platform.cli.explain:explain",
+    "import": "upsert_platform.cli.importing:import_files",
     "init": "upsert_platform.cli.init:init",
     "local": "upsert_platform.cli.local:local",
     "options": "upsert_platform.cli.options:options",

@@ -6,6 +6,7 @@ A line is a JSON object of columns. `_kind` = ``-D`` makes it a tombstone, of wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -82,6 +83,9 @@ def written_table(binding: Binding, name: str, *, topic: str | None = None, forc
         raise UpsertPlatformError(f"table '{name}' reads several topics: name one with --topic")
     if topic is not None and topics and topic not in topics:
         raise UpsertPlatformError(f"table '{name}' does not read topic '{topic}'; it reads {', '.join(topics)}")
+    pattern = table.options.get("topic-pattern")
+    if topic is not None and pattern is not None and not re.fullmatch(pattern, topic):
+        raise UpsertPlatformError(f"table '{name}' does not read topic '{topic}': 'topic-pattern' is '{pattern}'")
     return _checked(_of_one_topic(table, topic or topics[0]))
 
 
