@@ -51,6 +51,8 @@ class Matches:
         node = self.node
         pads_left, pads_right = node.kind in ("left", "full", "anti"), node.kind in ("right", "full")
         out: list[pa.Table] = []
+        # Tasks that fed this bucket may each have a part of a row's change.
+        left, right = self.prepare(left), self.prepare(right)
         left, single = _without_null_keys(left, node.left_on)
         if pads_left:
             out.append(self._alone(single))

@@ -150,6 +150,10 @@ class World:
 
     def judge(self, sql: str) -> list[tuple[Any, ...]]:
         """What DuckDB makes of the same statement over the snapshots."""
+        return self.snapshots().execute(sql).fetchall()
+
+    def snapshots(self) -> duckdb.DuckDBPyConnection:
+        """A database with what the topics end with."""
         connection = duckdb.connect()
         for name, store in self.stores.items():
             schema = pa.schema(
@@ -157,7 +161,7 @@ class World:
             )
             connection.register(f"_{name}", pa.Table.from_pylist(self.rows[name], schema=schema))
             connection.execute(f"CREATE VIEW {name} AS SELECT * FROM _{name}")
-        return connection.execute(sql).fetchall()
+        return connection
 
 
 @dataclass
