@@ -1,0 +1,253 @@
+"""Histories of kept-up queries: random changes, and everything that may come between two batches."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from upsert_platform.changelog import compaction
+from upsert_platform.changelog.upkeep import remove_unused
+from upsert_platform.queries import engine, rebuild, state, store, tasks
+from upsert_platform.queries.runners import LocalRunner
+from upsert_platform.queries.store import QueryStore
+from upsert_platform.queries.tasks import Answer, Task
+from upsert_platform.queries.upkeep import compact
+from upsert_platform_tests.queries.statements import STATEMENTS
+from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
+from upsert_platform_tests.soak.query_statements import Maker, Statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUERIES = 10
+"""Queries, and so histories, of a world."""
+COMPACTED = 0.05
+"""Share of worlds whose changelogs are compacted between batches; that needs Spark."""
+DOUBLES = Statement("SELECT region, SUM(score) AS s, AVG(score) AS a FROM users GROUP BY region", "", ("doubles",))
+"""Judged by exact fractions: DuckDB rounds while it adds."""
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+class _Runner(LocalRunner):
+    """Divides work among some tasks, and ends the process after a number of them; what they wrote stays."""
+
+    def __init__(self, parallel: int, left: int | None = None) -> None:
+        super().__init__()
+        self._parallel = parallel
+        self.left = left
+
+    def parallel(self, *, rows: int, state: int) -> int:
+        return self._parallel
+
+    def run(self, tasks: Sequence[Task], *, rows: int, state: int) -> list[Answer]:
+        answers: list[Answer] = []
+        for task in tasks:
+            if self.left == 0:
+                raise KilledError
+            if self.left is not None:
+                self.left -= 1
+            answers += super().run([task], rows=rows, state=state)
+        return answers
+
+
+@dataclass
+class _History:
+    """One query over a world."""
+
+    statement: Statement
+    kept: Kept
+    reduced: bool = False
+
+
+@dataclass
+class Played:
+    """What became of a world.
+
+    Attributes:
+        wrong: a text for every history that went wrong.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def play(folder: Path, seed: int, number: int) -> Played:
+    """Plays the histories of one world, to the end or up to the batch that went wrong."""
+    rng = random.Random(f"{seed} {number}")
+    played = Played()
+    settings: tuple[tuple[object, str, int], ...] = (
+        (store, "BUCKETS", rng.choice([1, 2, 3])),
+        (state, "MOST_FILES", rng.choice([2, 3, 8])),
+        (state, "WORTHWHILE_ROWS", rng.choice([1, 1 << 16])),
+        (tasks, "_CHUNK", rng.choice([3, 1 << 17])),
+        (tasks, "_WAITING", rng.choice([5, 1 << 18])),
+        (engine, "_FEW_ROWS", 1),
+    )
+    path = folder / str(number)
+    with _settings(settings):
+        world = World(path, rng)
+        histories = _histories(world, rng, played.counts)
+        spark = _session() if rng.random() < COMPACTED else None
+        for _ in range(rng.randint(2, 4)):
+            for name in world.stores:
+                if rng.random() < 0.85:
+                    world.change(name, rng.randrange(0, 25))
+            if spark is not None:
+                _compact_inputs(world, histories, spark, played.counts)
+            snapshots = world.snapshots()
+            for history in list(histories):
+                try:
+                    _advance(history, rng, played.counts)
+                    found = history.kept.last_rows() if history.reduced else history.kept.result()
+                    if history.statement is DOUBLES:
+                        equal = _doubles(found) == _exact(world)
+                        expected: list[Any] = sorted(_exact(world).items(), key=repr)
+                    else:
+                        expected = snapshots.execute(history.statement.duckdb).fetchall()
+                        equal = same_rows(found, expected)
+                    assert equal, f"found {sorted(found, key=repr)}, expected {sorted(expected, key=repr)}"
+                    played.counts["batches equal"] += 1
+                except Exception:  # noqa: BLE001 - whatever it is, it is told with its statement
+                    told = f"world {number}: {history.statement.flink}\n{traceback.format_exc()[-3000:]}"
+                    played.wrong.append(told)
+                    histories.remove(history)
+    shutil.rmtree(path, ignore_errors=True)
+    return played
+
+
+@contextmanager
+def _settings(settings: Sequence[tuple[object, str, int]]) -> Iterator[None]:
+    """Small files, pieces and shares: what large inputs meet, in small ones."""
+    before = [(where, name, getattr(where, name)) for where, name, _ in settings]
+    for where, name, value in settings:
+        setattr(where, name, value)
+    try:
+        yield
+    finally:
+        for where, name, value in before:
+            setattr(where, name, value)
+
+
+def _histories(world: World, rng: random.Random, counts: Counter[str]) -> list[_History]:
+    found: list[_History] = []
+    while len(found) < QUERIES:
+        drawn = rng.random()
+        if drawn < 0.15:
+            name = rng.choice(list(STATEMENTS))
+            statement = Statement(STATEMENTS[name], STATEMENTS[name], ("listed",))
+        elif drawn < 0.2:
+            statement = DOUBLES
+        else:
+            statement = Maker(rng).statement(rng.choice([1, 2, 2]))
+        query = plan_query(statement.flink)
+        counts.update({f"class {name}": 1 for name in statement.classes})
+        counts["histories"] += 1
+        found.append(_History(statement, Kept(world, query, f"query{len(found)}")))
+    return found
+
+
+def _advance(history: _History, rng: random.Random, counts: Counter[str]) -> None:
+    """Runs that are killed, then one that is not, and upkeep after it."""
+    kept = history.kept
+    most = rng.choice([1 << 30, 1 << 30, 12])
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        how = rng.choice(["between tasks", "before the commit", "after the commit"])
+        kept.runner = _Runner(rng.choice([1, 3]), rng.randrange(5) if how == "between tasks" else None)
+        try:
+            with _dying(how):
+                kept.advance(most_rows=most)
+        except KilledError:
+            counts[f"kills {how}"] += 1
+    kept.runner = _Runner(rng.choice([1, 3]))
+    while kept.advance(most_rows=most) is not None:
+        counts["batches committed"] += 1
+    head = kept.store.head()
+    if head is None or not head.batch:
+        return
+    if kept.query.key and rng.random() < 0.2:
+        compact(kept.store, applied_everywhere=rng.choice([0, head.batch]))
+        history.reduced = True
+        counts["compactions of results"] += 1
+    if kept.query.key and rng.random() < 0.08:
+        inputs = {name: kept.world.stores[name] for name in kept.query.tables}
+        anew = QueryStore(kept.store.uri, kept.query, any_plan=True)
+        done = rebuild.rebuild(anew, inputs, runner=_Runner(1), run="test")
+        assert done is not None
+        assert done.differences == 0, f"a rebuild found {done.differences} differences"
+        counts["rebuilds"] += 1
+    if rng.random() < 0.2:
+        counts["unused files deleted"] += remove_unused(kept.store, hours=0)
+
+
+@contextmanager
+def _dying(how: str) -> Iterator[None]:
+    """Ends the process at the commit of a query's batch."""
+    if how == "between tasks":
+        yield
+        return
+    append: Callable[..., Any] = QueryStore.append
+
+    def end(self: QueryStore, *arguments: Any, **more: Any) -> Any:
+        if how == "after the commit":
+            append(self, *arguments, **more)
+        raise KilledError
+
+    with mock.patch.object(QueryStore, "append", end):
+        yield
+
+
+_SESSIONS: list[SparkSession] = []
+
+
+def _session() -> SparkSession:
+    """The session of this process; it ends with it."""
+    if not _SESSIONS:
+        from upsert_platform.jvm.session import open_session
+
+        _SESSIONS.append(open_session({"spark.master": "local[1]"}))
+    return _SESSIONS[0]
+
+
+def _compact_inputs(world: World, histories: Sequence[_History], spark: SparkSession, counts: Counter[str]) -> None:
+    """The job `compact` over the changelogs: it drops nothing that a query has not applied."""
+    for name, source in world.stores.items():
+        head = source.head()
+        if head is None or not head.batch or world.rng.random() < 0.5:
+            continue
+        applied = [head.batch]
+        for history in histories:
+            if name in history.kept.query.tables:
+                mine = history.kept.store.head()
+                applied.append(mine.positions.offsets.get(name, {}).get(0, 0) if mine else 0)
+        if compaction.is_worthwhile(source, applied_everywhere=min(applied)):
+            compaction.compact(spark, source, applied_everywhere=min(applied))
+            counts["compactions of inputs"] += 1
+
+
+def _exact(world: World) -> dict[Any, tuple[float | None, float | None]]:
+    """Region to the sum and the mean of its scores, rounded once."""
+    found: dict[Any, list[Fraction]] = {}
+    for item in world.rows["users"]:
+        mine = found.setdefault(item["region"], [])
+        if item["score"] is not None:
+            mine.append(Fraction(item["score"]))
+    return {
+        region: (float(sum(values)), float(sum(values) / len(values))) if values else (None, None)
+        for region, values in found.items()
+    }
+
+
+def _doubles(found: Sequence[tuple[Any, ...]]) -> dict[Any, tuple[float | None, float | None]]:
+    return {region: (total, mean) for region, total, mean in found}

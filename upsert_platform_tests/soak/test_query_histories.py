@@ -1,0 +1,45 @@
+"""Random histories of kept-up queries of every class: after every batch they equal a computation from nothing.
+
+DuckDB judges over what a list says the topics hold; sums of doubles are judged by exact fractions. Kills, compaction,
+rebuilds and odd ends of batches come in between (`query_histories.py`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import pytest
+
+from upsert_platform_tests.soak.query_histories import QUERIES, play
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(5400)]
+
+HISTORIES = 20_000
+PROCESSES = 2
+SHOWN = 20
+TOLD_EVERY = 50
+
+
+def test_random_histories_of_queries_equal_recomputation(tmp_path: Path, seed: int, scale: float) -> None:
+    worlds = max(1, round(HISTORIES * scale / QUERIES))
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    started = time.monotonic()
+    with ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = [pool.submit(play, tmp_path, seed, number) for number in range(worlds)]
+        for done, future in enumerate(as_completed(waiting), start=1):
+            played = future.result()
+            counts += played.counts
+            wrong += played.wrong
+            print(*played.wrong, sep="\n", end="\n" * bool(played.wrong))  # noqa: T201
+            if done % TOLD_EVERY == 0 or done == worlds:
+                seconds = time.monotonic() - started
+                print(f"{done} of {worlds} worlds, {seconds:.0f} s, {len(wrong)} histories wrong", flush=True)  # noqa: T201
+    for name, count in sorted(counts.items()):
+        print(f"{count:>9} {name}")  # noqa: T201
+    assert wrong[:SHOWN] == []
+    assert counts["histories"] == worlds * QUERIES
