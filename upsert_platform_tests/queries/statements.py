@@ -44,8 +44,8 @@ STATEMENTS: Final = {
     "not exists": "SELECT id, age FROM users AS u WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id)",
     "union all": "SELECT id, region FROM users UNION ALL SELECT uid, page FROM views",
     "union": "SELECT region AS r FROM users UNION SELECT page FROM views",
-    "join of a union": "SELECT u.uid, o.oid FROM (SELECT uid FROM views UNION ALL SELECT uid FROM orders) u JOIN orders o"
-    " ON u.uid = o.uid",
+    "join of a union": "SELECT u.uid, o.oid FROM (SELECT uid FROM views UNION ALL SELECT uid FROM orders) u JOIN"
+    " orders o ON u.uid = o.uid",
     "groups of a join": "SELECT u.region, COUNT(*) AS n, SUM(o.amount) AS s FROM orders o JOIN users u ON o.uid = u.id"
     " GROUP BY u.region",
     "groups of a left join": "SELECT u.region, COUNT(o.oid) AS n, COUNT(*) AS m, MAX(o.amount) AS hi FROM users u LEFT"
