@@ -40,7 +40,7 @@ def csv_decoder(columns: Mapping[str, Kind], options: Mapping[str, str]) -> Call
 
     def decode(message: bytes) -> list[Any]:
         try:
-            return _row(_fields(_text(message), delimiter, quote), columns, null)
+            return _row(_fields(_record(_text(message), quote), delimiter, quote), columns, null)
         except UndecodableError as error:
             if lenient:
                 raise UnjudgedError(str(error)) from None
@@ -54,9 +54,21 @@ def _text(message: bytes) -> str:
         text = message.decode("utf-8")
     except UnicodeDecodeError:
         raise UnjudgedError("not UTF-8 for every reader") from None
-    if "\r" in text or "\n" in text or "\0" in text or "\ufeff" in text or not text.strip():
-        raise UnjudgedError("a message with line ends, or blank")
+    if "\0" in text or "\ufeff" in text or not text.strip():
+        raise UnjudgedError("a message with zero bytes or a byte order mark, or blank")
     return text
+
+
+def _record(text: str, quote: str) -> str:
+    """The first line of a message: whatever follows it is not read."""
+    if "\r" not in text and "\n" not in text:
+        return text
+    if quote and quote in text:
+        raise UnjudgedError("line ends beside quotes")
+    first = text.replace("\r", "\n").split("\n", 1)[0]
+    if not first.strip():
+        raise UnjudgedError("a message that begins with an empty line")
+    return first
 
 
 def _fields(line: str, delimiter: str, quote: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from upsert_platform.referee.csv_values import csv_decoder
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.formats import Side
 from upsert_platform.referee.kinds import Kind, kind_of
@@ -64,3 +65,12 @@ def test_referee_reads_what_flink_reads_or_leaves_it_open(name: str) -> None:
         wanted = expected(vector)
         assert found == wanted or (found is None and not any(wanted or [])), vector.id
     assert judged >= JUDGED[name]
+
+
+def test_csv_reads_the_first_line_of_a_message() -> None:
+    decode = csv_decoder({"id": kind_of("STRING")}, {})
+    for message in (b"k\n20", b"k\r20\n", b"k\r\n", b"k"):
+        assert decode(message) == ["k"]
+    for message in (b'"k\n20', b"\nk", b'k\n"'):
+        with pytest.raises(UnjudgedError):
+            decode(message)
