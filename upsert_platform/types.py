@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -280,8 +280,6 @@ class _TypeParser:
 
 
 def _with_nullable(parsed: LogicalType, *, nullable: bool) -> LogicalType:
-    from dataclasses import replace
-
     return replace(parsed, nullable=nullable)
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from upsert_platform.formats.base import Columns, Decoded
@@ -44,7 +45,6 @@ def join(schema: pa.Schema, parts: Sequence[tuple[pa.RecordBatch, pa.Array]], er
     rows = table.to_batches()[0]
     if all(left[1][-1].as_py() <= right[1][0].as_py() for left, right in itertools.pairwise(parts)):
         return Decoded(rows, message, errors)
-    import numpy as np
 
     order = pa.array(np.argsort(message.to_numpy(), kind="stable"))
     return Decoded(rows.take(order), message.take(order), errors)

@@ -6,6 +6,7 @@ Option names carry the format's prefix and not the side's: a table's ``key.json.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
@@ -71,8 +72,6 @@ class JsonSettings(Settings):
 
 def _unescape_java(text: str) -> str:
     """Undoes the escapes of a Java string literal, as Flink does for the field delimiter."""
-    import re
-
     simple = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 
     def one(match: re.Match[str]) -> str:

@@ -29,6 +29,8 @@ from upsert_platform.referee.topic import Ends, consume, first_offsets
 from upsert_platform.referee.verdict import Target as Columns
 from upsert_platform.referee.verdict import Verdict, judge
 from upsert_platform.source import Source
+from upsert_platform.tablestore.credentials import sdk_provider
+from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.table import TablestoreTable
 
 if TYPE_CHECKING:
@@ -176,8 +178,6 @@ _Found = Iterator[tuple[Iterator[Sequence[Any]], dict[str, Any]]]
 def _tablestore(table: TablestoreTable, columns: Mapping[str, str]) -> _Found:
     from tablestore import OTSClient
 
-    from upsert_platform.tablestore.credentials import sdk_provider
-    from upsert_platform.tablestore.options import InsertMode
     from upsert_platform.tablestore.sdk import LOGGER, silence_sdk
     from upsert_platform.tablestore.transport import Endpoint
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.binding import Target
 from upsert_platform.referee.selection import Condition, Selection
 from upsert_platform.types import LogicalType, TypeName
-
-if TYPE_CHECKING:
-    from sqlglot import exp
 
 _INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 _TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
@@ -44,9 +44,6 @@ def selection_of(bound: Target, in_place_of_null: Mapping[str, Any]) -> Selectio
 
 def _parts(bound: Target) -> tuple[dict[str, str | None], list[Condition]]:
     """Target column to source column, and the conditions."""
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
-
     names = [column.name for column in bound.table.physical_columns]
     try:
         statement = parse_one(bound.insert.sql, dialect="spark")
@@ -71,8 +68,6 @@ def _parts(bound: Target) -> tuple[dict[str, str | None], list[Condition]]:
 
 
 def _columns(bound: Target, names: Sequence[str], items: Sequence[exp.Expr]) -> dict[str, str | None]:
-    from sqlglot import exp
-
     found: list[str | None] = []
     for item in items:
         bare = item.unalias()
@@ -90,8 +85,6 @@ def _columns(bound: Target, names: Sequence[str], items: Sequence[exp.Expr]) -> 
 
 def _column(bound: Target, item: exp.Expr) -> str:
     """The name of a physical column of the source."""
-    from sqlglot import exp
-
     item = item.unnest()
     physical = [column.name for column in bound.source.table.physical_columns]
     if isinstance(item, exp.Column) and item.name in physical:
@@ -100,8 +93,6 @@ def _column(bound: Target, item: exp.Expr) -> str:
 
 
 def _conditions(bound: Target, where: exp.Expr | None) -> Iterator[Condition]:
-    from sqlglot import exp
-
     if where is None:
         return
     where = where.unnest()
@@ -127,8 +118,6 @@ def _conditions(bound: Target, where: exp.Expr | None) -> Iterator[Condition]:
 
 def _constant(bound: Target, column: str, item: exp.Expr) -> Any:
     """A constant that is compared with a column, in the form in which the referee has the column's values."""
-    from sqlglot import exp
-
     kind = bound.source.table.column(column).type
     item = item.unnest()
     negative = isinstance(item, exp.Neg)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.rows import KIND, KIND_DELETE
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
@@ -127,9 +129,6 @@ class QueryHop:
         Raises:
             ChangelogError: nothing was computed yet.
         """
-        from upsert_platform.changelog.latest import latest_per_key
-        from upsert_platform.changelog.rows import KIND, KIND_DELETE
-
         head = self.store.create()
         names = [field.name for field in self.store.query.plan.fields]
         changes = self.store.read(spark, after=0, upto=head.batch)

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Generic, TypeVar
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.store import Positions
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.source import Source
@@ -147,8 +148,6 @@ class Look(Generic[Found]):
 
 def _changelog(source: Source, lake: Lake) -> ChangelogStatus:
     def ask() -> ChangelogStatus:
-        from upsert_platform.changelog.store import Positions
-
         store = changelog_of(source, lake)
         head = store.head()
         streams = source.discover()
@@ -202,7 +201,6 @@ def age_of(moment: datetime | None, *, now: datetime | None = None) -> float | N
 
 def as_data(status: Status) -> Mapping[str, Sequence[Mapping[str, object]] | float]:
     """The status as JSON holds it: names of attributes to values, times in ISO 8601."""
-    from dataclasses import asdict
 
     def plain(item: ChangelogStatus | TableStatus) -> Mapping[str, object]:
         return {

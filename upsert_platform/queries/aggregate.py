@@ -8,7 +8,7 @@ be taken back) is kept as a multiset of values beside it, which tells the group 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from upsert_platform.queries.accumulators import (
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
+from upsert_platform.types import arrow_type
 
 COUNT = "_count"
 """BIGINT: how often a value is in a multiset."""
@@ -136,7 +137,6 @@ class Multiset:
     def states(self) -> tuple[StateSchema, ...]:
         """(group, value) to its count."""
         kinds = {field.name: field.type for field in self.node.input.fields}
-        from upsert_platform.types import arrow_type
 
         value = (self.argument, arrow_type(kinds[self.argument]))
         keys = (*((f"g{at}", kind) for at, (_, kind) in enumerate(self.plan.group)), ("value", value[1]))
@@ -207,7 +207,6 @@ class Multiset:
         columns[self.argument if self.argument not in columns else "_value"] = change.column("value")
         columns[WEIGHT] = pa.array(crossing)
         rows = pa.table(columns).filter(crossed)
-        from dataclasses import replace
 
         argument = self.argument if self.argument not in self.plan.names else "_value"
         plain = tuple(replace(item, distinct=False, filter=None, argument=argument) for item in distinct)

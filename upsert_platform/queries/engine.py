@@ -9,14 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.data_files import DataFile, file_system, write_files
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile, Positions
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
 
 if TYPE_CHECKING:
-    from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.queries.exchange import Part
     from upsert_platform.queries.runners import Runner
     from upsert_platform.queries.stages import Stage
@@ -284,7 +285,6 @@ class _Batch:
 
     def clean(self) -> None:
         """Deletes the exchanges of this attempt."""
-        from upsert_platform.changelog.data_files import file_system
         from upsert_platform.queries.exchange import FOLDER
 
         system, folder = file_system(self.store.location)
@@ -305,9 +305,6 @@ def divide(items: Sequence[tuple[T, int]], count: int) -> list[list[T]]:
 def account_file(store: QueryStore, read: int, written: int, *, number: int) -> list[DataFile]:
     """The accounting of a batch, as changelogs of topics have it: changes read, and rows that they gave."""
     import pyarrow as pa
-
-    from upsert_platform.changelog import rows
-    from upsert_platform.changelog.data_files import DataFile, write_files
 
     account = RangeAccount(f"(query {store.query.name})", 0, 0, read, records=read, kept=read, rows=written)
     schema = store.result().schema

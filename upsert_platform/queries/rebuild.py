@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import DataFile, file_system, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
@@ -23,7 +24,6 @@ from upsert_platform.queries.upkeep import reduced_rows, shares_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.queries.runners import Runner
 
 _FOLDER: Final = "_rebuild"
@@ -108,7 +108,6 @@ def rebuild(
 
 
 def _copied_state(beside: QueryStore, store: QueryStore, *, batch: int) -> list[DataFile]:
-    from upsert_platform.changelog.data_files import file_system
     from upsert_platform.queries.state import State
 
     system, folder = file_system(beside.location)
@@ -125,7 +124,6 @@ def _difference(store: QueryStore, beside: QueryStore, *, batch: int) -> list[Da
     """Files with the changes that make the new result of the old one."""
     import pyarrow as pa
 
-    from upsert_platform.changelog.data_files import DataFile, write_files
     from upsert_platform.queries.steps import WEIGHT
 
     result = store.result()
@@ -157,8 +155,6 @@ def _signed(table: pa.Table, weight: int) -> pa.Table:
 
 
 def _remove(location: TableLocation) -> None:
-    from upsert_platform.changelog.data_files import file_system
-
     system, folder = file_system(location)
     with suppress(FileNotFoundError):
         system.delete_dir(folder.rstrip("/"))

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import pyarrow as pa
+from pyspark.sql import functions
+
 from upsert_platform.queries.steps import FilterStep, ProjectStep, WindowStep, take_steps
 from upsert_platform.queries.tasks import (
     WEIGHT,
@@ -20,7 +23,6 @@ from upsert_platform.queries.tasks import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 LITTLE_ROWS: Final = 100_000
@@ -124,22 +126,16 @@ def _read_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> It
 
 
 def _hand_on_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
     # What follows the steps is the same for every task of the stage.
     yield _told(hand_on(tasks[0], tables))
 
 
 def _told(answer: Answer) -> pa.RecordBatch:
-    import pyarrow as pa
-
     return pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
 
 
 def _step_in_spark(frame: DataFrame, step: ProjectStep | FilterStep | WindowStep, schema: str) -> DataFrame:
-    from pyspark.sql import functions
-
     match step:
         case ProjectStep():
             kept = [name for name in (*step.kept, WEIGHT) if name in frame.columns]
@@ -154,7 +150,5 @@ def _step_in_spark(frame: DataFrame, step: ProjectStep | FilterStep | WindowStep
 
 
 def _windows(batches: Iterator[pa.RecordBatch], step: WindowStep) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     for batch in batches:
         yield from take_steps(pa.Table.from_batches([batch]), [step]).combine_chunks().to_batches()

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError, SourceLocation
@@ -91,8 +92,6 @@ class QueryStore(ChangelogStore):
             ChangelogError: a column has another type there.
         """
         import pyarrow as pa
-
-        from upsert_platform.changelog.evolution import add_columns, missing_columns
 
         delta = self.opened()
         missing_columns(delta, self.table)

@@ -21,6 +21,7 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Field
 from upsert_platform.queries.exchange import ExchangeWriter, Part, read_parts
 from upsert_platform.queries.join import Matches
+from upsert_platform.queries.keys import bucket_rows, place_rows
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sources import PUT, VERSION, signed_rows
 from upsert_platform.queries.stages import Feed, Stage
@@ -317,7 +318,5 @@ def _write_result(tables: list[pa.Table], result: Result, task: Task) -> list[Da
 
 def first_bucket(buckets: int) -> int:
     """The bucket of the only group of a GROUP BY without columns."""
-    from upsert_platform.queries.keys import bucket_rows, place_rows
-
     one = pa.table({"_": pa.array([0])})
     return int(bucket_rows(place_rows(one, []), buckets, spread=False)[0])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.store import LiveFile
 from upsert_platform.changelog.upkeep import raise_floor
 from upsert_platform.errors import ChangelogError
@@ -71,7 +72,6 @@ def reduced_rows(store: QueryStore, files: list[LiveFile], *, share: int, shares
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from upsert_platform.changelog.data_files import file_system
     from upsert_platform.queries.keys import bucket_rows, code_rows, last_rows, place_rows
 
     system, folder = file_system(store.location)
@@ -116,8 +116,6 @@ def _written(store: QueryStore, table: pa.Table) -> Any:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
     from deltalake.transaction import AddAction
-
-    from upsert_platform.changelog.data_files import file_system
 
     system, folder = file_system(store.location)
     path = f"part-{uuid.uuid4()}.snappy.parquet"

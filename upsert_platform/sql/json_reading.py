@@ -14,6 +14,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+import pyarrow as pa
+
 from upsert_platform.sql.json_path import JsonPath, read_path
 
 EMPTY, ERROR = "EMPTY", "ERROR"
@@ -192,8 +194,6 @@ def over_batches(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
     Args:
         kind: ``found`` for a struct of value and fate, else ``text`` or ``boolean``.
     """
-    import pyarrow as pa
-
     found = pa.struct([("value", pa.string()), ("fate", pa.string())])
     result = {"found": found, "text": pa.string(), "boolean": pa.bool_()}[kind]
 

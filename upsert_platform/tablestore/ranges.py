@@ -7,6 +7,7 @@ import struct
 from itertools import pairwise
 from typing import Any, Final
 
+from upsert_platform.tablestore.client import repeat_until
 from upsert_platform.tablestore.reader import StoredTable
 from upsert_platform.tablestore.transport import Endpoint, Transport
 
@@ -25,8 +26,6 @@ def read_ranges(table: StoredTable) -> list[str]:
     ComputeSplitPointsBySize names the keys at which so many megabytes have passed, an operation that the SDK does not
     offer. A small table is one range.
     """
-    from upsert_platform.tablestore.client import repeat_until
-
     settings = table.settings
     transport = Transport(Endpoint.of(settings), connections=1)
     from tablestore.protobuf.table_store_pb2 import ComputeSplitPointsBySizeRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -44,8 +45,6 @@ def _branch(logical: LogicalType, record: str) -> str:
 
 
 def _not_null(logical: LogicalType) -> LogicalType:
-    from dataclasses import replace
-
     return (
         replace(logical, nullable=False, element=None, fields=())
         if logical.name is TypeName.ROW

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
+
 from upsert_platform.formats.avro.plan import Node, target_names
 from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.fragments import java_text
@@ -137,8 +139,6 @@ def time_of_day(micros: int) -> int:
 
 
 def _long_to_float(value: int) -> float:
-    import numpy as np
-
     return float(np.int64(value).astype(np.float32))
 
 

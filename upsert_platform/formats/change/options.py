@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, create_model
@@ -46,8 +47,6 @@ class _SchemaInclude(ChangeSettings):
 
 
 def _pattern(value: str) -> str:
-    import re
-
     try:
         re.compile(value)
     except re.error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -102,8 +103,6 @@ def join_rows(
 
 
 def _nullable(kind: LogicalType, nullable: bool) -> LogicalType:
-    from dataclasses import replace
-
     return replace(kind, nullable=nullable)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from upsert_platform.plan import Aggregate, Filter, Join, Merge, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import Aggregate, Filter, Join, Merge, Node, Project, Scan, TopN, Union, Window, column
 
 
 def prune(node: Node, needed: Collection[str]) -> Node:
@@ -53,8 +53,6 @@ def _reads(columns: Collection[tuple[str, object]]) -> set[str]:
 
 def _only(node: Node, names: list[str]) -> Node:
     """Exactly these columns, in this order: branches of a union are matched by position."""
-    from upsert_platform.plan import column
-
     pruned = prune(node, names)
     if [field.name for field in pruned.fields] == names:
         return pruned

@@ -11,6 +11,7 @@ from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedReco
 from upsert_platform.tablestore.connect.reports import ReportMessage, ReportTopics, dead_letter, error_message
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.lease import TablestoreLease
+from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform.writing.lease import LeaseGuard, Tenure
 
 if TYPE_CHECKING:
@@ -89,7 +90,6 @@ class Reporter:
         from upsert_platform.tablestore.connect.encode import encode_changes
         from upsert_platform.tablestore.rows import Block, requests_of
         from upsert_platform.tablestore.sender import Sender
-        from upsert_platform.tablestore.transport import Endpoint, Transport
 
         settings = self._sink.settings
         transport = Transport(Endpoint.of(settings), connections=1)
