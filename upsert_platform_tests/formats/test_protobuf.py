@@ -161,3 +161,15 @@ def test_descriptor_files_that_do_not_do(path: str, tmp_path: Path) -> None:
     lone = shop()
     lone.dependency.append("google/protobuf/elsewhere.proto")
     assert "--include_imports" in problems(write_set(tmp_path / "lone", lone), "id BIGINT")[0]
+
+
+def test_long_blocks_keep_their_order_and_tell_what_is_broken(path: str) -> None:
+    given = options(path, "shop.Key")
+    official = message_class(path, "shop.Key")
+    messages = [official(id=number).SerializeToString() for number in range(1300)]
+    rows, errors = decode("id INT", given, *messages)
+    assert ([row["id"] for row in rows], errors) == (list(range(1300)), {})
+    messages[777] = b"\xff"
+    rows, errors = decode("id INT", given, *messages)
+    assert [row["id"] for row in rows] == [number for number in range(1300) if number != 777]
+    assert list(errors) == [777]

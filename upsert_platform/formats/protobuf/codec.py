@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SIGNED: Final = {"uint32": 32, "uint64": 64}
 _EMPTY: Final = {"string": "", "bytes": b"", "bool": False, "enum": 0, "float": 0.0, "double": 0.0}
+_AT_ONCE: Final = 500
+"""Messages that are open at a time: more of them leave the processor's cache, and cost up to twice as much."""
 Convert = Callable[[Any], Any]
 
 
@@ -49,14 +51,15 @@ class ProtobufDecoder:
     def _read_block(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, None] | None:
         from google.protobuf.message import DecodeError
 
+        columns: list[list[Any]] = [[] for _ in self._fields]
         try:
-            found = list(map(self._class.FromString, messages))
+            for start in range(0, len(messages), _AT_ONCE):
+                found = list(map(self._class.FromString, messages[start : start + _AT_ONCE]))
+                for column, (_, read) in zip(columns, self._fields, strict=True):
+                    column += map(read, found)
         except DecodeError:
             return None
-        arrays = [
-            pa.array(list(map(read, found)), field.type)
-            for (_, read), field in zip(self._fields, self._schema, strict=True)
-        ]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), None
 
     def _read(self, message: bytes) -> list[list[Any]]:
