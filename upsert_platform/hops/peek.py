@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -19,14 +20,19 @@ from upsert_platform.hops.connectors import connector_of, streams_of
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.table import TablestoreTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from upsert_platform.tablestore.client import Client
+
 _KINDS: Final = ("topics", "changelogs", "queries", "tables")
 """First parts of the names that assets have, in the order in which a bare name is looked for."""
 _WIDER: Final = 8
+_PATIENCE: Final = timedelta(seconds=10)
+"""How long a service that does not answer is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +186,11 @@ def _tablestore(table: TablestoreTable, limit: int) -> tuple[str, list[str]]:
     from contextlib import closing
 
     from upsert_platform.hops.shown_rows import row_texts
-    from upsert_platform.tablestore.client import Client
     from upsert_platform.tablestore.ranges import WHOLE
     from upsert_platform.tablestore.reader import PAGE_ROWS, decode_rows, read_pages
     from upsert_platform.tablestore.schema import describe
 
-    with closing(Client.of(table.settings)) as client:
+    with closing(_client(table.settings)) as client:
         if describe(client, table.table_name) is None:
             raise _no_table(table.name, f"Tablestore table '{table.table_name}' in {client.endpoint}")
         names = [column.name for column in table.primary_key]
@@ -197,12 +202,20 @@ def _tablestore(table: TablestoreTable, limit: int) -> tuple[str, list[str]]:
     return f"the first rows of Tablestore table {table.table_name}, by key", row_texts(shown, table.columns)
 
 
+def _client(settings: TablestoreSettings) -> Client:
+    """A client that gives up while somebody still looks at the terminal."""
+    from upsert_platform.tablestore.client import Client
+    from upsert_platform.tablestore.transport import Endpoint
+
+    deadline = min(settings.retry_deadline, _PATIENCE)
+    return Client(Endpoint.of(settings), timeout=settings.request_timeout, retry_deadline=deadline)
+
+
 def _connect(target: ConnectTarget, limit: int) -> tuple[str, list[str]]:
     """Cells as they are: which there are is told by records, not by a declaration."""
     from contextlib import closing
 
     from upsert_platform.hops.shown_rows import cell_texts
-    from upsert_platform.tablestore.client import Client
     from upsert_platform.tablestore.ranges import WHOLE
     from upsert_platform.tablestore.reader import PAGE_ROWS, read_pages
     from upsert_platform.tablestore.schema import describe
@@ -210,7 +223,7 @@ def _connect(target: ConnectTarget, limit: int) -> tuple[str, list[str]]:
     sink = target.sink
     if sink.points is not None:
         raise UpsertPlatformError(f"table '{sink.name}' is a time-series table, whose points cannot be shown")
-    with closing(Client.of(sink.settings)) as client:
+    with closing(_client(sink.settings)) as client:
         described = describe(client, sink.table_name)
         if described is None:
             raise _no_table(sink.name, f"Tablestore table '{sink.table_name}' in {client.endpoint}")

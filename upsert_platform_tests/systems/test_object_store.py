@@ -11,8 +11,10 @@ from upsert_platform.changelog import compaction
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.changelog.upkeep import remove_unused
 from upsert_platform.destination import BatchSpan, RefusedRow
+from upsert_platform.hops.checkups.lake import lake_check
 from upsert_platform_tests.changelog.test_store import commit, declared, snapshot
 from upsert_platform_tests.graph.stack import Stack
 
@@ -46,6 +48,21 @@ def test_of_many_that_create_a_changelog_at_once_one_does(s3: str) -> None:
 
         with ThreadPoolExecutor(8) as pool:
             assert len(set(pool.map(create, range(8)))) == 1
+
+
+def test_a_bucket_is_looked_at_and_left_as_it_was(s3: str) -> None:
+    """`doctor` writes a table of its own, in which several commit one version at once."""
+    from pyarrow import fs
+
+    lake = Lake.at(s3)
+    (found,) = lake_check(lake).found()
+    assert (found.state, found.told) == (
+        "ok",
+        "can be written; of commits of one version at once just one is made",
+    )
+    system, _ = file_system(TableLocation(s3, lake.options))
+    left = system.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
+    assert [item.path for item in left if item.type is fs.FileType.File] == []
 
 
 def test_refused_rows_are_kept_there(s3: str) -> None:
