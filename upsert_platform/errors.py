@@ -79,6 +79,10 @@ class EndpointError(UpsertPlatformError):
     """An endpoint could not be reached, or refused the credentials or the request."""
 
 
+class ReplicationError(UpsertPlatformError):
+    """The log of a source database holds what cannot be followed, or no longer holds what is needed."""
+
+
 class TopicError(UpsertPlatformError):
     """A topic is unknown, was recreated or truncated, or its records are no longer there."""
 

@@ -16,7 +16,18 @@ import upsert_platform
 from upsert_platform.hops.connectors import CONNECTORS
 
 PACKAGE = Path(upsert_platform.__file__).parent
-HEAVY = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "numpy", "deltalake", "dagster")
+HEAVY = (
+    "pyspark",
+    "confluent_kafka",
+    "pymysql",
+    "tablestore",
+    "odps",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "deltalake",
+    "dagster",
+)
 VOCABULARY = {"errors", "types", "model", "options", "destination", "capabilities", "source", "connector", "plan"}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
@@ -32,7 +43,8 @@ ROOMS: Mapping[str, set[str]] = {
     "kafka": VOCABULARY | {"formats", "changelog", "writing"},
     "tablestore": VOCABULARY | {"formats", "writing"},
     "maxcompute": VOCABULARY | {"writing"},
-    "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog"},
+    "mysql": VOCABULARY,
+    "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog", "mysql.options"},
     "hops": VOCABULARY
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
     | {"referee"},
@@ -62,6 +74,7 @@ LIGHT = (
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
     "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
+    "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
@@ -69,7 +82,7 @@ IN_WORKERS = (
     "kafka.source.read_range", "kafka.sink.sink", "kafka.source.source", "maxcompute.reader", "maxcompute.writer",
     "tablestore.reader", "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
     "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
-    "tablestore.connect.reading", "queries.tasks",
+    "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

@@ -16,6 +16,7 @@ from upsert_platform.connector import Connector, Readable
 from upsert_platform.declarations.located import Located, sql_tokens
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, Options, Table
+from upsert_platform.mysql.options import read_source
 from upsert_platform.options import nearest
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
@@ -150,9 +151,14 @@ class _Reader:
         names = [name for name in self.tables if self._matches(tables, name)]
         if not names:
             told = f"source: '{tables.text}' matches no table that the project declares"
+            if kind == "mysql":
+                self._judge_mysql(source)
             if kind not in self.readable:
+                read = (
+                    "does not run pipelines from 'mysql' yet" if kind == "mysql" else f"does not read '{kind}' itself"
+                )
                 told += (
-                    f"; the platform does not read '{kind}' itself. Let its changes arrive in a topic, and declare that"
+                    f"; the platform {read}. Let its changes arrive in a topic, and declare that"
                     f" topic by CREATE TABLE `{tables.text}` (...) with 'connector' = 'kafka' and a CDC format, or with"
                     " 'upsert-kafka'"
                 )
@@ -172,6 +178,18 @@ class _Reader:
             told = f"source: rows are read from the topics of {', '.join(names)} as declared, not from {kind}{unused}"
             self.error(told, source.location, "warning")
         return names
+
+    def _judge_mysql(self, source: Located) -> None:
+        """Says what is wrong with the options of a MySQL source, so that they are right once it is run."""
+        options = {name: value for name, value in source.entries.items() if name not in ("type", "name")}
+        for name, value in options.items():
+            if value.text is None:
+                self.error(f"source: option '{name}' takes one value", value.location)
+        values = {name: value.text for name, value in options.items() if value.text is not None}
+        places = {name: value.location for name, value in options.items()}
+        _, problems = read_source(Options(values, places), location=source.location)
+        for problem in problems:
+            self.error(problem.message, problem.location or source.location, problem.severity)
 
     def _declare(
         self,

@@ -9,10 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.lake import OPTIONS_VARIABLE
+from upsert_platform.local.mariadb import MariaDb, start_mariadb
 from upsert_platform.local.s3 import S3, start_s3
 from upsert_platform_tests.graph.conftest import stack, variables
 
-__all__ = ["s3", "s3_server", "stack", "variables"]
+__all__ = ["mariadb", "s3", "s3_server", "stack", "variables"]
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +28,10 @@ def s3(spark: SparkSession, s3_server: S3, tmp_path: Path, monkeypatch: pytest.M
     """A lake of one's own on the S3 server; the workers of the session, which has begun, do not know its options."""
     monkeypatch.setenv(OPTIONS_VARIABLE, str(s3_server.options))
     return f"{s3_server.uri}/{tmp_path.name}"
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    """A MariaDB server; `.ci/run` installs one, and without one these tests fail."""
+    with start_mariadb(tmp_path_factory.mktemp("mariadb"), die_with_parent=True) as server:
+        yield server

@@ -1,0 +1,127 @@
+"""Events that carry no rows: rotate, format description, GTIDs of both servers, statements."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.binlog.events import Event
+from upsert_platform.mysql.binlog.packed import Reader
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_WITH_CHECKSUM: Final = (5, 6, 1)
+"""Servers from this version on say in a format description how events are checked."""
+_STANDALONE: Final = 0x01
+_PREPARED_XA: Final = 0x40
+_COMPLETED_XA: Final = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """The log goes on in another file."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescription:
+    """What a file begins with.
+
+    Attributes:
+        header_lengths: of the fixed parts of event types, the first one being type 1.
+        checksum: whether events end with a CRC-32.
+    """
+
+    server_version: str
+    header_lengths: bytes
+    checksum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gtid:
+    """The global id of the transaction that begins.
+
+    Attributes:
+        text: ``uuid:number`` of MySQL, ``domain-server-number`` of MariaDB.
+        standalone: of MariaDB: one statement without a commit follows.
+        xa: of MariaDB: the transaction is prepared or completed in two phases.
+    """
+
+    text: str
+    standalone: bool = False
+    xa: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement as text."""
+
+    schema: str
+    sql: str
+
+
+def read_rotate(event: Event) -> Rotate:
+    """ROTATE: 8 bytes of position, then the file's name."""
+    reader = Reader(event.body, "event ROTATE")
+    position = reader.number(8)
+    return Rotate(reader.take(reader.left).decode("utf-8"), position)
+
+
+def read_format(event: Event) -> FormatDescription:
+    """FORMAT_DESCRIPTION: version of the log, of the server, lengths of fixed parts, checksum algorithm.
+
+    Raises:
+        ReplicationError: the server is older than 5.6.1, or its checksum is not CRC-32.
+    """
+    reader = Reader(event.body, "event FORMAT_DESCRIPTION")
+    log_version = reader.number(2)
+    version = reader.take(50).rstrip(b"\0").decode("ascii", "backslashreplace")
+    numbers = _VERSION.match(version)
+    if log_version != 4 or numbers is None or tuple(map(int, numbers.groups())) < _WITH_CHECKSUM:
+        raise ReplicationError(f"server {version} writes version {log_version} of the log; 4 of 5.6.1 or later is read")
+    reader.take(4)
+    header = reader.number(1)
+    if header != 19:
+        raise ReplicationError(f"server {version} writes event headers of {header} bytes, not 19")
+    lengths = reader.take(reader.left - 5)
+    algorithm = reader.number(1)
+    if algorithm not in (0, 1):
+        raise ReplicationError(f"server {version} checks events by algorithm {algorithm}; NONE and CRC32 are known")
+    return FormatDescription(version, lengths, algorithm == 1)
+
+
+def read_mysql_gtid(event: Event) -> Gtid:
+    """GTID of MySQL: flags, the server's UUID, the number."""
+    reader = Reader(event.body, "event GTID")
+    reader.take(1)
+    source = uuid.UUID(bytes=reader.take(16))
+    return Gtid(f"{source}:{reader.number(8)}")
+
+
+def read_mariadb_gtid(event: Event) -> Gtid:
+    """GTID of MariaDB: number, domain, flags; the server id stands in the header."""
+    reader = Reader(event.body, "event MARIADB_GTID")
+    number = reader.number(8)
+    domain = reader.number(4)
+    flags = reader.number(1)
+    return Gtid(
+        f"{domain}-{event.server_id}-{number}",
+        standalone=bool(flags & _STANDALONE),
+        xa=bool(flags & (_PREPARED_XA | _COMPLETED_XA)),
+    )
+
+
+def read_query(event: Event) -> tuple[str, int]:
+    """QUERY up to its text: the schema, and where in the body the text begins."""
+    reader = Reader(event.body, "event QUERY")
+    reader.take(8)
+    schema_length = reader.number(1)
+    reader.take(2)
+    reader.take(reader.number(2))
+    schema = reader.take(schema_length).decode("utf-8", "backslashreplace")
+    reader.take(1)
+    return schema, reader.at

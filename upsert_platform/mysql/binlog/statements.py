@@ -1,0 +1,58 @@
+"""What a statement in the log means to a reader of rows."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+_COMMENT: Final = re.compile(r"/\*(?!!|M!).*?\*/|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$)", re.DOTALL)
+_CONDITIONAL: Final = re.compile(r"/\*M?!\d*")
+_WORD: Final = re.compile(r"[A-Za-z_]+")
+_CHANGES: Final = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "DO", "SELECT", "TABLE"))
+_DDL: Final = frozenset(("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"))
+_HARMLESS: Final = frozenset(
+    ("GRANT", "REVOKE", "FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "SET", "USE", "INSTALL", "UNINSTALL")
+)
+
+
+class Meaning(StrEnum):
+    """What a statement does to rows."""
+
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    ROLLBACK_TO = "rollback to"
+    SAVEPOINT = "savepoint"
+    DDL = "ddl"
+    CHANGE = "change"
+    NOTHING = "nothing"
+    XA = "xa"
+    UNKNOWN = "unknown"
+
+
+def meaning(sql: str) -> Meaning:
+    """Judges a statement by its first words, comments left out.
+
+    A change of rows that is logged as text can only be repeated by a server; one that is not known may be such a
+    change.
+    """
+    text = _CONDITIONAL.sub(" ", _COMMENT.sub(" ", sql))
+    words = [match.upper() for match in _WORD.findall(text[:200])[:3]]
+    first = words[0] if words else ""
+    if first in ("BEGIN", "START"):
+        return Meaning.BEGIN
+    if first == "COMMIT":
+        return Meaning.COMMIT
+    if first == "ROLLBACK":
+        return Meaning.ROLLBACK_TO if "TO" in words else Meaning.ROLLBACK
+    if first in ("SAVEPOINT", "RELEASE"):
+        return Meaning.SAVEPOINT
+    if first == "XA":
+        return Meaning.XA
+    if first in _DDL:
+        return Meaning.DDL
+    # MariaDB's SET STATEMENT ... FOR has any statement behind it.
+    if first in _CHANGES or words[:2] == ["SET", "STATEMENT"]:
+        return Meaning.CHANGE
+    return Meaning.NOTHING if first in _HARMLESS else Meaning.UNKNOWN

@@ -1,0 +1,132 @@
+"""The stream of a server's log: the reader says that it is a replica, and asks for events from a position on."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, Self
+
+from upsert_platform.errors import EndpointError, ReplicationError
+from upsert_platform.mysql.connection import Connection, Server, endpoint_error
+from upsert_platform.mysql.position import LogPosition
+
+_REGISTER: Final = 0x15
+_DUMP: Final = 0x12
+_END_WHEN_CAUGHT_UP: Final = 0x01
+"""Flag of a dump: the server ends the stream after its last event, instead of waiting for another."""
+_OK, _ERROR, _END = 0x00, 0xFF, 0xFE
+_PURGED: Final = 1236
+_SAME_ID: Final = "same server_uuid/server_id"
+_MARIADB_CAPABILITY: Final = 4
+"""What MariaDB is told that a replica understands: its global ids, and every event before them."""
+
+
+def log_end(connection: Connection) -> LogPosition:
+    """Where a server's log ends now, with the global ids of all that stands before.
+
+    Raises:
+        ReplicationError: it keeps no log.
+    """
+    if connection.is_mariadb():
+        rows = connection.query("SHOW MASTER STATUS")
+        gtids = str(connection.query("SELECT @@GLOBAL.gtid_binlog_pos")[0][0] or "")
+    else:
+        version = str(connection.query("SELECT VERSION()")[0][0])
+        newer = tuple(int(part) for part in version.split("-")[0].split(".")[:2]) >= (8, 2)
+        rows = connection.query("SHOW BINARY LOG STATUS" if newer else "SHOW MASTER STATUS")
+        gtids = "".join(str(connection.query("SELECT @@GLOBAL.gtid_executed")[0][0] or "").split())
+    if not rows:
+        raise ReplicationError(f"MySQL server {connection.server} keeps no log; start it with 'log_bin'")
+    return LogPosition(str(rows[0][0]), int(rows[0][1]), gtids)
+
+
+class LogStream:
+    """Events as the server sends them, each with its header and checksum; the caller closes it.
+
+    Args:
+        server_id: of this reader among all replicas of the server.
+        to_end: whether the stream ends at the log's end, instead of waiting for more.
+        heartbeat: seconds after which a server without news says that it lives; a broken connection is noticed by it.
+
+    Attributes:
+        checksum: whether the server's events have checksums.
+
+    Raises:
+        EndpointError: the server is not reached, or refuses the user.
+    """
+
+    def __init__(
+        self, server: Server, position: LogPosition, *, server_id: int, to_end: bool, heartbeat: float = 30.0
+    ) -> None:
+        self._connection = Connection(server, read_timeout=max(3 * heartbeat, 10.0))
+        self._position = position
+        try:
+            self.checksum = (self._connection.variable("binlog_checksum") or "NONE").upper() == "CRC32"
+            self._connection.query("SET @master_binlog_checksum = @@GLOBAL.binlog_checksum")
+            self._connection.query(f"SET @master_heartbeat_period = {int(heartbeat * 1e9)}")
+            if self._connection.is_mariadb():
+                self._connection.query(f"SET @mariadb_slave_capability = {_MARIADB_CAPABILITY}")
+            self._ask(position, server_id=server_id, to_end=to_end)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the stream; the server notices a closed connection."""
+        self._connection.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Events; ends only if the stream was asked to.
+
+        Raises:
+            ReplicationError: the position is not in the log any more.
+            EndpointError: the connection broke.
+        """
+        import pymysql
+
+        while True:
+            try:
+                data = self._connection.raw._read_packet().get_all_data()  # noqa: SLF001
+            except (pymysql.Error, OSError) as error:
+                raise self._broken(error) from error
+            if data[0] == _END and len(data) < 9:
+                return
+            if data[0] != _OK:
+                raise EndpointError(
+                    f"MySQL server {self._connection.server}: a packet of its log begins with {data[0]}"
+                )
+            yield data[1:]
+
+    def _ask(self, position: LogPosition, *, server_id: int, to_end: bool) -> None:
+        import pymysql
+
+        raw = self._connection.raw
+        # Server id; empty host, user and password, which the server shows in lists of replicas; port, rank, primary.
+        register = struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0)
+        name = position.file.encode("utf-8")
+        flags = _END_WHEN_CAUGHT_UP if to_end else 0
+        try:
+            raw._execute_command(_REGISTER, register)  # noqa: SLF001
+            raw._read_packet()  # noqa: SLF001
+            raw._execute_command(_DUMP, struct.pack("<IHI", position.offset, flags, server_id) + name)  # noqa: SLF001
+        except (pymysql.Error, OSError) as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> EndpointError | ReplicationError:
+        number, text = error.args[0] if error.args else None, str(error)
+        if number != _PURGED:
+            return endpoint_error(self._connection.server, error)
+        if _SAME_ID in text:
+            told = "another replica reads with the same server id; give every pipeline a 'server-id' of its own"
+        else:
+            told = (
+                f"the log cannot be read from {self._position}: {error.args[1]}; where the server has purged it, what"
+                " changed since is known to the database alone, and a new snapshot takes its place"
+            )
+        return ReplicationError(f"MySQL server {self._connection.server}: {told}")

@@ -1,0 +1,80 @@
+"""Tables as a server's ``information_schema`` describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, read_elements
+from upsert_platform.mysql.names import TableSelection
+
+if TYPE_CHECKING:
+    from upsert_platform.mysql.connection import Connection
+
+_SYSTEM: Final = ("information_schema", "mysql", "performance_schema", "sys")
+_LENGTH: Final = re.compile(r"\((\d+)\)")
+_NAMES: Final = (
+    "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+    " ORDER BY table_schema, table_name"
+)
+_COLUMNS: Final = (
+    "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale,"
+    " datetime_precision, character_set_name, is_nullable FROM information_schema.columns"
+    " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position"
+)
+_KEYS: Final = (
+    "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' AND table_schema = %s"
+    " AND table_name = %s ORDER BY seq_in_index"
+)
+
+
+def list_tables(connection: Connection, selection: TableSelection) -> list[tuple[str, str]]:
+    """Schema and name of every table that is read; views and the server's own tables are not."""
+    return [
+        (schema, name)
+        for schema, name in connection.query(_NAMES)
+        if schema.lower() not in _SYSTEM and selection.has(schema, name)
+    ]
+
+
+def read_table(connection: Connection, schema: str, name: str) -> MySqlTable | None:
+    """A table with its columns and its primary key; None if it is not there."""
+    columns = [_column(row) for row in connection.query(_COLUMNS, (schema, name))]
+    if not columns:
+        return None
+    key = [column for (column,) in connection.query(_KEYS, (schema, name))]
+    return MySqlTable(schema, name, tuple(columns), tuple(key))
+
+
+def _column(row: Iterable[Any]) -> MySqlColumn:
+    name, kind, declared, length, precision, scale, fraction, charset, nullable = row
+    kind, declared = str(kind).lower(), str(declared)
+    words = declared.lower().split()
+    if kind in ("bit", "tinyint"):
+        shown = _LENGTH.search(declared)
+        length = int(shown[1]) if shown else precision
+    if kind in ("time", "datetime", "timestamp"):
+        scale = fraction
+    return MySqlColumn(
+        name=name,
+        kind=kind,
+        declared=declared,
+        unsigned="unsigned" in words and precision is not None,
+        length=int(length) if length is not None else None,
+        precision=int(precision) if precision is not None else None,
+        fraction=int(scale or 0),
+        charset=charset,
+        elements=read_elements(declared) if kind in ("enum", "set") else (),
+        nullable=nullable == "YES",
+    )
+
+
+def key_problem(table: MySqlTable) -> str | None:
+    """Why the rows of a table cannot be followed; None if they can."""
+    if not table.primary_key:
+        return (
+            f"table {table.full_name} has no primary key, and without one nobody can tell which row a change is of;"
+            " add one, or leave the table out by 'tables.exclude'"
+        )
+    return None

@@ -1,0 +1,158 @@
+"""Connections to a server: TLS, what is asked of it before its log is read, and errors in the platform's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from upsert_platform.errors import EndpointError, ReplicationError, hide
+
+_DENIED: Final = (1044, 1045, 1142, 1143, 1227, 1698)
+"""Numbers of errors that tell of credentials or grants."""
+_SETTINGS: Final = {
+    "log_bin": (("1", "ON"), "start the server with 'log_bin'"),
+    "binlog_format": (("ROW",), "set 'binlog_format' = 'ROW'"),
+    "binlog_row_image": (("FULL",), "set 'binlog_row_image' = 'FULL'"),
+    "binlog_row_value_options": (("",), "set 'binlog_row_value_options' = ''"),
+}
+"""Variables of a server, to the values that the log is read with and the remedy; one that it does not have is right."""
+
+
+class TlsMode(StrEnum):
+    """How far a connection is protected."""
+
+    DISABLED = "disabled"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+    VERIFY_CA = "verify_ca"
+    VERIFY_IDENTITY = "verify_identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is and who asks.
+
+    Attributes:
+        connect_timeout: seconds.
+        authority: PEM file of the authority that signed the server's certificate; the system's own without one.
+    """
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    connect_timeout: float = 30.0
+    tls: TlsMode = TlsMode.PREFERRED
+    authority: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def tls_arguments(self) -> dict[str, Any]:
+        """What the client takes for the TLS mode."""
+        if self.tls is TlsMode.DISABLED:
+            return {"ssl_disabled": True}
+        if self.tls is TlsMode.PREFERRED:
+            return {}
+        context: dict[str, Any] = {"check_hostname": self.tls is TlsMode.VERIFY_IDENTITY}
+        context["verify_mode"] = "none" if self.tls is TlsMode.REQUIRED else "required"
+        if self.authority is not None:
+            context["ca"] = self.authority
+        return {"ssl": context}
+
+
+class Connection:
+    """An open connection; the caller closes it.
+
+    Args:
+        read_timeout: seconds without a byte after which it counts as broken; None to wait for ever.
+
+    Raises:
+        EndpointError: the server is not reached, or refuses the user.
+    """
+
+    def __init__(self, server: Server, *, read_timeout: float | None = 300.0) -> None:
+        import pymysql
+
+        self.server = server
+        try:
+            self.raw = pymysql.connect(
+                host=server.host,
+                port=server.port,
+                user=server.user,
+                password=server.password,
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=int(server.connect_timeout) or 1,
+                read_timeout=read_timeout,
+                init_command="SET SESSION time_zone = '+00:00', sql_mode = ''",
+                program_name="upsert-platform",
+                **server.tls_arguments(),
+            )
+        except (pymysql.Error, OSError) as error:
+            raise endpoint_error(server, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection, broken or not."""
+        if self.raw.open:
+            self.raw.close()
+
+    def query(self, sql: str, arguments: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a small result.
+
+        Raises:
+            EndpointError: the server refuses the statement, or the connection broke.
+        """
+        import pymysql
+
+        try:
+            with self.raw.cursor() as cursor:
+                cursor.execute(sql, arguments or None)
+                return list(cursor.fetchall())
+        except (pymysql.Error, OSError) as error:
+            raise endpoint_error(self.server, error) from error
+
+    def variable(self, name: str) -> str | None:
+        """A global variable of the server, as text; None where it has none of that name."""
+        rows = self.query("SHOW GLOBAL VARIABLES LIKE %s", (name.replace("_", r"\_"),))
+        return str(rows[0][1]) if rows else None
+
+    def is_mariadb(self) -> bool:
+        """Whether the server is MariaDB, whose log has events of its own."""
+        return "mariadb" in str(self.query("SELECT VERSION()")[0][0]).lower()
+
+
+def endpoint_error(server: Server, error: Exception) -> EndpointError:
+    """A client's error in the platform's words, without the password."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    told = f"MySQL server {server}, user '{server.user}': {hide(text, [server.password])}"
+    if number in _DENIED:
+        told += (
+            "; the user needs GRANT SELECT ON the tables, and REPLICATION SLAVE, REPLICATION CLIENT ON *.* (MariaDB:"
+            " BINLOG MONITOR too), and its password has to be right"
+        )
+    return EndpointError(told)
+
+
+def require_row_log(connection: Connection) -> None:
+    """Stops where a server does not log rows whole.
+
+    Raises:
+        ReplicationError: names every setting that is in the way, and its remedy.
+    """
+    found = []
+    for name, (good, remedy) in _SETTINGS.items():
+        value = connection.variable(name)
+        if value is not None and value.upper() not in good:
+            found.append(f"'{name}' is '{value}': {remedy}")
+    if found:
+        raise ReplicationError(f"MySQL server {connection.server} does not log rows whole: {'; '.join(found)}")

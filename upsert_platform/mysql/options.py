@@ -1,0 +1,227 @@
+"""Options of the MySQL source of an ingestion pipeline, by the names that users of Flink CDC write.
+
+Three kinds: those that are honoured (`MySqlSource`), those whose effect something else has (`REPLACED`, told in a
+line), and those that are refused with the reason (`REFUSED`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Final, Self
+
+from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
+
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import Options
+from upsert_platform.mysql.columns import TypeRules, ZeroDates
+from upsert_platform.mysql.connection import Server, TlsMode
+from upsert_platform.mysql.names import TableSelection, parse_patterns
+from upsert_platform.options import Boolean, Duration, Settings, option, read_settings
+
+PAGES: Final = "flink, alibaba"
+_RANGE: Final = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
+_MOST_ID: Final = 2**32 - 1
+_TLS: Final = "jdbc.properties.sslMode"
+"""The one property of the JDBC driver that is honoured, as a synonym of ``tls.mode``."""
+REPLACED: Final[Mapping[str, str]] = {
+    "name": "it is shown as the description of the topics",
+    "scan.incremental.snapshot.enabled": "a snapshot is always read in chunks of the primary key",
+    "connection.pool.size": "every task that reads has one connection",
+    "scan.incremental.snapshot.unbounded-chunk-first.enabled": "no chunk is without bounds",
+    "scan.newly-added-table.enabled": "tables that match later are found when a run is planned",
+    "scan.incremental.close-idle-reader.enabled": "tasks end with the run",
+    "scan.only.deserialize.captured.tables.changelog.enabled": "only rows of tables that 'tables' names are decoded",
+    "server-time-zone": "TIMESTAMP is read in UTC, from tables and from the log, whatever the zone of the server",
+    "connect.max-retries": "a run that fails is tried again by Dagster",
+    "debezium.snapshot.locking.mode": "no lock is taken on the server",
+}
+"""Options without an effect, to what takes their place."""
+_STARTUP: Final = (
+    "every topic begins with a snapshot ('scan.startup.mode' = 'initial'); without one it would be partial"
+)
+REFUSED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            "scan.startup.specific-offset.file",
+            "scan.startup.specific-offset.pos",
+            "scan.startup.specific-offset.gtid-set",
+            "scan.startup.specific-offset.skip-events",
+            "scan.startup.specific-offset.skip-rows",
+            "scan.startup.timestamp-millis",
+        ),
+        _STARTUP,
+    ),
+    "scan.incremental.snapshot.chunk.key-column": (
+        "chunks by another column than the primary key meet the log inconsistently; leave it out"
+    ),
+    "scan.incremental.snapshot.backfill.skip": (
+        "the log is always read from where the snapshot began; leave it out, or set it to false"
+    ),
+    "scan.binlog.newly-added-table.enabled": (
+        "a table that matches later is read by a snapshot of its own; leave it out"
+    ),
+    "scan.parse.online.schema.changes.enabled": (
+        "tables of gh-ost and pt-online-schema-change are left out by 'tables.exclude'"
+    ),
+    "include-comments.enabled": "comments of columns are not carried to topics; leave it out",
+    "metadata.list": "metadata columns are not carried to topics; leave it out",
+    "schema-change.enabled": "a change of a table's columns stops the pipeline until its schema is read anew",
+}
+"""Options that would change what arrives and are not honoured, to the reason; false or nothing is accepted."""
+_FALSE: Final = ("", "false", "no")
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+class MySqlSource(Settings):
+    """A source of type ``mysql``."""
+
+    hostname: str = option("hostname", origin=PAGES, description="Host of the MySQL or MariaDB server.", min_length=1)
+    port: int = option("port", 3306, origin=PAGES, description="Its port.", ge=1, le=65_535)
+    username: str = option("username", origin=PAGES, description="User with SELECT and replication grants.")
+    password: SecretStr = option("password", origin=PAGES, description="Its password.")
+    tables: str = option(
+        "tables",
+        origin=PAGES,
+        description="Tables to read: regular expressions of schema.table, joined by commas; \\. is any character.",
+    )
+    excluded: str = option(
+        "tables.exclude", "", origin="flink", description="Tables that are not read although 'tables' names them."
+    )
+    server_id: str | None = option(
+        "server-id", None, origin=PAGES, description="Number, or range, of this reader among replicas of the server."
+    )
+    startup_mode: Annotated[str, BeforeValidator(_lower)] = option(
+        "scan.startup.mode",
+        "initial",
+        origin=PAGES,
+        description="initial: a snapshot, then the log from where it began.",
+    )
+    connect_timeout: Duration = option(
+        "connect.timeout", timedelta(seconds=30), origin=PAGES, description="Longest wait for a connection."
+    )
+    heartbeat: Duration = option(
+        "heartbeat.interval",
+        timedelta(seconds=30),
+        origin=PAGES,
+        description="How often a silent server tells it lives.",
+    )
+    tinyint1_as_boolean: Boolean = option(
+        "treat-tinyint1-as-boolean.enabled", True, origin="flink", description="Whether TINYINT(1) is BOOLEAN."
+    )
+    legacy_json: Boolean = option(
+        "use.legacy.json.format", True, origin="flink", description="Whether JSON has no blanks after ':' and ','."
+    )
+    zero_dates: Annotated[ZeroDates, BeforeValidator(_lower)] = option(
+        "zero-dates",
+        ZeroDates.NULL,
+        origin="platform",
+        description="What becomes of dates that do not exist, such as 0000-00-00: null, or fail.",
+    )
+    tls: Annotated[TlsMode, BeforeValidator(_lower)] = option(
+        "tls.mode",
+        TlsMode.PREFERRED,
+        origin="platform",
+        description="disabled, preferred, required, verify_ca or verify_identity.",
+        synonyms=("jdbc.properties.sslMode",),
+    )
+    authority: str | None = option(
+        "tls.ca", None, origin="platform", description="PEM file of the authority behind the server's certificate."
+    )
+
+    @field_validator("tables", "excluded")
+    @classmethod
+    def _are_patterns(cls, value: str) -> str:
+        parse_patterns(value)
+        return value
+
+    @field_validator("startup_mode")
+    @classmethod
+    def _begins_with_a_snapshot(cls, value: str) -> str:
+        if value != "initial":
+            raise ValueError(f"is refused: {_STARTUP}")
+        return value
+
+    @field_validator("server_id")
+    @classmethod
+    def _is_id_or_range(cls, value: str | None) -> str | None:
+        if value is not None:
+            match = _RANGE.fullmatch(value.strip())
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+            if not 1 <= first <= last <= _MOST_ID:
+                raise ValueError(f"takes a number from 1 to {_MOST_ID}, or a range such as 5400-5404")
+        return value
+
+    @model_validator(mode="after")
+    def _tables_are_named(self) -> Self:
+        if not parse_patterns(self.tables):
+            raise ValueError("'tables' names no table")
+        if self.authority is not None and self.tls not in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY):
+            raise ValueError("'tls.ca' needs 'tls.mode' = 'verify_ca' or 'verify_identity'")
+        return self
+
+    @property
+    def selection(self) -> TableSelection:
+        """Which tables are read."""
+        return TableSelection(parse_patterns(self.tables), parse_patterns(self.excluded))
+
+    @property
+    def server_ids(self) -> range | None:
+        """Ids that this reader may use; None if any will do."""
+        match = _RANGE.fullmatch(self.server_id.strip()) if self.server_id is not None else None
+        return range(int(match[1]), int(match[2] or match[1]) + 1) if match else None
+
+    @property
+    def server(self) -> Server:
+        """Where the server is and who asks."""
+        return Server(
+            self.hostname,
+            self.port,
+            self.username,
+            self.password.get_secret_value(),
+            connect_timeout=self.connect_timeout.total_seconds(),
+            tls=self.tls,
+            authority=self.authority,
+        )
+
+    @property
+    def type_rules(self) -> TypeRules:
+        """How values are carried where there is a choice."""
+        return TypeRules(self.tinyint1_as_boolean, self.legacy_json, self.zero_dates)
+
+
+def read_source(options: Options, *, location: SourceLocation) -> tuple[MySqlSource | None, list[Problem]]:
+    """Reads the options of a source, without its ``type``, and says everything that is wrong with them.
+
+    Returns:
+        The settings, or None if there are errors, and the problems.
+    """
+    problems: list[Problem] = []
+    for name, value in options.items():
+        place = options.location(name) or location
+        if name in REPLACED:
+            problems.append(Problem(f"source: '{name}' has no effect: {REPLACED[name]}", place, "warning"))
+        elif name in REFUSED and value.strip().lower() not in _FALSE:
+            problems.append(Problem(f"source: '{name}' = '{value}' is refused: {REFUSED[name]}", place))
+        elif _foreign(name):
+            kind = "the JDBC driver" if name.startswith("jdbc.") else "Debezium"
+            told = f"source: '{name}' is an option of {kind}, which the platform does not use; take it out"
+            problems.append(Problem(told, place))
+    settings, found = read_settings(
+        MySqlSource,
+        options,
+        subject="source",
+        location=location,
+        ignore=lambda name: name in REPLACED or name in REFUSED or _foreign(name),
+    )
+    problems += found
+    failed = any(problem.severity == "error" for problem in problems)
+    return (None if failed else settings), problems
+
+
+def _foreign(name: str) -> bool:
+    return name.startswith(("jdbc.properties.", "debezium.")) and name not in REPLACED and name != _TLS

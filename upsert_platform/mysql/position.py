@@ -1,0 +1,149 @@
+"""Where a reader stands in a server's log: file and position, and the transactions that it has seen, by global id."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from upsert_platform.errors import ReplicationError
+
+_FILE: Final = re.compile(r"(.*)\.(\d+)")
+_SPAN: Final = re.compile(r"(\d+)(?:-(\d+))?")
+_MARIADB: Final = re.compile(r"(\d+)-(\d+)-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class GtidSet:
+    """Transactions of MySQL: per server UUID the numbers seen, as spans of which neither touches another.
+
+    Spans with a hole between them stay apart: what is missing was not read.
+
+    Attributes:
+        spans: UUID to spans (first, last), ascending.
+    """
+
+    spans: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads ``uuid:1-5:7,uuid:3``; blanks and line ends do not count.
+
+        Raises:
+            ReplicationError: it is not of that form, or has tags, which are not read.
+        """
+        found: dict[str, list[tuple[int, int]]] = {}
+        for part in "".join(text.split()).split(","):
+            if not part:
+                continue
+            source, _, numbers = part.partition(":")
+            for span in numbers.split(":"):
+                match = _SPAN.fullmatch(span)
+                if match is None or int(match[2] or match[1]) < int(match[1]):
+                    raise ReplicationError(f"'{part}' is not a set of global ids of the form uuid:1-5:7, without tags")
+                found.setdefault(source.lower(), []).append((int(match[1]), int(match[2] or match[1])))
+        return cls({source: _joined(spans) for source, spans in found.items()})
+
+    def with_transaction(self, gtid: str) -> GtidSet:
+        """This set and one transaction, ``uuid:number``."""
+        source, _, number = gtid.rpartition(":")
+        span = (int(number), int(number))
+        return GtidSet({**self.spans, source: _joined([*self.spans.get(source, ()), span])})
+
+    def has(self, other: GtidSet) -> bool:
+        """Whether every transaction of another set is in this one."""
+        return all(
+            any(start <= first and last <= end for start, end in self.spans.get(source, ()))
+            for source, spans in other.spans.items()
+            for first, last in spans
+        )
+
+    def __str__(self) -> str:
+        return ",".join(
+            ":".join([source, *(f"{first}-{last}" if last > first else str(first) for first, last in spans)])
+            for source, spans in sorted(self.spans.items())
+        )
+
+
+def _joined(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class MariaDbGtids:
+    """The last transaction of every domain of MariaDB.
+
+    Attributes:
+        last: domain to (server id, number).
+    """
+
+    last: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads ``0-1-7,1-1-3``.
+
+        Raises:
+            ReplicationError: it is not of that form.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for part in filter(None, "".join(text.split()).split(",")):
+            match = _MARIADB.fullmatch(part)
+            if match is None:
+                raise ReplicationError(f"'{part}' is not a global id of the form domain-server-number")
+            found[int(match[1])] = (int(match[2]), int(match[3]))
+        return cls(found)
+
+    def with_transaction(self, gtid: str) -> MariaDbGtids:
+        """These, one transaction later."""
+        return MariaDbGtids({**self.last, **MariaDbGtids.parse(gtid).last})
+
+    def __str__(self) -> str:
+        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.last.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """A place between two transactions.
+
+    Attributes:
+        file: of the log.
+        offset: bytes in the file.
+        gtids: what was seen up to here, as the server writes it; empty where it has no global ids.
+    """
+
+    file: str
+    offset: int
+    gtids: str = ""
+
+    def order(self) -> tuple[int, int]:
+        """What positions of one server are ordered by: the number of the file, never its name, then the offset.
+
+        Raises:
+            ReplicationError: the file's name does not end with a number.
+        """
+        match = _FILE.fullmatch(self.file)
+        if match is None:
+            raise ReplicationError(f"'{self.file}' does not end with a number, as files of a log do")
+        return int(match[2]), self.offset
+
+    def to_json(self) -> str:
+        """As text, for what is kept."""
+        return json.dumps({"file": self.file, "offset": self.offset, "gtids": self.gtids})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote."""
+        found = json.loads(text)
+        return cls(found["file"], found["offset"], found["gtids"])
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
