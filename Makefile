@@ -17,7 +17,8 @@ ui: setup ## the Dagster UI
 test: setup ## all tests but the long ones and those of further servers; ARGS="-k name -n 2" are given to pytest
 	.venv/bin/pytest -m "not soak and not systems" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
-test-systems: setup ## tests against servers beside the usual ones: an S3 server, a MariaDB server
+test-systems: setup ## tests against servers beside the usual ones, S3Proxy and MariaDB, which it installs
+	scripts/setup-systems
 	.venv/bin/pytest -m systems $(ARGS)
 
 soak: setup ## the long tests
