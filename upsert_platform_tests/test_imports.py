@@ -47,7 +47,7 @@ ROOMS: Mapping[str, set[str]] = {
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog", "mysql.options"},
     "hops": VOCABULARY
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
-    | {"referee"},
+    | {"writing", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "queries", "maxcompute", "jvm"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},

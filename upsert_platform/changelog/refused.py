@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import refused_files
-from upsert_platform.changelog.tables import TableLocation, create_table, open_table, write_table
+from upsert_platform.changelog.tables import TableLocation, create_table, open_table
 from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.model import Column
 from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS: Final = ("batch", "key", "row", "reason", "at")
+_READ_ROWS: Final = 1000
+_EXAMPLES: Final = 20
 
 
 class RefusedStore:
-    """The refused rows of one destination.
+    """The refused rows of one destination. What is changed of them is read a few megabytes at a time.
 
     Args:
         location: of the Delta table; a path by itself will do.
@@ -29,80 +33,103 @@ class RefusedStore:
     def __init__(self, location: TableLocation | str) -> None:
         self.location = TableLocation.of(location)
 
-    def of(self, span: BatchSpan, *, failed: Sequence[RefusedRow] = ()) -> RefusedOfSpan:
+    def of(self, span: BatchSpan, *, failed: Sequence[str] = ()) -> RefusedOfSpan:
         """Keeps the rows that a write of a span refuses: a `KeepRefused` that takes rows, or files of tasks.
 
         Args:
-            failed: rows of the span that could not be computed, and so never come to the destination; kept with them.
+            failed: files of rows of the span that could not be computed, and so never come to the destination; they
+                are kept with the others.
         """
         return RefusedOfSpan(self, span, failed)
 
+    def again(self, batch: int) -> RefusedAgain:
+        """Keeps rows that were refused once more, in the place of what is kept of their keys.
+
+        Args:
+            batch: the applied batch, up to which they were refused.
+        """
+        return RefusedAgain(self, batch)
+
     def append(self, refused: Sequence[RefusedRow], span: BatchSpan) -> None:
         """Keeps the rows that a write of `span` refused. A replayed span replaces what its first try kept."""
-        if not refused:
-            self.forget(span)
-            return
-        table = _table(refused, span.upto)
-        if open_table(self.location) is not None:
-            # A span that is tried again may have grown, never shrunk: what it covers is everything after span.after.
-            write_table(self.location, table, mode="overwrite", predicate=f"batch > {int(span.after)}")
-        else:
-            write_table(self.location, table, mode="append")
+        self.append_files([self.write_file(refused, span.upto)] if refused else (), span)
 
-    def append_files(self, files: Sequence[str], span: BatchSpan, rows: Sequence[RefusedRow] = ()) -> None:
-        """As `append`, of the rows of files that tasks wrote, and of further rows."""
-        self.append(rows, span)
-        if not files:
-            return
-        from deltalake.transaction import AddAction, RemoveAction
-
-        create_table(self.location, refused_files.schema())
-        delta = open_table(self.location)
-        assert delta is not None
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(*refused_files.add_arguments(name, span.upto)) for name in files
-        ]
-        delta.create_write_transaction(actions, mode="append", schema=delta.schema())
+    def append_files(self, files: Sequence[str], span: BatchSpan) -> None:
+        """As `append`, of the rows of files that tasks wrote."""
+        # A span that is tried again may have grown, never shrunk: what it covers is everything after span.after.
+        self._change(_after(span.after), files)
 
     def forget(self, span: BatchSpan) -> None:
         """Takes out what an earlier try of a span kept."""
-        delta = open_table(self.location)
-        if delta is None:
-            return
-        later = delta.to_pyarrow_dataset().count_rows(filter=_after(span.after))
-        if later:
-            delta.delete(f"batch > {int(span.after)}")
+        self._change(_after(span.after), ())
 
-    def settle(self, keys: Collection[str], again: Sequence[RefusedRow] = (), *, batch: int = 0) -> None:
+    def settle(self, keys: Collection[str], again: Sequence[str] = ()) -> None:
         """Takes out what is kept of some keys, in one commit. To be called by who has the destination's lease.
 
         Args:
-            again: rows that were refused once more; they take the place of what is kept of their keys.
-            batch: the applied batch, up to which `again` was refused.
+            again: files of rows that were refused once more; they take the place of what is kept of their keys.
         """
-        gone = {*keys, *(row.key for row in again)}
-        if not again and gone.isdisjoint(self.keys()["key"].to_pylist()):
+        import pyarrow as pa
+
+        gone = {*keys, *(row.key for rows in refused_files.rows_of(self.location, again) for row in rows)}
+        if gone:
+            self._change(_among(pa.array(sorted(gone), pa.string())), again)
+
+    def write_file(self, rows: Sequence[RefusedRow], batch: int) -> str:
+        """Writes rows to a file, for `append_files` and `settle`; there are some."""
+        file = refused_files.open_file(self.location, batch)
+        file.write(rows)
+        name = file.close()
+        assert name is not None
+        return name
+
+    def _change(self, leaves: refused_files.Leaves, files: Sequence[str]) -> None:
+        """Takes out rows and adds those of files, in one commit."""
+        if files:
+            create_table(self.location, refused_files.schema())
+        delta = open_table(self.location)
+        if delta is None:
             return
-        import pyarrow as pa
+        from deltalake.transaction import AddAction, RemoveAction
 
-        kept = self.read()
-        stays = [key not in gone for key in kept["key"].to_pylist()]
-        left = kept.filter(pa.array(stays, pa.bool_()))
-        if again:
-            new = _table(again, batch)
-            left = pa.concat_tables([left.cast(new.schema), new]) if left.num_rows else new
-        write_table(self.location, left, mode="overwrite")
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = []
+        for path, last in _live_files(delta):
+            if last is not None and last <= leaves.after:
+                continue
+            left = refused_files.without(self.location, path, leaves)
+            if left is None:
+                continue
+            actions.append(RemoveAction(path, True, now, partition_values={}))
+            actions += [AddAction(*refused_files.add_arguments(left))] if left else []
+        actions += [AddAction(*refused_files.add_arguments(name)) for name in files]
+        if actions:
+            delta.create_write_transaction(actions, mode="append", schema=delta.schema())
 
-    def read(self, *, limit: int | None = None) -> pa.Table:
-        """The rows kept, by batch: columns batch (int64), key, row, reason (text), at (UTC)."""
+    def read(self, *, limit: int | None = None, key: str | None = None) -> pa.Table:
+        """The rows kept, by batch: columns batch (int64), key, row, reason (text), at (UTC).
+
+        Args:
+            limit: only so many of them, the first ones.
+            key: only those of this key.
+        """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         delta = open_table(self.location)
         if delta is None:
             empty: Any = {name: pa.array([], pa.string()) for name in COLUMNS}
             return pa.table(empty)
-        found = delta.to_pyarrow_table().sort_by("batch")
-        return found if limit is None else found.slice(0, limit)
+        found, count = [refused_files.schema().empty_table()], 0
+        for path, _ in _live_files(delta):
+            for part in refused_files.batches_of(self.location, path):
+                chosen = part if key is None else part.filter(pc.equal(part["key"], key))
+                found.append(chosen)
+                count += chosen.num_rows
+                if limit is not None and count > 2 * limit + _READ_ROWS:
+                    found = [pa.concat_tables(found).sort_by("batch").slice(0, limit)]
+                    count = limit
+        return pa.concat_tables(found).sort_by("batch").slice(0, limit)
 
     def count(self) -> int:
         """How many rows are kept, from the metadata of their files."""
@@ -119,34 +146,69 @@ class RefusedStore:
         return delta.to_pyarrow_dataset().to_table(columns=["batch", "key"])
 
 
-class RefusedOfSpan(KeepsFiles):
-    """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
+class _InStore(KeepsFiles):
+    """Files beside the rows of a store."""
 
-    def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[RefusedRow]) -> None:
+    def __init__(self, store: RefusedStore, batch: int) -> None:
         self._store = store
-        self._span = span
-        self._failed = failed
+        self._batch = batch
 
     def __call__(self, refused: Sequence[RefusedRow]) -> None:
         """Keeps rows."""
-        self._store.append([*self._failed, *refused], self._span)
+        self.keep_files([self._store.write_file(refused, self._batch)] if refused else ())
 
     @property
     def open_file(self) -> Callable[[], RefusedFile]:
         """Opens a file, in a task."""
-        return partial(refused_files.open_file, self._store.location, self._span.upto)
+        return partial(refused_files.open_file, self._store.location, self._batch)
 
     def rows_of(self, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
         """The rows of files, a few megabytes at a time."""
         return refused_files.rows_of(self._store.location, files)
 
-    def keep_files(self, files: Sequence[str]) -> None:
-        """Keeps the rows of files."""
-        self._store.append_files(files, self._span, self._failed)
-
     def discard_files(self, files: Sequence[str]) -> None:
         """Removes files that are not to be kept."""
         refused_files.discard(self._store.location, files)
+
+
+class RefusedOfSpan(_InStore):
+    """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
+
+    def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[str]) -> None:
+        super().__init__(store, span.upto)
+        self._span = span
+        self._failed = tuple(failed)
+
+    def keep_files(self, files: Sequence[str]) -> None:
+        """Keeps the rows of files."""
+        self._store.append_files([*self._failed, *files], self._span)
+        self._failed = ()
+
+    def give_up(self) -> None:
+        """Removes the files of rows that could not be computed, if nothing was kept. Idempotent."""
+        self.discard_files(self._failed)
+        self._failed = ()
+
+
+class RefusedAgain(_InStore):
+    """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`.
+
+    Attributes:
+        keys: of the rows that were kept so far.
+        examples: some of those rows.
+    """
+
+    def __init__(self, store: RefusedStore, batch: int) -> None:
+        super().__init__(store, batch)
+        self.keys: set[str] = set()
+        self.examples: list[RefusedRow] = []
+
+    def keep_files(self, files: Sequence[str]) -> None:
+        """Keeps the rows of files."""
+        for rows in self.rows_of(files):
+            self.keys.update(row.key for row in rows)
+            self.examples += rows[: _EXAMPLES - len(self.examples)]
+        self._store.settle((), files)
 
 
 def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
@@ -173,13 +235,28 @@ def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column],
     )
 
 
-def _table(refused: Sequence[RefusedRow], batch: int) -> pa.Table:
+def _live_files(delta: DeltaTable) -> Iterator[tuple[str, int | None]]:
+    """The data files of the table, each with its greatest batch where that is known."""
     import pyarrow as pa
 
-    return pa.Table.from_batches([refused_files.record_batch(refused, batch)])
+    found = pa.table(delta.get_add_actions(flatten=True))
+    last = found["max.batch"].to_pylist() if "max.batch" in found.column_names else [None] * found.num_rows
+    yield from zip(found["path"].to_pylist(), last, strict=True)
 
 
-def _after(batch: int) -> Any:
-    import pyarrow.compute as pc
+def _after(batch: int) -> refused_files.Leaves:
+    def later(batches: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
 
-    return pc.field("batch") > batch
+        return pc.greater(batches, batch)
+
+    return refused_files.Leaves("batch", later, after=batch)
+
+
+def _among(keys: pa.Array) -> refused_files.Leaves:
+    def found(texts: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
+
+        return pc.is_in(texts, value_set=keys)
+
+    return refused_files.Leaves("key", found)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,11 @@ from upsert_platform.destination import RefusedRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
 GROUP_BYTES: Final = 4 << 20
 """Texts of a row group: what a task holds, and what is read at a time."""
+_READ_ROWS: Final = 1000
 
 
 def schema() -> pa.Schema:
@@ -73,8 +76,7 @@ class _RefusedFile:
         size = int(self._sink.tell())
         self._sink.close()
         self._writer = None
-        told = {"path": self._name, "size": size, "modified": int(time.time() * 1000), "rows": self._rows}
-        return json.dumps(told)
+        return _told(self._name, size=size, rows=self._rows, batches=(self._batch, self._batch))
 
     def discard(self) -> None:
         if self._writer is None:
@@ -130,12 +132,82 @@ def discard(location: TableLocation, files: Sequence[str]) -> None:
         _delete(location, json.loads(told)["path"])
 
 
-def add_arguments(told: str, batch: int) -> tuple[Any, ...]:
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Which rows are taken out.
+
+    Attributes:
+        column: that tells.
+        judge: its values to booleans.
+        after: no row of this batch or an earlier one is taken out.
+    """
+
+    column: str
+    judge: Callable[[pa.Array], pa.Array]
+    after: int = -1
+
+
+def without(location: TableLocation, path: str, leaves: Leaves) -> str | None:
+    """Writes the rows of a file that stay to another one, a row group at a time.
+
+    Returns:
+        The new file as `_RefusedFile.close` names it; empty where no row stays, None where all do.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    system, folder = file_system(location)
+    with system.open_input_file(f"{folder}{path}") as source:
+        file = pq.ParquetFile(source)
+        gone = 0
+        for part in _batches(file, [leaves.column]):
+            gone += int(pc.sum(leaves.judge(part[leaves.column])).as_py() or 0)
+        if gone in (0, file.metadata.num_rows):
+            return "" if gone else None
+        name = f"part-{uuid.uuid4()}.snappy.parquet"
+        batches: list[int] = []
+        with system.open_output_stream(f"{folder}{name}") as sink:
+            with pq.ParquetWriter(sink, schema(), compression="snappy") as writer:
+                for part in _batches(file):
+                    stays = part.filter(pc.invert(leaves.judge(part[leaves.column])))
+                    if stays.num_rows:
+                        writer.write_table(stays)
+                        found = pc.min_max(stays.column("batch")).as_py()
+                        batches += [found["min"], found["max"]]
+            size = int(sink.tell())
+    return _told(name, size=size, rows=file.metadata.num_rows - gone, batches=(min(batches), max(batches)))
+
+
+def batches_of(location: TableLocation, path: str) -> Iterator[pa.Table]:
+    """The rows of a file of the table, some hundreds at a time."""
+    import pyarrow.parquet as pq
+
+    system, folder = file_system(location)
+    with system.open_input_file(f"{folder}{path}") as source:
+        yield from _batches(pq.ParquetFile(source))
+
+
+def _batches(file: ParquetFile, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    wanted = schema() if not columns else pa.schema([schema().field(name) for name in columns])
+    for group in range(file.num_row_groups):  # one after the other, or Arrow reads ahead
+        for part in file.iter_batches(_READ_ROWS, row_groups=[group], columns=wanted.names):
+            yield pa.Table.from_batches([part]).cast(wanted)
+
+
+def _told(path: str, *, size: int, rows: int, batches: tuple[int, int]) -> str:
+    modified = int(time.time() * 1000)
+    return json.dumps({"path": path, "size": size, "modified": modified, "rows": rows, "batches": batches})
+
+
+def add_arguments(told: str) -> tuple[Any, ...]:
     """What Delta Lake's AddAction takes, of a file as `_RefusedFile.close` named it."""
     found = json.loads(told)
     nulls = dict.fromkeys(("batch", "key", "row", "reason"), 0)
-    bounds = {"batch": batch}
-    statistics = {"numRecords": found["rows"], "minValues": bounds, "maxValues": bounds, "nullCount": nulls}
+    least, greatest = found["batches"]
+    bounds = {"minValues": {"batch": least}, "maxValues": {"batch": greatest}}
+    statistics = {"numRecords": found["rows"], **bounds, "nullCount": nulls}
     return found["path"], found["size"], {}, found["modified"], True, json.dumps(statistics)
 
 

@@ -76,16 +76,17 @@ def _list_records(console: Console, name: str, store: ChangelogStore, limit: int
 
 
 def _list_refused(console: Console, name: str, limit: int) -> None:
-    found = _kept(name).read()
-    console.print(Text.assemble((name, "bold"), f": {counted(found.num_rows, 'row')} refused by the destination"))
-    if not found.num_rows:
+    kept = _kept(name)
+    count = kept.count()
+    console.print(Text.assemble((name, "bold"), f": {counted(count, 'row')} refused by the destination"))
+    if not count:
         return
     shown = Table("batch", "key", "reason", box=None)
-    for row in found.slice(0, limit).to_pylist():
+    for row in kept.read(limit=limit).to_pylist():
         shown.add_row(str(row["batch"]), _printable(row["key"]), _printable(row["reason"]))
     console.print(shown)
-    if found.num_rows > limit:
-        console.print(f"... and {found.num_rows - limit} more (--limit)")
+    if count > limit:
+        console.print(f"... and {count - limit} more (--limit)")
 
 
 @quarantine.command(short_help="Show one record or row whole, as JSON.")
@@ -108,11 +109,10 @@ def show(table: str, place: str) -> None:
 
 
 def _show_refused(table: str, place: str) -> None:
-    kept = _kept(table).read().to_pylist()
-    (key,) = _keys((place,), [row["key"] for row in kept], table)
-    for row in kept:
-        if row["key"] == key:
-            click.echo(json.dumps({**row, "row": json.loads(row["row"]), "at": str(row["at"])}, indent=2))
+    kept = _kept(table)
+    (key,) = _keys((place,), kept.keys()["key"].to_pylist(), table)
+    for row in kept.read(key=key).to_pylist():
+        click.echo(json.dumps({**row, "row": json.loads(row["row"]), "at": str(row["at"])}, indent=2))
 
 
 @quarantine.command(short_help="Try what is in quarantine again, as declared now.")
@@ -156,7 +156,7 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
 
     table = target.table.name
     refused = _kept(table)
-    kept = refused.read()["key"].to_pylist()
+    kept = refused.keys()["key"].to_pylist()
     if not kept:
         click.echo(f"nothing of '{table}' is in quarantine")
         return
@@ -172,7 +172,7 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
     finally:
         destination.close()
     click.echo(
-        f"{done.replayed} replayed, {done.superseded} superseded by later values, {len(done.refused)} still refused"
+        f"{done.replayed} replayed, {done.superseded} superseded by later values, {done.refused_count} still refused"
     )
     for row in done.refused[:_SHOWN]:
         click.echo(f"  {row.key}: {row.reason}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -32,13 +32,13 @@ from upsert_platform.destination import (
     Destination,
     DestinationState,
     Lease,
-    RefusedRow,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.types import quote_name
+from upsert_platform.writing.outcomes import TaskStats, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -89,12 +89,12 @@ class DestinationRun:
         return self.report.deletes if self.span.after == 0 else 0
 
 
-def with_refused(report: WriteReport, failed: Sequence[RefusedRow]) -> WriteReport:
+def with_refused(report: WriteReport, failed: Written[TaskStats] | None) -> WriteReport:
     """A report that counts rows which never reached the destination too."""
-    if not failed:
+    if failed is None:
         return report
-    refused = (*failed[:_SHOWN], *report.refused)[:_SHOWN]
-    return replace(report, refused_count=report.refused_count + len(failed), refused=refused)
+    refused = (*failed.examples(), *report.refused)[:_SHOWN]
+    return replace(report, refused_count=report.refused_count + failed.total.refused, refused=refused)
 
 
 class DestinationHop:
@@ -189,12 +189,11 @@ class DestinationHop:
                 changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
             else:
                 changes = changes.observe(made, F.lit(0).alias("met"), deletes)
-            report = self.destination.write(
-                changes,
-                span=span,
-                lease=lease,
-                keep_refused=self.refused.of(span, failed=failed),
-            )
+            keep = self.refused.of(span, failed=() if failed is None else failed.files)
+            try:
+                report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
+            finally:
+                keep.give_up()
             report = with_refused(report, failed)
             note_applied(self.store, self.destination.name, span.upto)
             self._settle_overtaken(spark, span)
@@ -242,21 +241,24 @@ class DestinationHop:
             return self._last_written(frame, after=after)
         return self._last_written(computed(frame), after=after).drop(PARTITIONS_MET)
 
-    def _failed(self, transformed: DataFrame, span: BatchSpan) -> list[RefusedRow]:
-        """Keeps the rows that cannot be computed aside, before anything is written.
+    def _failed(self, transformed: DataFrame, span: BatchSpan) -> Written[TaskStats] | None:
+        """Sets the rows that cannot be computed aside, before anything is written; they are kept with the others.
 
         Raises:
             RecordError: there are some, and ``on-error`` is ``fail``.
         """
         transformed = transformed.where(self._is_of(transformed, after=span.after))
-        failed = failed_rows(transformed, self.destination.primary_key)
-        if failed and self.target.table.options.get("on-error", "").strip().lower() == "fail":
+        what, keep = f"table '{self.destination.name}'", self.refused.of(span)
+        failed = failed_rows(transformed, self.destination.primary_key, what=what, keep=keep)
+        if failed is None or not failed.total.refused:
+            return None
+        if self.target.table.options.get("on-error", "").strip().lower() == "fail":
+            first = failed.examples()[0]
+            failed.discard()
             raise RecordError(
-                f"table '{self.destination.name}': {len(failed)} rows cannot be computed, the first {failed[0].key}:"
-                f" {failed[0].reason}. Mend the expression or the source, or set 'on-error' = 'quarantine'"
+                f"{what}: {failed.total.refused} rows cannot be computed, the first {first.key}: {first.reason}. Mend"
+                " the expression or the source, or set 'on-error' = 'quarantine'"
             )
-        if failed:
-            self.refused.append(failed, span)
         return failed
 
     def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:

@@ -5,7 +5,7 @@ The table serves on meanwhile. Its position stays: what is written belongs to ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from upsert_platform.destination import (
     OPERATION_DELETE,
     SEQUENCE,
     BatchSpan,
-    RefusedRow,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError
@@ -97,18 +96,12 @@ def reconcile(
             if before.passed:
                 hop.destination.record_verdict(before.verdict())
                 return Reconciliation(before)
-            again: list[RefusedRow] = []
-
-            def keep(found: Sequence[RefusedRow]) -> None:
-                hop.refused.settle((), found, batch=applied)
-                again.extend(found)
-
             head = hop.store.head()
             assert head is not None
             span = BatchSpan(applied, applied, head.changelog_id, hop.run, repeats=True)
-            report = hop.destination.write(
-                _differing(hop, judged, applied=applied), span=span, lease=lease, keep_refused=keep
-            )
+            differing = _differing(hop, judged, applied=applied)
+            keep = hop.refused.again(applied)
+            report = hop.destination.write(differing, span=span, lease=lease, keep_refused=keep)
         finally:
             judged.unpersist()
         after = check_everything(spark, hop, upto=applied)

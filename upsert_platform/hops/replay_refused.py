@@ -6,7 +6,7 @@ the destination's lease, and only when it has applied every batch of its changel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -35,12 +35,14 @@ class RefusedReplay:
     Attributes:
         replayed: keys whose present value is in the destination now.
         superseded: keys of which the destination has taken a later value since.
-        refused: rows that it refuses still; they stay aside.
+        refused_count: rows that it refuses still; they stay aside.
+        refused: some of them.
         unknown: keys that the insert does not give (any more); their rows stay aside.
     """
 
     replayed: int = 0
     superseded: int = 0
+    refused_count: int = 0
     refused: tuple[RefusedRow, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -69,7 +71,7 @@ def replay_refused(
     destination.prepare()
     with hop.leased(tell) as lease:
         plan = hop.plan()
-        kept = _chosen(hop.refused.read(), keys)
+        kept = _chosen(hop.refused.keys(), keys)
         if not kept.num_rows:
             return RefusedReplay()
         if plan.head is None or plan.behind:
@@ -79,24 +81,23 @@ def replay_refused(
                 " then replay again"
             )
         applied = plan.state.applied_batch
-        again: list[RefusedRow] = []
-
-        def keep(found: Sequence[RefusedRow]) -> None:
-            hop.refused.settle((), found, batch=applied)
-            again.extend(found)
-
+        again = hop.refused.again(applied)
         changes = hop.changes_with_failures(spark, after=0, upto=applied)
         with _wanted(spark, destination, changes, kept) as (wanted, late, frame):
             if wanted:
                 span = BatchSpan(applied, applied, plan.head.changelog_id, hop.run, repeats=True)
-                keep(failed_rows(frame, destination.primary_key))
-                destination.write(computed(frame), span=span, lease=lease, keep_refused=keep)
-        still = {row.key for row in again}
+                what = f"table '{destination.name}'"
+                failed = failed_rows(frame, destination.primary_key, what=what, keep=again)
+                if failed is not None:
+                    failed.keep_refused()
+                destination.write(computed(frame), span=span, lease=lease, keep_refused=again)
+        still = again.keys
         hop.refused.settle((wanted | late) - still)
         return RefusedReplay(
             replayed=len(wanted - still),
             superseded=len(late),
-            refused=tuple(again),
+            refused_count=len(still),
+            refused=tuple(again.examples),
             unknown=tuple(sorted(set(kept["key"].to_pylist()) - wanted - late)),
         )
 

@@ -20,6 +20,7 @@ from upsert_platform.hops.row_lines import LineReader
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key
 from upsert_platform.kafka.table import FormatSide, KafkaTable, read_kafka_table
 from upsert_platform.model import ColumnKind, Options, Table
+from upsert_platform.writing.outcomes import NotNull, not_null_columns
 
 if TYPE_CHECKING:
     from upsert_platform.kafka.sink.encode import RecordEncoder
@@ -142,10 +143,11 @@ def send_lines(table: KafkaTable, lines: Iterable[bytes], *, deletes: bool = Fal
     sent = Sent(table.settings.topic[0])
     reader = LineReader(table, deletes=deletes)
     encoder, metadata = RecordEncoder(table), RecordMetadata(table)
+    not_null = not_null_columns((*table.table.physical_columns, *table.written_metadata), table.primary_key)
     sender = None if dry_run else _Sender(table, sent)
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     while block := list(islice(numbered, BLOCK_LINES)):
-        for records in _records(block, reader, encoder, metadata, sent):
+        for records in _records(block, reader, encoder, metadata, not_null, sent):
             if sender is not None:
                 sender.send(records)
     if sender is not None:
@@ -169,10 +171,13 @@ def _records(
     reader: LineReader,
     encoder: RecordEncoder,
     metadata: RecordMetadata,
+    not_null: NotNull,
     sent: Sent,
 ) -> Iterator[_Records]:
     """The records of a block of lines, counted; refused lines are told instead."""
     import pyarrow as pa
+
+    from upsert_platform.writing.not_null import null_refusals
 
     numbers, changes, refusals = reader.read(block)
     for number, reason in refusals:
@@ -181,6 +186,7 @@ def _records(
     if not numbers:
         return
     encoded = encoder.encode(changes)
+    encoded.refused.update(null_refusals(changes, not_null))
     encoder.refuse_too_large(encoded)
     timestamps = metadata.timestamps(changes, encoded.refused)
     headers = metadata.headers(changes)

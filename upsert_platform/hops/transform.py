@@ -7,11 +7,8 @@ for a row, `FAILED`.
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.rows import (
     KIND,
@@ -22,13 +19,14 @@ from upsert_platform.changelog.rows import (
     stored_columns,
 )
 from upsert_platform.connector import Writable
-from upsert_platform.destination import FAILED, OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, RefusedRow
+from upsert_platform.destination import FAILED, OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, KeepRefused
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.rendered import cut_fractions
 from upsert_platform.types import quote_name, spark_type
+from upsert_platform.writing.outcomes import TaskStats, Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,30 +77,21 @@ def computed(frame: DataFrame) -> DataFrame:
     return frame.where(f"{FAILED} IS NULL").drop(FAILED) if FAILED in frame.columns else frame
 
 
-def failed_rows(frame: DataFrame, key: Sequence[str]) -> list[RefusedRow]:
-    """The rows of a change frame that could not be computed.
+def failed_rows(frame: DataFrame, key: Sequence[str], *, what: str, keep: KeepRefused) -> Written[TaskStats] | None:
+    """Sets the rows of a change frame that could not be computed aside, by tasks; None where there can be none.
 
     Args:
         key: names of the target's key columns.
+        what: is written, for messages.
+        keep: opens files for the rows, where it takes files; they are not kept yet.
     """
     if FAILED not in frame.columns:
-        return []
-    found = frame.where(f"{FAILED} IS NOT NULL").drop(SEQUENCE).toArrow().to_pylist()
-    refused = []
-    for row in found:
-        reason = str(row.pop(FAILED))
-        refused.append(RefusedRow(key=_json({name: row[name] for name in key}), row=_json(row), reason=reason))
-    return refused
+        return None
+    from upsert_platform.writing.refused_output import aside_task
 
-
-def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, default=_shown)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    return value.isoformat() if isinstance(value, (date, datetime)) else str(value)
+    columns = [name for name in frame.columns if name not in (SEQUENCE, FAILED, OPERATION)]
+    task = aside_task(reason=FAILED, columns=columns, key=key, what=what, open_file=opener_of(keep))
+    return run_tasks(frame.where(f"{FAILED} IS NOT NULL").drop(SEQUENCE), task, TaskStats, what=what, keep=keep)
 
 
 def _selected(projection: str, column: Column, target: Table) -> str:

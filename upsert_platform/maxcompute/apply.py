@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from upsert_platform.destination import (
     OPERATION_UPSERT,
     BatchSpan,
     KeepRefused,
-    RefusedRow,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError, RecordError
@@ -21,7 +19,6 @@ from upsert_platform.maxcompute.choices import OnError
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.compaction import WHOLE_TABLE
-from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.names import quote
@@ -30,24 +27,11 @@ from upsert_platform.maxcompute.partitions import distinct_specs, may_leave, wit
 from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending, wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.writing.outcomes import failure_of
+from upsert_platform.maxcompute.task_result import TaskResult
+from upsert_platform.writing.outcomes import Judge, Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_ERROR_LINE = "ServiceError: "
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """What the tasks did together."""
-
-    streams: tuple[tuple[str, int], ...]
-    rows: int
-    deletes: int
-    refused_count: int
-    refused: tuple[RefusedRow, ...]
-    metrics: dict[str, int | float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +43,7 @@ class Batch:
         present: keys to a frame of these keys and the partitions that hold them (`with_moves`).
         keep_refused: is given every refused row before the commit.
         truncate: empties what no rows replace.
+        judge: sets rows aside that no table takes.
     """
 
     span: BatchSpan
@@ -70,6 +55,7 @@ class Batch:
     present: Callable[[DataFrame], DataFrame]
     keep_refused: KeepRefused
     truncate: Callable[[], None]
+    judge: Judge
 
 
 def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
@@ -86,7 +72,7 @@ def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
     frame = with_partitions(changes, table)
     moves = table.upserts and not table.partitions_follow_key
     if moves:
-        frame = with_verdicts(frame, wire_plan(table, batch.actual))
+        frame = with_verdicts(frame, wire_plan(table, batch.actual), batch.judge.not_null)
     dynamic = bool(table.partitions.dynamic)
     if dynamic:
         frame = frame.persist()
@@ -128,18 +114,20 @@ def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started:
 
     try:
         sending.open(specs, record=record)
-        sent = _send(sending, frame, table)
-        _check_refused(sent, table)
-        batch.keep_refused(sent.refused)
-        sessions = sending.filled(sent.streams)
+        written = _send(batch, frame)
+        _check_refused(written, table)
+        written.keep_refused()
+        streams = tuple((part.stream_id, part.version) for part in written.parts if part.stream_id is not None)
+        sessions = sending.filled(streams)
     except BaseException:
         sending.abort()
         if batch.lease.record.pending:
             forget_opened(batch.lease)
         raise
     sent_at = time.monotonic()
-    if sent.rows:
-        batch.lease.change(pending=replace(opened, sessions=sessions, streams=sent.streams, rows=sent.rows).to_text())
+    rows, deletes = (sum(getattr(part, name) for part in written.parts) for name in ("rows", "deletes"))
+    if rows:
+        batch.lease.change(pending=replace(opened, sessions=sessions, streams=streams, rows=rows).to_text())
         reason = commit_recorded(batch.lease, batch.committing, table)
         if reason is not None:
             raise DestinationError(f"commit of batch {span.upto} to {table.target} was refused: {reason}. Run again")
@@ -151,12 +139,13 @@ def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started:
             applied_batch=span.upto, changelog_id=span.changelog_id, table_id=batch.actual.table_id, pending=""
         )
     return WriteReport(
-        upserts=sent.rows - sent.deletes,
-        deletes=sent.deletes,
-        refused_count=sent.refused_count,
-        refused=sent.refused,
+        upserts=rows - deletes,
+        deletes=deletes,
+        refused_count=sum(part.refused for part in written.parts),
+        refused=written.examples(),
         metrics={
-            **sent.metrics,
+            **{name: sum(getattr(part, name) for part in written.parts) for name in ("bytes", "requests", "retries")},
+            "tasks": sum(part.seconds > 0 for part in written.parts),
             "partitions": len(specs),
             "seconds": round(time.monotonic() - started, 3),
             "commit_seconds": round(time.monotonic() - sent_at, 3),
@@ -171,48 +160,25 @@ def _counted(specs: list[Spec], table: MaxComputeTable) -> tuple[str, ...]:
     return tuple(spec_text(spec) for spec in specs) or (WHOLE_TABLE,)
 
 
-def _send(sending: Sending, frame: DataFrame, table: MaxComputeTable) -> _Sent:
-    from pyspark.errors import PySparkException
-
-    from upsert_platform.maxcompute.task_result import RESULT_SCHEMA
-
-    try:
-        results = sending.spread(frame).mapInArrow(sending.task(), RESULT_SCHEMA).collect()
-    except PySparkException as error:
-        raise _explain_spark(error, table) from None
-    refused = tuple(RefusedRow(**row) for result in results for row in json.loads(result["refused"]))
-    summed = {name: sum(result[name] for result in results) for name in ("bytes", "requests", "retries")}
-    return _Sent(
-        streams=tuple((row["stream_id"], row["version"]) for row in results if row["stream_id"] is not None),
-        rows=sum(row["rows"] for row in results),
-        deletes=sum(row["deletes"] for row in results),
-        refused_count=sum(row["refused_count"] for row in results),
-        refused=refused,
-        metrics={**summed, "tasks": len(results)},
+def _send(batch: Batch, frame: DataFrame) -> Written[TaskResult]:
+    table, sending = batch.table, batch.sending
+    return run_tasks(
+        sending.spread(frame),
+        sending.task(opener_of(batch.keep_refused)),
+        TaskResult,
+        what=f"table '{table.name}'",
+        keep=batch.keep_refused,
+        judge=batch.judge,
     )
 
 
-def _explain_spark(error: Exception, table: MaxComputeTable) -> Exception:
-    """The platform's error for a failed stage; faults of the declared SQL stay Spark's."""
-    lines = [line.strip() for line in str(error).splitlines() if _ERROR_LINE in line]
-    if not lines:
-        return failure_of(error) or error
-    reason = Connection.of(table.settings).hide(lines[-1].split(_ERROR_LINE, 1)[1])
-    return DestinationError(f"writing to {table.target}: {reason}. Nothing was committed; run again")
-
-
-def _check_refused(sent: _Sent, table: MaxComputeTable) -> None:
-    if not sent.refused_count:
+def _check_refused(written: Written[TaskResult], table: MaxComputeTable) -> None:
+    refused = sum(part.refused for part in written.parts)
+    if not refused or table.settings.on_error is not OnError.FAIL:
         return
-    first = sent.refused[0]
-    where = f"row with key {first.key} cannot be written to {table.target}: {first.reason}"
-    if table.settings.on_error is OnError.FAIL:
-        raise RecordError(
-            f"{where} ({sent.refused_count} such rows). Nothing was committed; 'on-error' = 'quarantine' keeps such"
-            " rows aside"
-        )
-    if sent.refused_count > len(sent.refused):
-        raise DestinationError(
-            f"{sent.refused_count} rows cannot be written to {table.target}, more than are kept aside at once. Nothing"
-            f" was committed; compare the declaration with the data. For example, {where}"
-        )
+    first = written.examples()[0]
+    written.discard()
+    raise RecordError(
+        f"row with key {first.key} cannot be written to {table.target}: {first.reason} ({refused} such rows). Nothing"
+        " was committed; 'on-error' = 'quarantine' keeps such rows aside"
+    )

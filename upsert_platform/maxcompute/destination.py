@@ -182,6 +182,8 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues):
         if self._is_applied(self._effective(lease.record, actual), span):
             return WriteReport(metrics={"already_applied": 1})
         from upsert_platform.maxcompute.apply import Batch, apply_batch
+        from upsert_platform.maxcompute.choices import OnError
+        from upsert_platform.writing.outcomes import Judge
 
         if lease.record.verdict and not lease.record.describes(actual.table_id):
             lease.change(verdict="")  # of a table that was dropped: nobody has looked at this one
@@ -196,6 +198,7 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues):
             present=self._present,
             keep_refused=keep_refused,
             truncate=self._truncate,
+            judge=Judge.of(self.columns, self.primary_key, fails=self.table.settings.on_error is OnError.FAIL),
         )
         report = apply_batch(changes, batch)
         compacted = compact_where_due(lease, self._client, self.table)

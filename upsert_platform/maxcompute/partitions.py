@@ -6,7 +6,7 @@ Uses Spark; the specs themselves are in `upsert_platform.maxcompute.partition_sp
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +72,12 @@ def _as_text(column: Column) -> SparkColumn:
     return F.rtrim(text) if column.type.name is TypeName.CHAR else text
 
 
-def with_verdicts(frame: DataFrame, plan: WirePlan) -> DataFrame:
+def with_verdicts(frame: DataFrame, plan: WirePlan, not_null: Sequence[tuple[str, LogicalType]] = ()) -> DataFrame:
     """Adds whether the table takes a row: what does not fit is refused later, and must not move or delete a row first.
 
     Args:
         frame: of `with_partitions`.
+        not_null: columns in which a null is refused too.
     """
     from pyspark.sql.types import BooleanType, StructField, StructType
 
@@ -84,7 +85,7 @@ def with_verdicts(frame: DataFrame, plan: WirePlan) -> DataFrame:
         from upsert_platform.maxcompute.rows import fitting
 
         for batch in batches:
-            yield batch.append_column(FITS, fitting(batch, plan))
+            yield batch.append_column(FITS, fitting(batch, plan, not_null))
 
     return frame.mapInArrow(judge, StructType([*frame.schema.fields, StructField(FITS, BooleanType())]))
 

@@ -5,11 +5,9 @@ Runs in Spark's workers.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,8 @@ from upsert_platform.maxcompute.encode import encode, neutral_value
 from upsert_platform.maxcompute.partition_spec import refuse_value
 from upsert_platform.maxcompute.types import MaxComputeType, wire_type
 from upsert_platform.types import LogicalType
+from upsert_platform.writing.not_null import null_refusals
+from upsert_platform.writing.row_text import refused_row
 
 OPERATION_COLUMN: Final = "__operation"
 VALUE_COLUMNS: Final = "__value_cols"
@@ -135,19 +135,25 @@ def encode_rows(changes: pa.RecordBatch, plan: WirePlan) -> WireRows:
         return WireRows(rows, int(deletes.sum()))
     keep = np.ones(changes.num_rows, dtype=bool)
     keep[list(refusals.reasons)] = False
+    names = [name for name in changes.schema.names if not name.startswith(PARTITION_PREFIX)]
     refused = tuple(
-        _refused_row(changes.slice(index, 1), plan, "; ".join(reasons))
+        refused_row(changes, index, columns=names, key=plan.key, reason="; ".join(reasons))
         for index, reasons in sorted(refusals.reasons.items())
     )
     return WireRows(rows.filter(pa.array(keep)), int((deletes & keep).sum()), refused)
 
 
-def fitting(changes: pa.RecordBatch, plan: WirePlan) -> pa.Array:
-    """Which rows of a batch `encode_rows` does not refuse (boolean); a delete's partition is not looked at, for it is
-    where the row is found."""
+def fitting(changes: pa.RecordBatch, plan: WirePlan, not_null: Sequence[tuple[str, LogicalType]] = ()) -> pa.Array:
+    """Which rows of a batch the table gets (boolean).
+
+    A delete's partition is not looked at, for it is where the row is found.
+
+    Args:
+        not_null: columns in which a null is refused before the table sees the row.
+    """
     *_, refusals = _judge(changes, plan, partitions_of_deletes=False)
     fits = np.ones(changes.num_rows, dtype=bool)
-    fits[list(refusals.reasons)] = False
+    fits[[*refusals.reasons, *null_refusals(changes, not_null)]] = False
     return pa.array(fits)
 
 
@@ -194,32 +200,6 @@ def _check_partition(values: pa.Array, name: str, refusals: _Refusals, looked_at
         if reason:
             bad = np.asarray(pc.fill_null(pc.equal(coded.indices, index), False)) & looked_at
             refusals.add(bad, f"partition column '{name}' {reason}")
-
-
-def _refused_row(row: pa.RecordBatch, plan: WirePlan, reason: str) -> RefusedRow:
-    names = [name for name in row.schema.names if not name.startswith(PARTITION_PREFIX)]
-    values = {name: _plain(row.column(name)) for name in names}
-    key = {name: values[name] for name in plan.key if name in values}
-    return RefusedRow(key=_json(key), row=_json(values), reason=reason)
-
-
-def _plain(column: pa.Array) -> Any:
-    """The value as Python has it, or its text where Python has none (a year beyond 9999)."""
-    try:
-        return column[0].as_py()
-    except (ValueError, OverflowError, UnicodeDecodeError):
-        return str(column.cast(pa.binary() if pa.types.is_string(column.type) else pa.string())[0].as_py())
-
-
-def _json(values: dict[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, default=_show)
-
-
-def _show(value: object) -> object:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    isoformat = getattr(value, "isoformat", None)
-    return isoformat() if isoformat else str(value)
 
 
 def value_column_ids(plan: WirePlan, ids: Mapping[str, int]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from upsert_platform.destination import RefusedFile
 from upsert_platform.errors import DestinationError
 from upsert_platform.maxcompute.choices import Compression, WriteApi
 from upsert_platform.maxcompute.client import Client, TableState
@@ -59,8 +60,8 @@ class Sending(Protocol):
     def spread(self, frame: DataFrame) -> DataFrame:
         """The frame as the tasks should see it."""
 
-    def task(self) -> TaskFunction:
-        """The function of `mapInArrow`; picklable."""
+    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
+        """The function of `mapInArrow`; picklable. Refused rows go to files that it opens, else among its outcomes."""
 
     def filled(self, streams: Sequence[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
         """Partition text and id of the sessions to commit, given the streams that tasks closed."""
@@ -112,7 +113,7 @@ class MaxStorageSending:
             frame = frame.sortWithinPartitions(*partition_columns(self._table.partitions))
         return frame
 
-    def task(self) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
         """Writes a stream of the session."""
         from upsert_platform.maxcompute.writer import WriteJob
 
@@ -131,7 +132,7 @@ class MaxStorageSending:
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from upsert_platform.maxcompute.writer import write_task
 
-            return write_task(batches, job, sessions=own)
+            return write_task(batches, job, sessions=own, open_file=open_file)
 
         return write
 
@@ -244,7 +245,7 @@ class TunnelSending:
         tasks = min(tasks, first.buckets)
         return frame.mapInArrow(add, schema).repartitionById(tasks, F.col(_BUCKET) % tasks)
 
-    def task(self) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
         """Sends records of buckets into the sessions."""
         from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 
@@ -264,7 +265,7 @@ class TunnelSending:
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from upsert_platform.maxcompute.tunnel_writer import write_tunnel_task
 
-            return write_tunnel_task(batches, job)
+            return write_tunnel_task(batches, job, open_file=open_file)
 
         return write
 

@@ -1,38 +1,33 @@
-"""What a writing task tells the driver: one row per task."""
+"""What a writing task counts, and how it goes through its batches."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from upsert_platform.destination import RefusedRow
+from upsert_platform.errors import DestinationError
+from upsert_platform.maxcompute.connection import Connection, ServiceError
+from upsert_platform.maxcompute.names import TableName
+from upsert_platform.writing.outcomes import TaskStats
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from upsert_platform.maxcompute.rows import WireRows
-
-MOST_REFUSED: Final = 10_000
-"""Refused rows that a task hands back; of more of them only the number is known, and the write fails."""
-
-RESULT_SCHEMA: Final = (
-    "stream_id STRING, version BIGINT, rows BIGINT, deletes BIGINT, bytes BIGINT, requests BIGINT, retries BIGINT,"
-    " seconds DOUBLE, refused_count BIGINT, refused STRING"
-)
+    from upsert_platform.writing.refused_output import OpenFile
 
 
 @dataclass(slots=True)
-class TaskResult:
+class TaskResult(TaskStats):
     """Counts of one attempt of a task.
 
     Attributes:
         stream_id: of the stream that it closed; None when it opened none.
         version: of that stream.
         rows: sent, deletes included.
-        refused: at most `MOST_REFUSED` of the refused rows.
     """
 
     stream_id: str | None = None
@@ -43,28 +38,12 @@ class TaskResult:
     requests: int = 0
     retries: int = 0
     seconds: float = 0.0
-    refused_count: int = 0
-    refused: list[RefusedRow] = field(default_factory=list)
 
     def count(self, ready: WireRows) -> None:
         """Adds rows that are sent, and those that are refused."""
         self.rows += ready.rows.num_rows
         self.deletes += ready.deletes
-        self.refused_count += len(ready.refused)
-        self.refused.extend(ready.refused[: MOST_REFUSED - len(self.refused)])
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The row for the driver, of `RESULT_SCHEMA`; none when the task had nothing to do."""
-        import pyarrow as pa
-
-        if not self.rows and not self.refused_count:
-            return
-        kinds = {"STRING": pa.string(), "BIGINT": pa.int64(), "DOUBLE": pa.float64()}
-        pairs = (part.split() for part in RESULT_SCHEMA.split(","))
-        schema = pa.schema([pa.field(name, kinds[kind]) for name, kind in pairs])
-        values = {name: getattr(self, name) for name in schema.names}
-        values["refused"] = json.dumps([asdict(row) for row in self.refused])
-        yield pa.RecordBatch.from_pylist([values], schema=schema)
+        self.refused += len(ready.refused)
 
 
 class Writing(Protocol):
@@ -72,8 +51,8 @@ class Writing(Protocol):
 
     result: TaskResult
 
-    def add(self, changes: pa.RecordBatch) -> None:
-        """Takes a batch of the change frame."""
+    def add(self, changes: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """Takes a batch of the change frame; gives the rows that are refused."""
 
     def finish(self) -> None:
         """Waits until all is there."""
@@ -82,18 +61,41 @@ class Writing(Protocol):
         """Gives up threads and connections, after success and failure alike."""
 
 
-def write_all(batches: Iterator[pa.RecordBatch], writer: Writing) -> Iterator[pa.RecordBatch]:
-    """Writes the batches of a task; yields its `TaskResult` row (none without rows).
+def write_all(
+    batches: Iterator[pa.RecordBatch],
+    writer: Writing,
+    *,
+    target: TableName,
+    connection: Connection,
+    open_file: OpenFile | None,
+) -> Iterator[pa.RecordBatch]:
+    """Writes the batches of a task; yields outcomes (none without rows).
+
+    Args:
+        open_file: opens a file for refused rows; without it they are yielded.
 
     Raises:
-        ServiceError: rows could not be sent.
+        DestinationError: rows could not be sent.
     """
+    from upsert_platform.writing.refused_output import RefusedOutput
+
+    output = RefusedOutput(f"table {target}", open_file=open_file)
     started = time.monotonic()
+    result = writer.result
     try:
-        for batch in batches:
-            writer.add(batch)
-        writer.finish()
+        try:
+            for batch in batches:
+                refused = writer.add(batch)
+                if refused:
+                    yield from output.add(refused)
+            writer.finish()
+        finally:
+            writer.close()
+        result.seconds = time.monotonic() - started
+        if result.rows or result.refused:
+            yield output.end(result.to_json())
+    except ServiceError as error:
+        reason = connection.hide(str(error))
+        raise DestinationError(f"writing to {target}: {reason}. Nothing was committed; run again") from error
     finally:
-        writer.close()
-    writer.result.seconds = time.monotonic() - started
-    yield from writer.result.batches()
+        output.close()

@@ -7,7 +7,7 @@ that died, sets the same rows. Sessions are closed by nobody but the driver.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.destination import RefusedRow
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.hashing import buckets_of
 from upsert_platform.maxcompute.names import TableName
@@ -22,6 +23,7 @@ from upsert_platform.maxcompute.records import encode_records, footer
 from upsert_platform.maxcompute.rows import OPERATION_COLUMN, WirePlan, encode_rows, value_column_ids
 from upsert_platform.maxcompute.task_result import TaskResult, write_all
 from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
+from upsert_platform.writing.refused_output import OpenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ class TunnelTaskWriter:
         self._sending: set[Future[tuple[int, int]]] = set()
         self.result = TaskResult()
 
-    def add(self, changes: pa.RecordBatch) -> None:
-        """Takes a batch of the change frame; sends buckets that are full.
+    def add(self, changes: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """Takes a batch of the change frame; sends buckets that are full. Gives the refused rows.
 
         Raises:
             ServiceError: rows could not be sent.
@@ -88,6 +90,7 @@ class TunnelTaskWriter:
             self._send(place)
         if self._buffered >= self._job.buffer_bytes:
             self._send_all()
+        return ready.refused
 
     def finish(self) -> None:
         """Sends what is left, and waits until all is there.
@@ -204,6 +207,13 @@ def add_bucket(batches: Iterator[pa.RecordBatch], plan: WirePlan, session: Upser
         yield batch.append_column("_bucket", pa.array(numbers, pa.int32()))
 
 
-def write_tunnel_task(batches: Iterator[pa.RecordBatch], job: TunnelJob) -> Iterator[pa.RecordBatch]:
-    """The function of `mapInArrow`: sends a task's rows, yields one `TaskResult` row (none without rows)."""
-    yield from write_all(batches, TunnelTaskWriter(job))
+def write_tunnel_task(
+    batches: Iterator[pa.RecordBatch], job: TunnelJob, *, open_file: OpenFile | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The function of `mapInArrow`: sends a task's rows, yields outcomes (none without rows).
+
+    Args:
+        open_file: opens a file for refused rows; without it they are yielded.
+    """
+    writer = TunnelTaskWriter(job)
+    yield from write_all(batches, writer, target=job.target, connection=job.connection, open_file=open_file)

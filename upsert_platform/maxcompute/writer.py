@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from upsert_platform.destination import RefusedRow
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, WriteStream
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.rows import WirePlan, encode_rows, slices, value_column_ids, with_value_columns
 from upsert_platform.maxcompute.task_result import TaskResult, write_all
+from upsert_platform.writing.refused_output import OpenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,8 @@ class TaskWriter:
         self._sending: Future[None] | None = None
         self.result = TaskResult(version=version)
 
-    def add(self, changes: pa.RecordBatch) -> None:
-        """Takes a batch of the change frame; sends a body when enough has come together.
+    def add(self, changes: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """Takes a batch of the change frame; sends a body when enough has come together. Gives the refused rows.
 
         Raises:
             ServiceError: rows could not be sent.
@@ -82,6 +84,7 @@ class TaskWriter:
             self._buffered += part.nbytes
         if self._buffered >= self._job.body_bytes:
             self._flush()
+        return ready.refused
 
     def finish(self) -> None:
         """Sends what is left and closes the stream.
@@ -152,11 +155,16 @@ def _body(batches: list[pa.RecordBatch], compression: str | None) -> memoryview:
 
 
 def write_task(
-    batches: Iterator[pa.RecordBatch], job: WriteJob, *, sessions: Sequence[WriteSession] = ()
+    batches: Iterator[pa.RecordBatch],
+    job: WriteJob,
+    *,
+    sessions: Sequence[WriteSession] = (),
+    open_file: OpenFile | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The function of `mapInArrow`: writes a task's rows, yields one `TaskResult` row (none without rows).
+    """The function of `mapInArrow`: writes a task's rows, yields outcomes (none without rows).
 
     Args:
+        open_file: opens a file for refused rows; without it they are yielded.
         sessions: one for each task, by its number, where they do not share the job's.
     """
     from pyspark import TaskContext
@@ -166,4 +174,5 @@ def write_task(
     if sessions:
         job = replace(job, session=sessions[context.partitionId()])
     version = stream_version(context.taskAttemptId())
-    yield from write_all(batches, TaskWriter(job, stream_id=str(context.partitionId()), version=version))
+    writer = TaskWriter(job, stream_id=str(context.partitionId()), version=version)
+    yield from write_all(batches, writer, target=job.target, connection=job.connection, open_file=open_file)

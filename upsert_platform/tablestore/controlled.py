@@ -17,7 +17,8 @@ from upsert_platform.tablestore.lease import hold_lease
 from upsert_platform.tablestore.options import TablestoreSettings
 
 if TYPE_CHECKING:
-    from upsert_platform.tablestore.outcomes import Written
+    from upsert_platform.tablestore.task import TaskStats
+    from upsert_platform.writing.outcomes import Written
 
 
 class ControlledDestination(Destination):
@@ -114,7 +115,7 @@ def _loss(table_name: str, record: ControlRecord, created: int | None) -> str:
     return ""
 
 
-def report_of(written: Written, *, started: float) -> WriteReport:
+def report_of(written: Written[TaskStats], *, started: float) -> WriteReport:
     """The report of a write from what its tasks did.
 
     Args:

@@ -10,10 +10,10 @@ from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteRepo
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.tablestore.options import InsertMode
-from upsert_platform.tablestore.outcomes import opener_of, run_writing_task
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
+from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +66,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
             LeaseHeldError: the lease was lost, or ends before the write can.
             RecordError: Tablestore does not take a row, and ``on-error`` is ``fail``.
         """
+        from upsert_platform.tablestore.task import TaskStats
         from upsert_platform.tablestore.writer import writing_task
 
         assert isinstance(lease, TablestoreLease)
@@ -75,7 +76,17 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
             changes = changes.repartition(self.table.settings.parallelism)
         opener = opener_of(keep_refused)
         task = writing_task(self.table, terms=lease.terms, open_file=opener)
-        written = run_writing_task(changes, task, name=self.name, settings=self.table.settings, keep=keep_refused)
+        settings = self.table.settings
+        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail")
+        written = run_tasks(
+            changes,
+            task,
+            TaskStats,
+            what=f"table '{self.name}'",
+            keep=keep_refused,
+            judge=judge,
+            most=settings.max_refused_rows,
+        )
         written.keep_refused()
         self._record_applied(span, lease)
         return report_of(written, started=started)

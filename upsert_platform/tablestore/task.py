@@ -15,12 +15,12 @@ from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.refused_output import OpenFile, RefusedOutput
 from upsert_platform.tablestore.rows import Block, Creations, requests_of
 from upsert_platform.tablestore.sender import Delivery, Sender
 from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats as Counts
+from upsert_platform.writing.refused_output import OpenFile, RefusedOutput
 
 
 @dataclass(slots=True)
@@ -31,7 +31,6 @@ class TaskStats(Counts):
     updates: int = 0
     deletes: int = 0
     superseded: int = 0
-    refused: int = 0
     merged: int = 0
     filtered: int = 0
     requests: int = 0
@@ -74,7 +73,7 @@ class WritingTask:
             concurrency=settings.max_concurrency,
         )
         self._stats = TaskStats()
-        self._output = RefusedOutput(name, open_file=open_file, most=settings.max_refused_rows)
+        self._output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows)
 
     def close(self) -> None:
         """Ends threads and connections."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from upsert_platform.tablestore.refused_output import OpenFile
 from upsert_platform.tablestore.rows import Block, blocks_of, encode_block
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.task import WritingTask
 from upsert_platform.writing.lease import Terms
+from upsert_platform.writing.refused_output import OpenFile
 
 
 def writing_task(
@@ -18,7 +18,7 @@ def writing_task(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow`` that writes a change frame under a lease.
 
-    It yields batches of `upsert_platform.tablestore.refused_output.OUTCOME_SCHEMA`.
+    It yields batches of `upsert_platform.writing.refused_output.OUTCOME_SCHEMA`.
 
     Args:
         terms: of the lease.

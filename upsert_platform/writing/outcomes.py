@@ -7,18 +7,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from upsert_platform import errors
-from upsert_platform.destination import RefusedRow
+from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.errors import DestinationError, UpsertPlatformError
+from upsert_platform.model import Column
+from upsert_platform.types import LogicalType
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-OUTCOME_DDL: Final = "stats STRING, key STRING, row STRING, reason STRING"
-"""What a task yields: refused rows (key, row, reason), and rows with its counts as JSON (stats)."""
+OUTCOME_DDL: Final = "stats STRING, file STRING, key STRING, row STRING, reason STRING"
+"""What a task yields: rows with its counts as JSON (stats) and the file of its refused rows; refused rows (key, row,
+reason) where there is no file for them."""
+_EXAMPLES: Final = 20
 _TASK_DIED: Final = "PythonException"
 _RAISED: Final = re.compile(
     r"^upsert_platform\.(?:\w+\.)*(?P<kind>\w+): (?P<text>.*?)(?=\n\s*(?:\n|at |\tat |JVM stacktrace)|\Z)",
@@ -28,7 +31,13 @@ _RAISED: Final = re.compile(
 
 @dataclass(slots=True)
 class TaskStats:
-    """Counts of one task, or of several: a dataclass of numbers, and of texts that say something of the first case."""
+    """Counts of one task, or of several: a dataclass of numbers, and of texts that say something of the first case.
+
+    Attributes:
+        refused: rows that the destination does not take.
+    """
+
+    refused: int = 0
 
     def to_json(self) -> str:
         """The form that a task yields."""
@@ -49,40 +58,149 @@ class TaskStats:
 _Stats = TypeVar("_Stats", bound=TaskStats)
 
 
-def outcome(stats: TaskStats | None = None, refused: Sequence[RefusedRow] = ()) -> pa.RecordBatch:
-    """What a task yields, as `OUTCOME_DDL` says: one row with counts, and one per refused row."""
-    import pyarrow as pa
+NotNull = tuple[tuple[str, LogicalType], ...]
 
-    told = [] if stats is None else [stats.to_json()]
-    columns = {
-        "stats": told + [None] * len(refused),
-        "key": [None] * len(told) + [row.key for row in refused],
-        "row": [None] * len(told) + [row.row for row in refused],
-        "reason": [None] * len(told) + [row.reason for row in refused],
-    }
-    return pa.RecordBatch.from_pydict(columns, pa.schema([(name, pa.string()) for name in columns]))
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What of a change frame no system gets to see: nulls in columns that are declared NOT NULL, as Flink has it.
+
+    Attributes:
+        columns: of the rows that are kept.
+        key: names of the primary key columns, whose nulls every system refuses by itself.
+        not_null: names and types of the columns that hold, or have within them, what may not be null.
+        fails: whether such a row ends the write (``on-error`` = ``fail``).
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    not_null: NotNull
+    fails: bool
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], key: Sequence[str], *, fails: bool, beside: Sequence[Column] = ()) -> Self:
+        """The judge of a destination's rows.
+
+        Args:
+            columns: declared, physical.
+            beside: columns that are written and not part of the row (metadata).
+        """
+        names = tuple(column.name for column in columns)
+        return cls(names, tuple(key), not_null_columns((*columns, *beside), key), fails)
+
+
+def not_null_columns(columns: Sequence[Column], key: Sequence[str]) -> NotNull:
+    """Names and types of the columns, beside the key, that hold, or have within them, what may not be null."""
+    return tuple(
+        (column.name, column.type)
+        for column in columns
+        if column.type is not None and column.name not in key and refuses_nulls(column.type)
+    )
+
+
+def refuses_nulls(declared: LogicalType) -> bool:
+    """Whether the type, or one within it, says NOT NULL."""
+    inner = (declared.element, *(field.type for field in declared.fields))
+    return not declared.nullable or any(kind is not None and refuses_nulls(kind) for kind in inner)
+
+
+@dataclass(frozen=True)
+class Written(Generic[_Stats]):
+    """What the tasks of a write did.
+
+    Attributes:
+        stats: the kind of their counts.
+        parts: the counts that tasks told, in the order of tasks.
+        files: of refused rows.
+        rows: refused rows that are in no file.
+        keep: takes refused rows.
+    """
+
+    stats: type[_Stats]
+    parts: tuple[_Stats, ...]
+    files: tuple[str, ...]
+    rows: tuple[RefusedRow, ...]
+    keep: KeepRefused
+
+    @property
+    def total(self) -> _Stats:
+        """The sums of the counts."""
+        total = self.stats()
+        for part in self.parts:
+            total.add(part)
+        return total
+
+    def refused(self) -> Iterator[list[RefusedRow]]:
+        """The refused rows, a few megabytes at a time."""
+        if self.files and isinstance(self.keep, KeepsFiles):
+            yield from self.keep.rows_of(self.files)
+        if self.rows:
+            yield list(self.rows)
+
+    def keep_refused(self) -> None:
+        """Hands the refused rows over to be kept, none too."""
+        if isinstance(self.keep, KeepsFiles):
+            self.keep.keep_files(self.files)
+        else:
+            self.keep(self.rows)
+
+    def discard(self) -> None:
+        """Removes the files, because the write failed."""
+        if isinstance(self.keep, KeepsFiles):
+            self.keep.discard_files(self.files)
+
+    def examples(self) -> tuple[RefusedRow, ...]:
+        """Some refused rows."""
+        return tuple(next(self.refused(), [])[:_EXAMPLES])
+
+
+def opener_of(keep: KeepRefused) -> Callable[[], RefusedFile] | None:
+    """Opens files for refused rows, where whoever keeps them takes files."""
+    return keep.open_file if isinstance(keep, KeepsFiles) else None
 
 
 def run_tasks(
-    frame: DataFrame, task: Callable[[Any], Any], stats: type[_Stats], *, what: str
-) -> tuple[_Stats, list[RefusedRow]]:
-    """Writes a frame by a function for ``mapInArrow`` that yields outcomes; their sums, and the refused rows.
+    frame: DataFrame,
+    task: Callable[[Any], Any],
+    stats: type[_Stats],
+    *,
+    what: str,
+    keep: KeepRefused,
+    judge: Judge | None = None,
+    most: int | None = None,
+) -> Written[_Stats]:
+    """Writes a frame by a function for ``mapInArrow`` that yields outcomes (`OUTCOME_DDL`).
 
     Args:
         what: is written, for messages: ``table 'users'``.
+        keep: where refused rows go; the task has its `opener_of`.
+        judge: sets rows aside before the task sees them.
+        most: refused rows above which the write fails; None for any number.
 
     Raises:
         UpsertPlatformError: what a task raised, or DestinationError when a task ended otherwise.
     """
-    total = stats()
+    from upsert_platform.writing.refused_output import judged_task, too_many_refused
+
+    if judge is not None and judge.not_null:
+        task = judged_task(task, judge, what=what, open_file=opener_of(keep))
+    parts: list[_Stats] = []
+    files: list[str] = []
     refused: list[RefusedRow] = []
     with raising_what_tasks_raised(what):
         for row in frame.mapInArrow(task, OUTCOME_DDL).collect():
             if row.stats is not None:
-                total.add(stats.from_json(row.stats))
+                parts.append(stats.from_json(row.stats))
+                files += [row.file] if row.file is not None else []
             else:
                 refused.append(RefusedRow(row.key, row.row, row.reason))
-    return total, refused
+    written = Written(stats, tuple(parts), tuple(files), tuple(refused), keep)
+    count = sum(part.refused for part in parts)
+    if most is not None and count > most:
+        example = written.examples()[0]
+        written.discard()
+        raise too_many_refused(what, most, count, example)
+    return written
 
 
 @contextmanager

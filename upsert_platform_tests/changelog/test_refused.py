@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 from upsert_platform.changelog.refused import RefusedStore
@@ -95,7 +98,7 @@ def test_settled_keys_are_gone_and_rows_refused_again_take_the_place_of_what_was
     store.settle(["x"])
     store.append([row(1), row(2), row(3)], BatchSpan(0, 2, "c", "run"))
     store.append([row(2)], BatchSpan(2, 4, "c", "run"))
-    store.settle([], [row(2, "still too long")], batch=5)
+    store.again(5)([row(2, "still too long")])
     store.settle([row(1).key])
     found = store.read().select(["batch", "key", "reason"]).to_pylist()
     assert [tuple(item.values()) for item in found] == [(2, row(3).key, "too long"), (5, row(2).key, "still too long")]
@@ -103,3 +106,51 @@ def test_settled_keys_are_gone_and_rows_refused_again_take_the_place_of_what_was
     assert store.read().num_rows == 0
     store.append([row(4)], BatchSpan(5, 6, "c", "run"))
     assert store.read()["key"].to_pylist() == [row(4).key]
+
+
+SETTLING = """
+import json, random, resource, sys
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.destination import BatchSpan, RefusedRow
+
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+store = RefusedStore(sys.argv[1])
+noise = random.Random(1).randbytes(200_000).hex()
+span = BatchSpan(0, 1, "c", "run")
+file = store.of(span).open_file()
+for n in range(36_000):
+    start = n * 7919 % 390_000
+    file.write([RefusedRow(str(n), noise[start:start + 4_096], "too long")])
+store.append_files([file.close()], span)
+before = used()
+store.settle({str(n) for n in range(0, 36_000, 2)})
+store.forget(BatchSpan(1, 2, "c", "run"))
+store.again(2)([RefusedRow("1", "x", "still")])
+shown = [row["key"] for row in store.read(limit=2).to_pylist()]
+after = used()
+print(json.dumps([after - before, store.count(), shown, store.read(key="1").to_pylist()[0]["reason"]]))
+"""
+
+
+def test_what_is_settled_of_many_rows_is_read_a_few_megabytes_at_a_time(tmp_path: Path) -> None:
+    """36,000 rows of 4 KB in one file, of which half are settled."""
+    command = [sys.executable, "-c", SETTLING, str(tmp_path / "refused")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    grown, count, shown, reason = json.loads(done.stdout)
+    assert (count, shown, reason) == (18_000, ["3", "5"], "still")
+    assert grown < 80_000, f"{grown // 1024} MB more, for 147 MB of rows"
+
+
+def test_what_an_interrupted_write_set_aside_is_removed_and_what_it_kept_stays(tmp_path: Path) -> None:
+    store = RefusedStore(str(tmp_path / "refused"))
+    span = BatchSpan(0, 1, "c", "run")
+    for kept in (False, True):
+        keep = store.of(span, failed=[store.write_file([row(1)], 1)])
+        if kept:
+            keep([row(2)])
+        keep.give_up()
+        assert sorted(store.keys()["key"].to_pylist()) == ([row(1).key, row(2).key] if kept else [])
+        assert len(list((tmp_path / "refused").glob("*.parquet"))) == (2 if kept else 0)

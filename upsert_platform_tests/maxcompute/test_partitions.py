@@ -150,6 +150,16 @@ def test_rows_stay_where_they_were_when_moves_are_off_and_a_delete_is_for_every_
     assert stored(maxcompute, moves.table) == [(1, "d", "newer")]
 
 
+def test_a_row_that_moves_with_a_null_where_none_may_be_leaves_the_old_one(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened({**COLUMNS, "v": "STRING NOT NULL"}, key=["id"], partitioned_by=["ds"])
+    write(spark, destination, 1, [("U", (1, "a", "old")), ("U", (2, "a", "old"))])
+    report = write(spark, destination, 2, [("U", (1, "b", None)), ("U", (2, "b", "new"))])
+    assert report.refused_count == 1
+    assert stored(maxcompute, destination.table) == [(1, "a", "old"), (2, "b", "new")]
+
+
 @dataclass
 class Expecting:
     """What `check_everything` needs of a hop."""

@@ -17,45 +17,52 @@ from upsert_platform_tests.tablestore.declared import table_on
 from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
 
 COLUMNS: Final = {"id": "BIGINT", "name": "STRING"}
+STRICT: Final = {"id": "BIGINT", "name": "STRING NOT NULL"}
 Open = Callable[[], Destination]
 """Opens a destination; each call another object on one and the same table."""
+Columns = Mapping[str, str]
 
 
-def at_least_once(request: pytest.FixtureRequest, **options: str) -> Open:
+def at_least_once(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
     from upsert_platform.kafka.sink.destination import KafkaDestination
 
     topic = f"contract-{uuid.uuid4().hex[:12]}"
     servers = {"properties.bootstrap.servers": request.getfixturevalue("kafka_bootstrap")}
     named = {name: f"{value}-{topic}" if name.endswith("prefix") else value for name, value in options.items()}
-    declared = declare_topic(COLUMNS, topic=topic, **servers, **{"sink.parallelism": "2"}, **named)
+    declared = declare_topic(columns, topic=topic, **servers, **{"sink.parallelism": "2"}, **named)
     return lambda: KafkaDestination(read_topic(declared, writes=True))
 
 
-def exactly_once(request: pytest.FixtureRequest) -> Open:
-    options = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "contract"}
-    return at_least_once(request, **options)
+def exactly_once(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
+    more = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "contract"}
+    return at_least_once(request, columns, **more, **options)
 
 
-def tablestore(request: pytest.FixtureRequest) -> Open:
+def tablestore(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
     from upsert_platform.tablestore.destination import TablestoreDestination
 
-    table = table_on(request.getfixturevalue("server"), COLUMNS, ["id"])
+    table = table_on(request.getfixturevalue("server"), columns, ["id"], options)
     return lambda: TablestoreDestination(table)
 
 
-def maxcompute_delta(request: pytest.FixtureRequest) -> Open:
+def maxcompute_delta(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
     from upsert_platform.maxcompute.destination import MaxComputeDestination
 
-    table = request.getfixturevalue("make_table")(COLUMNS, commit_min__interval="0 s")
+    named = {name.replace("-", "__"): value for name, value in options.items()}
+    table = request.getfixturevalue("make_table")(columns, commit_min__interval="0 s", **named)
     return lambda: MaxComputeDestination(table)
 
 
-def memory(request: pytest.FixtureRequest) -> Open:
+def maxcompute_tunnel(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
+    return maxcompute_delta(request, columns, **options, **{"write_api": "tunnel"})
+
+
+def memory(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
     place = Place()
-    return lambda: MemoryDestination(place)
+    return lambda: MemoryDestination(place, columns, fails=options.get("on-error") == "fail")
 
 
-DESTINATIONS: Final[Mapping[str, Callable[[pytest.FixtureRequest], Open]]] = {
+DESTINATIONS: Final[Mapping[str, Callable[..., Open]]] = {
     "upsert-kafka": at_least_once,
     "upsert-kafka-exactly-once": exactly_once,
     "tablestore": tablestore,
@@ -65,16 +72,26 @@ DESTINATIONS: Final[Mapping[str, Callable[[pytest.FixtureRequest], Open]]] = {
 
 
 @pytest.fixture(params=list(DESTINATIONS))
-def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Opens destinations of one kind, which are closed at the end."""
-    build = DESTINATIONS[request.param](request)
+def declared(request: pytest.FixtureRequest) -> Iterator[Callable[..., Open]]:
+    """Declares tables of one kind: columns and options to what opens a destination; all are closed at the end."""
     made: list[Any] = []
 
-    def open_() -> Destination:
-        made.append(build())
-        return made[-1]
+    def declare(columns: Columns = COLUMNS, **options: str) -> Open:
+        build = DESTINATIONS[request.param](request, columns, **options)
 
-    yield open_
+        def open_() -> Destination:
+            made.append(build())
+            return made[-1]
+
+        return open_
+
+    yield declare
     for destination in made:
         destination.close()
         destination.close()  # closing is idempotent
+
+
+@pytest.fixture
+def opened(declared: Callable[..., Open]) -> Open:
+    """Opens destinations of one kind."""
+    return declared()

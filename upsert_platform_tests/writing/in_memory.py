@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from upsert_platform.destination import (
@@ -28,6 +30,10 @@ from upsert_platform.errors import LeaseHeldError
 from upsert_platform.model import Column
 from upsert_platform.types import parse_type
 from upsert_platform.writing.lease import RenewedLease, Tenure, held_message, lost_message
+from upsert_platform.writing.outcomes import Judge, TaskStats, run_tasks
+from upsert_platform.writing.refused_output import OUTCOME_SCHEMA
+
+COLUMNS: Final = {"id": "BIGINT", "name": "STRING"}
 
 
 @dataclass
@@ -38,6 +44,21 @@ class Place:
     state: DestinationState = field(default_factory=DestinationState)
     tenure: Tenure = field(default_factory=lambda: Tenure("", 0.0))
     epoch: int = 0
+
+
+@dataclass(slots=True)
+class Sent(TaskStats):
+    """The rows of a task, as JSON."""
+
+    rows: str = ""
+
+
+def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A writing task; this one only tells its rows to the driver. Rows that are set aside never come here."""
+    for batch in batches:
+        told = Sent(rows=json.dumps(batch.select(["id", "name", OPERATION]).to_pylist()))
+        nothing = pa.nulls(1, pa.string())
+        yield pa.RecordBatch.from_arrays([pa.array([told.to_json()]), *[nothing] * 4], schema=OUTCOME_SCHEMA)
 
 
 class MemoryLease(RenewedLease):
@@ -80,10 +101,11 @@ class MemoryDestination(Destination):
     """A table of `id` and `name`."""
 
     name, uri, kind, primary_key = "memory", "memory://", "memory", ("id",)
-    columns = (Column("id", parse_type("BIGINT")), Column("name", parse_type("STRING")))
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, columns: Mapping[str, str] = COLUMNS, *, fails: bool = False) -> None:
         self._place = place
+        self.columns = tuple(Column(name, parse_type(kind)) for name, kind in columns.items())
+        self._judge = Judge.of(self.columns, self.primary_key, fails=fails)
 
     def close(self) -> None:
         pass
@@ -112,17 +134,21 @@ class MemoryDestination(Destination):
         self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
     ) -> WriteReport:
         lease.check()
-        rows = changes.collect()
+        written = run_tasks(changes, send, Sent, what="memory", keep=keep_refused, judge=self._judge)
+        rows: list[dict[str, Any]] = []
+        for part in written.parts:
+            rows += json.loads(part.rows) if part.rows else []
         lease.check()  # the rows came; nothing was written yet
         for row in rows:
             self._place.rows.pop(row["id"], None)
             if row[OPERATION] != OPERATION_DELETE:
                 self._place.rows[row["id"]] = (row["id"], row["name"])
-        keep_refused([])
+        written.keep_refused()
         lease.check()
         self._place.state = replace(self._place.state, applied_batch=span.upto, changelog_id=span.changelog_id)
         deletes = sum(row[OPERATION] == OPERATION_DELETE for row in rows)
-        return WriteReport(upserts=len(rows) - deletes, deletes=deletes)
+        refused = sum(part.refused for part in written.parts)
+        return WriteReport(upserts=len(rows) - deletes, deletes=deletes, refused_count=refused)
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         found = spark.createDataFrame(list(self._place.rows.values()), "id BIGINT, name STRING")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from upsert_platform.destination import BatchSpan, Destination
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
+from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.writing.lease import RenewedLease
+from upsert_platform_tests.writing.conftest import STRICT, Open
 
 MINUTE = timedelta(seconds=60)
 DDL = "id BIGINT, name STRING, _op STRING, _seq BIGINT"
-Open = Callable[[], Destination]
 
 
 class KilledError(BaseException):
@@ -28,10 +31,10 @@ def frame(spark: SparkSession, rows: Sequence[tuple[int, str | None, str, int]])
     return spark.createDataFrame(list(rows), DDL)
 
 
-def write(destination: Destination, changes: DataFrame, upto: int, after: int = 0, **options: Any) -> None:
+def write(destination: Destination, changes: DataFrame, upto: int, after: int = 0, **options: Any) -> WriteReport:
     destination.prepare()
     with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
-        destination.write(changes, span=BatchSpan(after, upto, "changelog-1", "run"), lease=lease, **options)
+        return destination.write(changes, span=BatchSpan(after, upto, "changelog-1", "run"), lease=lease, **options)
 
 
 def contents(spark: SparkSession, destination: Destination) -> dict[int, str]:
@@ -66,6 +69,30 @@ def test_a_span_may_be_written_again_and_a_run_killed_before_its_position(spark:
     assert opened().state().applied_batch == 2
     keys = spark.createDataFrame([(4,), (9,)], "id BIGINT")
     assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["d"]
+
+
+def test_nulls_of_not_null_columns_are_refused_before_the_write_and_kept_by_tasks(
+    spark: SparkSession, declared: Callable[..., Open], tmp_path: Path
+) -> None:
+    rows = [(1, "a", "U", 1), (2, None, "U", 1), (3, None, "D", 1), *((n, None, "U", 1) for n in range(10, 40))]
+    strict = declared(STRICT)
+    store = RefusedStore(str(tmp_path / "refused"))
+    keep = store.of(BatchSpan(0, 1, "changelog-1", "run"))
+    report = write(strict(), frame(spark, rows), 1, keep_refused=keep)
+    assert (report.upserts, report.deletes, report.refused_count) == (1, 1, 31)
+    assert contents(spark, strict()) == {1: "a"}
+    kept = store.read().to_pylist()
+    assert sorted(json.loads(row["key"])["id"] for row in kept) == [2, *range(10, 40)]
+    assert {row["reason"] for row in kept} == {"column 'name' is null, or a field within it, though declared NOT NULL"}
+    one = next(row for row in kept if json.loads(row["key"])["id"] == 2)
+    assert json.loads(one["row"]) == {"id": 2, "name": None, "_op": "U"}
+    as_rows: list[RefusedRow] = []  # of who takes no files
+    assert write(strict(), frame(spark, rows[1:2]), 2, 1, keep_refused=as_rows.extend).refused_count == 1
+    assert [json.loads(row.key) for row in as_rows] == [{"id": 2}]
+    stopping = declared(STRICT, **{"on-error": "fail"})
+    with pytest.raises(RecordError, match="declared NOT NULL"):
+        write(stopping(), frame(spark, rows), 1)
+    assert stopping().state().applied_batch == 0
 
 
 def test_one_holder_and_a_dead_ones_lease_is_taken_over(spark: SparkSession, opened: Open) -> None:

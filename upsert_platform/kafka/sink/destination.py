@@ -28,7 +28,7 @@ from upsert_platform.destination import (
     drop_nothing,
 )
 from upsert_platform.errors import DestinationError
-from upsert_platform.kafka.modes import DeliveryGuarantee
+from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.lease import KafkaLease, hold_lease
@@ -36,7 +36,7 @@ from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
-from upsert_platform.writing.outcomes import run_tasks
+from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,9 +157,14 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess):
             # Known before the first transaction begins, or a task of a run that died here could not be fenced.
             before = replace(before, shares=shares, prefix=self.settings.transactional_id_prefix)
             lease.record_applied(before)
-        task = WritingTask(self.table, span, found.topic_id, shares, lease.terms)
-        total, refused = run_tasks(self._dealt(changes, shares), task, TaskStats, what=f"table '{self.name}'")
-        keep_refused(refused)
+        fails = self.settings.on_error is OnError.FAIL
+        judge = Judge.of(self.columns, self.primary_key, fails=fails, beside=self.table.written_metadata)
+        task = WritingTask(self.table, span, found.topic_id, shares, lease.terms, opener_of(keep_refused))
+        written = run_tasks(
+            self._dealt(changes, shares), task, TaskStats, what=f"table '{self.name}'", keep=keep_refused, judge=judge
+        )
+        written.keep_refused()
+        total = written.total
         ends = wait_until_stable(self.table.endpoint, self.topic)
         applied = replace(
             before,
@@ -189,7 +194,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess):
             upserts=total.upserts,
             deletes=total.deletes,
             refused_count=total.refused,
-            refused=tuple(refused),
+            refused=written.examples(),
             metrics=metrics,
         )
 

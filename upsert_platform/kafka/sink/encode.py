@@ -1,13 +1,12 @@
 """Rows of a change frame to Kafka records, in bulk. Runs in Spark workers.
 
 The key holds the primary key columns in declared order, the value what `value.fields-include` says; a delete has a null
-value, and nothing else has: a null that would be written as one (format raw) is refused, and so is a null where the
-declaration says NOT NULL. Bytes are those of Flink's formats, since the key's bytes decide partition and compaction.
+value, and nothing else has: a null that would be written as one (format raw) is refused. Bytes are those of Flink's
+formats, since the key's bytes decide partition and compaction.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.errors import DestinationError
 from upsert_platform.formats import Encoder, build_encoder
-from upsert_platform.kafka.sink.not_null import nulls_where_none_may_be, refuses_nulls
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.types import arrow_type
 
@@ -52,12 +50,6 @@ class RecordEncoder:
     def __init__(self, table: KafkaTable) -> None:
         self._table = table
         self._key, self._value = table.key, table.value
-        written = (*table.table.physical_columns, *table.written_metadata)
-        self._not_null = tuple(
-            (column.name, column.type)
-            for column in written
-            if column.type is not None and column.name not in table.primary_key and refuses_nulls(column.type)
-        )
         topic = table.settings.topic[0]
         self._key_encoder: Encoder | None = None
         if self._key is not None:
@@ -77,7 +69,6 @@ class RecordEncoder:
         deletes = np.array([text == OPERATION_DELETE for text in operations.to_pylist()], bool)
         refused: dict[int, str] = {}
         self._refuse_null_keys(changes, refused)
-        self._refuse_nulls(changes, deletes, refused)
         keys: pa.Array = pa.nulls(count, pa.binary())
         if self._key is not None and self._key_encoder is not None:
             keys, errors = self._key_encoder.encode(_side_rows(changes, self._key))
@@ -115,26 +106,6 @@ class RecordEncoder:
             if column.null_count:
                 for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                     refused.setdefault(row, f"primary key column '{name}' is null")
-
-    def _refuse_nulls(self, changes: pa.RecordBatch, deletes: np.ndarray, refused: dict[int, str]) -> None:
-        """Flink's rule for sinks: a column declared NOT NULL takes no null, and neither does a field within."""
-        for name, declared in self._not_null:
-            broken = nulls_where_none_may_be(changes.column(name), declared) & ~deletes
-            for row in np.flatnonzero(broken).tolist():
-                refused.setdefault(row, f"column '{name}' is null, or a field within it, though declared NOT NULL")
-
-    def refused_rows(self, changes: pa.RecordBatch, refused: dict[int, str]) -> list[RefusedRow]:
-        """Refused rows in the form that is kept."""
-        rows = changes.take(pa.array(list(refused), pa.int64())).to_pylist()
-        names = [column.name for column in self._table.table.physical_columns]
-        return [
-            RefusedRow(
-                json.dumps({name: row[name] for name in self._table.primary_key}, default=str, ensure_ascii=False),
-                json.dumps({name: row[name] for name in names}, default=str, ensure_ascii=False),
-                reason,
-            )
-            for row, reason in zip(rows, refused.values(), strict=True)
-        ]
 
 
 def _side_rows(changes: pa.RecordBatch, side: FormatSide) -> pa.RecordBatch:

@@ -29,7 +29,8 @@ from upsert_platform.kafka.sink.written_metadata import Header, RecordMetadata, 
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats as Counts
-from upsert_platform.writing.outcomes import outcome
+from upsert_platform.writing.refused_output import OpenFile, RefusedOutput
+from upsert_platform.writing.row_text import refused_row
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -63,7 +64,6 @@ class TaskStats(Counts):
     upserts: int = 0
     deletes: int = 0
     replayed: int = 0
-    refused: int = 0
     undelivered: int = 0
     bytes: int = 0
     flushes: int = 0
@@ -79,6 +79,7 @@ class WritingTask:
         topic_id: of the topic that is written.
         shares: into how many the frame is divided, by `SHARE`.
         terms: of the lease.
+        open_file: opens a file for refused rows; without it the task yields them.
     """
 
     table: KafkaTable
@@ -86,9 +87,14 @@ class WritingTask:
     topic_id: str
     shares: int
     terms: Terms
+    open_file: OpenFile | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _Task(self).run(batches)
+        task = _Task(self)
+        try:
+            yield from task.run(batches)
+        finally:
+            task.close()
 
 
 class _Task:
@@ -109,6 +115,7 @@ class _Task:
         self._share = Share(plan.span.changelog_id, plan.topic_id, plan.span.upto, plan.shares)
         self._producer: Producer | None = None
         self._committed: Share | None = None
+        self._output = RefusedOutput(f"table '{plan.table.name}'", open_file=plan.open_file)
         self._since_flush = 0
         self._flushed_at = time.monotonic()
 
@@ -116,8 +123,12 @@ class _Task:
     def _exactly_once(self) -> bool:
         return self._settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
+    def close(self) -> None:
+        """Gives up a file of refused rows that was not ended."""
+        self._output.close()
+
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes all rows, then commits; yields refused rows and the counts.
+        """Writes all rows, then commits; yields outcomes.
 
         Raises:
             DestinationError, EndpointError: nothing of the share is committed (exactly-once), or some rows are written
@@ -142,7 +153,7 @@ class _Task:
             self._give_up()
             raise
         self._stats.seconds = round(time.monotonic() - started, 3)
-        yield outcome(self._stats)
+        yield self._output.end(self._stats.to_json())
 
     def _write_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         share: int | None = None
@@ -196,14 +207,19 @@ class _Task:
         self._encoder.refuse_too_large(block)
         timestamps = self._metadata.timestamps(changes, block.refused)
         if block.refused:
-            refused = self._encoder.refused_rows(changes, block.refused)
+            table = self._plan.table
+            names = [column.name for column in table.table.physical_columns]
+            refused = [
+                refused_row(changes, row, columns=names, key=table.primary_key, reason=reason)
+                for row, reason in block.refused.items()
+            ]
             if self._settings.on_error is OnError.FAIL:
                 raise RecordError(
                     f"topic '{self._topic}': row {refused[0].key} cannot be written: {refused[0].reason}; mend it, or"
                     " set 'on-error' = 'quarantine' to keep it aside"
                 )
             self._stats.refused += len(refused)
-            yield outcome(refused=refused)
+            yield from self._output.add(refused)
         self._produce(block, self._wanted(changes, block), timestamps, self._metadata.headers(changes))
 
     def _wanted(self, changes: pa.RecordBatch, block: EncodedBlock) -> np.ndarray:

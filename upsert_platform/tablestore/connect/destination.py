@@ -19,13 +19,13 @@ from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
-from upsert_platform.tablestore.outcomes import Written, opener_of, run_writing_task
-from upsert_platform.writing.outcomes import raising_what_tasks_raised
+from upsert_platform.writing.outcomes import Written, opener_of, raising_what_tasks_raised, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from upsert_platform.tablestore.refused_output import OpenFile
+    from upsert_platform.tablestore.task import TaskStats
+    from upsert_platform.writing.refused_output import OpenFile
 
 _SHOWN_BYTES: Final = 80
 
@@ -75,6 +75,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords):
             LeaseHeldError: the lease was lost, or ends before the write can.
         """
         from upsert_platform.tablestore.connect.frame import before_stops, first_errors, record_frame
+        from upsert_platform.tablestore.task import TaskStats
 
         assert isinstance(lease, TablestoreLease)
         lease.check()
@@ -90,8 +91,13 @@ class ConnectDestination(ControlledDestination, ComparesRecords):
                 stops = first_errors(records, fatal) if fatal else []
             wanted = before_stops(records, [stop.record for stop in stops])
             task = self._task(lease, opener_of(keep_refused))
-            written = run_writing_task(
-                self._ordered(wanted), task, name=self.name, settings=self.sink.settings, keep=keep_refused
+            written = run_tasks(
+                self._ordered(wanted),
+                task,
+                TaskStats,
+                what=f"table '{self.name}'",
+                keep=keep_refused,
+                most=self.sink.settings.max_refused_rows,
             )
         finally:
             if fatal:
@@ -183,7 +189,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords):
             open_file=open_file,
         )
 
-    def _fail_on(self, stops: Sequence[RefusedRecord], written: Written) -> None:
+    def _fail_on(self, stops: Sequence[RefusedRecord], written: Written[TaskStats]) -> None:
         """Raises the first record whose error is not tolerated: one before which writing stopped, or one refused."""
         fatal = self.sink.failures.fatal
         first, count = next(iter(stops), None), len(stops)

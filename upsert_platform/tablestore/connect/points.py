@@ -17,10 +17,10 @@ from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWrite
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.refused_output import OpenFile, RefusedOutput
 from upsert_platform.tablestore.task import TaskStats
 from upsert_platform.tablestore.transport import Endpoint, Transport
 from upsert_platform.writing.lease import LeaseGuard, Terms
+from upsert_platform.writing.refused_output import OpenFile, RefusedOutput
 
 _BLOCK_RECORDS = 2_000
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -75,7 +75,7 @@ def points_task(
             concurrency=settings.max_concurrency,
         )
         stats = TaskStats()
-        output = RefusedOutput(name, open_file=open_file, most=settings.max_refused_rows)
+        output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows)
         try:
             for block in _blocks(batches, table):
                 refused = _write(block, writer)

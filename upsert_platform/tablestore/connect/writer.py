@@ -17,10 +17,10 @@ from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import REFUSED, RefusedRecord, to_row
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.refused_output import OpenFile
 from upsert_platform.tablestore.rows import Block, without_oversized
 from upsert_platform.tablestore.task import WritingTask
 from upsert_platform.writing.lease import Terms
+from upsert_platform.writing.refused_output import OpenFile
 
 _BLOCK_RECORDS = 2_000
 _BLOCK_BYTES = 16 * 1024 * 1024

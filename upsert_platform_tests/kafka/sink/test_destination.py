@@ -94,7 +94,7 @@ def test_refused_rows_are_kept_or_fail(spark, destination_of, name, kafka_bootst
     assert (report.upserts, report.refused_count) == (1, 2)
     by_key = {row.key: row for row in kept}
     assert "'id' is null" in by_key['{"id": null}'].reason
-    assert json.loads(by_key['{"id": null}'].row) == {"id": None, "name": "b"}
+    assert json.loads(by_key['{"id": null}'].row) == {"id": None, "name": "b", "_op": "U"}
     assert "max.request.size" in by_key['{"id": 2}'].reason
     with pytest.raises(RecordError, match="on-error"):
         write(destination_of(name, **{"on-error": "fail"}), frame(spark, rows), 2, 1)

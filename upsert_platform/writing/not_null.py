@@ -1,18 +1,38 @@
-"""Nulls where a type says NOT NULL, in whole columns and within arrays, maps and rows. Runs in Spark workers."""
+"""Nulls where a type says NOT NULL, in whole columns and within arrays, maps and rows. Runs in Spark workers.
+
+The rule is that of Flink's sinks: a column declared NOT NULL takes no null, and neither does a field within it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.writing.outcomes import refuses_nulls
 
 
-def refuses_nulls(declared: LogicalType) -> bool:
-    """Whether the type, or one within it, says NOT NULL."""
-    inner = (declared.element, *(field.type for field in declared.fields))
-    return not declared.nullable or any(kind is not None and refuses_nulls(kind) for kind in inner)
+def null_refusals(changes: pa.RecordBatch, not_null: Sequence[tuple[str, LogicalType]]) -> dict[int, str]:
+    """Rows of a change frame that hold a null where none may be, each with the reason; deletes know their key alone.
+
+    Args:
+        not_null: names and types of the columns to look at.
+    """
+    refused: dict[int, str] = {}
+    deletes: np.ndarray | None = None
+    for name, declared in not_null:
+        broken = nulls_where_none_may_be(changes.column(name), declared)
+        if not broken.any():
+            continue
+        if deletes is None:
+            deletes = np.asarray(pc.equal(changes.column(OPERATION), OPERATION_DELETE))
+        for row in np.flatnonzero(broken & ~deletes).tolist():
+            refused.setdefault(row, f"column '{name}' is null, or a field within it, though declared NOT NULL")
+    return refused
 
 
 def nulls_where_none_may_be(column: pa.Array, declared: LogicalType) -> np.ndarray:

@@ -1,0 +1,170 @@
+"""Where a writing task puts rows that are refused: into a file of the lake, or among what it yields to the driver.
+
+Runs in Spark workers. Of every system alike: nobody holds more refused rows than a file's row group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from upsert_platform.destination import RefusedFile, RefusedRow
+from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.writing.not_null import null_refusals
+from upsert_platform.writing.outcomes import Judge
+from upsert_platform.writing.row_text import refused_row
+
+OUTCOME_SCHEMA = pa.schema(
+    [("stats", pa.string()), ("file", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
+)
+"""What a task yields: refused rows (key, row, reason) where there is no file for them, and one row with its `TaskStats`
+as JSON and the file."""
+OUTCOME_DDL = "stats STRING, file STRING, key STRING, row STRING, reason STRING"
+OpenFile = Callable[[], RefusedFile]
+
+
+class RefusedOutput:
+    """The refused rows of one task, which closes it.
+
+    Args:
+        what: is written, for messages: ``table 'users'``.
+        open_file: where rows go; None to yield them.
+        most: rows above which the write fails; None for any number.
+    """
+
+    def __init__(self, what: str, *, open_file: OpenFile | None, most: int | None = None) -> None:
+        self._what = what
+        self._file = None if open_file is None else open_file()
+        self._most = most
+        self.count = 0
+
+    def add(self, rows: Sequence[RefusedRow]) -> Iterator[pa.RecordBatch]:
+        """Takes rows; yields what the task must yield.
+
+        Raises:
+            DestinationError: there are too many.
+        """
+        self.count += len(rows)
+        if self._most is not None and self.count > self._most:
+            raise too_many_refused(self._what, self._most, self.count, rows[0])
+        if self._file is not None:
+            self._file.write(rows)
+        elif rows:
+            yield _outcome([None] * len(rows), [None] * len(rows), rows)
+
+    def end(self, stats: str) -> pa.RecordBatch:
+        """The last thing that a task yields.
+
+        Args:
+            stats: its counts as JSON.
+        """
+        return _outcome([stats], [None if self._file is None else self._file.close()], [])
+
+    def close(self) -> None:
+        """Gives up a file that was not ended. Idempotent."""
+        if self._file is not None:
+            self._file.discard()
+
+
+def judged_task(
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    judge: Judge,
+    *,
+    what: str,
+    open_file: OpenFile | None,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A writing task that gets the rows that a judge lets pass; the others are refused beside it.
+
+    Args:
+        task: the function for ``mapInArrow``.
+        open_file: where refused rows go; None to yield them.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        output = RefusedOutput(what, open_file=open_file)
+        waiting: list[pa.RecordBatch] = []
+
+        def passing() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                reasons = null_refusals(batch, judge.not_null)
+                if not reasons:
+                    yield batch
+                    continue
+                rows = [
+                    refused_row(batch, row, columns=judge.columns, key=judge.key, reason=reason)
+                    for row, reason in sorted(reasons.items())
+                ]
+                if judge.fails:
+                    raise RecordError(
+                        f"{what}: row {rows[0].key} cannot be written: {rows[0].reason}. Mend the row or its source, or"
+                        " set 'on-error' = 'quarantine' to keep it aside"
+                    )
+                waiting.extend(output.add(rows))
+                passes = np.ones(batch.num_rows, bool)
+                passes[list(reasons)] = False
+                if passes.any():
+                    yield batch.filter(pa.array(passes))
+
+        try:
+            for found in task(passing()):
+                yield from waiting
+                waiting.clear()
+                yield found
+            yield from waiting
+            if output.count:
+                yield output.end(json.dumps({"refused": output.count}))
+        finally:
+            output.close()
+
+    return write
+
+
+def aside_task(
+    *, reason: str, columns: Sequence[str], key: Sequence[str], what: str, open_file: OpenFile | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow`` that refuses every row it gets.
+
+    Args:
+        reason: name of the column that tells why.
+        columns: names of those that are kept.
+        key: names of the primary key columns.
+        open_file: where rows go; None to yield them.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        output = RefusedOutput(what, open_file=open_file)
+        try:
+            for batch in batches:
+                reasons = enumerate(batch.column(reason).to_pylist())
+                yield from output.add(
+                    [refused_row(batch, row, columns=columns, key=key, reason=str(text)) for row, text in reasons]
+                )
+            if output.count:
+                yield output.end(json.dumps({"refused": output.count}))
+        finally:
+            output.close()
+
+    return write
+
+
+def too_many_refused(what: str, most: int, count: int, example: RefusedRow) -> DestinationError:
+    """The write is stopped, because so many refused rows say that the declaration is wrong."""
+    return DestinationError(
+        f"{what}: {count} rows were refused, more than 'max.refused.rows' = {most}; for example {example.key}:"
+        f" {example.reason}. Mend the declaration or the source, or raise the option; nothing was recorded as applied"
+    )
+
+
+def _outcome(stats: list[str | None], files: list[str | None], rows: Sequence[RefusedRow]) -> pa.RecordBatch:
+    empty = [None] * (len(stats) - len(rows))
+    columns: list[list[str | None]] = [
+        stats,
+        files,
+        [*(row.key for row in rows), *empty],
+        [*(row.row for row in rows), *empty],
+        [*(row.reason for row in rows), *empty],
+    ]
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=OUTCOME_SCHEMA)
