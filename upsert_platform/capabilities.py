@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -65,6 +66,10 @@ class WritesByMode(ABC):
     keeps_deleted: bool
 
 
+EXPIRY_MARGIN: Final = timedelta(hours=1)
+"""Rows that expire so soon may be gone by the time that they are read."""
+
+
 class ExpiresRows(ABC):
     """A destination that may let go of rows by itself, some time after they were written."""
 
@@ -77,16 +82,17 @@ class ComparesRecords(ABC):
     """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
 
     @abstractmethod
-    def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
+    def differences(self, changes: DataFrame, *, refused: Collection[str], expired: int) -> DataFrame:
         """Compares the rows that changes touched with what is in the table.
 
         Args:
             changes: as `Destination.write` takes them.
             refused: keys of `RefusedRow` whose changes count as no difference.
+            expired: the batch up to which what was written may be gone by itself (`ExpiresRows`); 0 if nothing may be.
 
         Returns:
             Few rows: `count` rows of the table have a `status`: null when they are right, else ``missing``, ``extra``,
-            ``stale`` or ``refused``. Examples of rows that differ have a row of their own, with `key` and `difference`.
+            ``stale``, ``refused`` or ``expired``. Examples of rows that differ have a row of their own, with `key` and `difference`.
         """
 
     @abstractmethod

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.capabilities import (
+    EXPIRY_MARGIN,
     ComparesRecords,
     ExpiresRows,
     HoldsLess,
@@ -37,8 +38,6 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_SCANNED_ROWS: Final = 200_000
 """Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
-EXPIRY_MARGIN: Final = timedelta(hours=1)
-"""Rows that expire so soon may be gone by the time that they are read."""
 NO_DIFFERENCE: Final = ("refused", "expired")
 STATUS: Final = "_status"
 CHANGE: Final = "_change"
@@ -339,7 +338,8 @@ def _compare_records(
 ) -> Comparison:
     """Of a destination that compares itself: the rows that records of a span touched, without a sample of others."""
     refused = hop.refused.keys()["key"].to_pylist()
-    judged = destination.differences(hop.changes(spark, after=after, upto=upto), refused=refused).collect()
+    changes = hop.changes(spark, after=after, upto=upto)
+    judged = destination.differences(changes, refused=refused, expired=_may_have_expired(hop)).collect()
     counts: Counter[str] = Counter()
     for row in judged:
         counts[row["status"]] += row["count"]
@@ -352,5 +352,6 @@ def _compare_records(
         extra=counts["extra"],
         stale=counts["stale"],
         refused=counts["refused"],
+        expired=counts["expired"],
         sample=tuple({"status": row["status"], "key": row["key"], "difference": row["difference"]} for row in wrong),
     )

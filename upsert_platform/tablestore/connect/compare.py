@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
 
+from upsert_platform.capabilities import EXPIRY_MARGIN
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import same_row
-from upsert_platform.tablestore.connect.frame import Batches, records_of
+from upsert_platform.tablestore.connect.frame import BATCH, Batches, records_of
 from upsert_platform.tablestore.connect.options import KeyMode
 from upsert_platform.tablestore.connect.point_reading import Timeline, fetch_points
 from upsert_platform.tablestore.connect.reading import Key, cells_text, fetch_rows, open_transport
@@ -36,7 +38,24 @@ _SCHEMA: Final = pa.schema(
 )
 _ROWS: Final = 100
 _EXAMPLES: Final = 20
-MISSING, EXTRA, STALE, REFUSED = "missing", "extra", "stale", "refused"
+MISSING, EXTRA, STALE, REFUSED, EXPIRED = "missing", "extra", "stale", "refused", "expired"
+
+
+class Expired:
+    """What may be gone by itself.
+
+    Args:
+        batch: of a changelog, up to which cells were written so long ago; 0 if none.
+        seconds: that points are kept after the time which is part of them; None for ever.
+    """
+
+    def __init__(self, batch: int = 0, seconds: int | None = None) -> None:
+        self.batch = batch
+        now = datetime.now(UTC) + EXPIRY_MARGIN
+        self.time = None if seconds is None else int((now.timestamp() - seconds) * 1_000_000)
+
+
+NOTHING: Final = Expired()
 
 
 @dataclass(slots=True)
@@ -50,6 +69,7 @@ class Expected:
         absent: cells that it must not have.
         whole: whether it must have no other cells.
         refused: whether Tablestore refused one of its records.
+        batches: the last batch that wrote a cell, or the row, whose name is then empty.
     """
 
     key: Key
@@ -58,9 +78,15 @@ class Expected:
     absent: set[str] = field(default_factory=set)
     whole: bool = False
     refused: bool = False
+    batches: dict[str, int] = field(default_factory=dict)
 
-    def apply(self, change: RowChange) -> None:
-        """What the service makes of a change (specification section 5.3)."""
+    def apply(self, change: RowChange, batch: int) -> None:
+        """What the service makes of a change (specification section 5.3).
+
+        Args:
+            batch: of the changelog, in which the record came.
+        """
+        self.batches.update(dict.fromkeys(("", *change.cells), batch))
         if change.operation is not RowOperation.UPDATE:
             self.cells = dict(change.cells)
             self.absent, self.whole = set(), True
@@ -73,27 +99,39 @@ class Expected:
         self.absent -= set(change.cells)
         self.exists = True if change.cells else self.exists
 
-    def judge(self, found: Mapping[str, Value] | None) -> tuple[str | None, str]:
+    def judge(self, found: Mapping[str, Value] | None, expired: Expired) -> tuple[str | None, str]:
         """Status, None when the row is as it must be, and the cells that differ."""
         if self.refused:
             return REFUSED, ""
         if found is None:
-            return (MISSING, "") if self.exists else (None, "")
+            if not self.exists:
+                return None, ""
+            kept = any(not self._may_be_gone(name, expired) for name in ("", *self.cells))
+            return (MISSING if kept else EXPIRED), ""
         if self.exists is False:
             return EXTRA, ""
         differing = [
             f"{name}: expected {self.cells.get(name)!r}, found {found.get(name)!r}"
             for name in sorted({*self.cells, *(self.absent & set(found)), *(found if self.whole else ())})
             if not _equal(self.cells.get(name), found.get(name))
+            and (name in found or not self._may_be_gone(name, expired))
         ]
         return (STALE, "; ".join(differing)) if differing else (None, "")
+
+    def _may_be_gone(self, name: str, expired: Expired) -> bool:
+        """Whether a cell was written so long ago that the table may have let go of it; cells expire one by one."""
+        if expired.time is not None:
+            return int(str(self.key[-1])) <= expired.time
+        return self.batches.get(name, expired.batch + 1) <= expired.batch
 
 
 def _equal(expected: Value | None, found: Value | None) -> bool:
     return type(expected) is type(found) and expected == found
 
 
-def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Batches], Batches]:
+def comparing_task(
+    sink: ConnectSink, refused: Collection[str], expired: Expired = NOTHING
+) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that compares the rows of records, in the order in which they were written.
 
     It yields how many rows have a status (null when they are right), rows that differ apart as long as there are few:
@@ -101,6 +139,7 @@ def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Bat
 
     Args:
         refused: places, as `upsert_platform.tablestore.connect.refusals.place_text` gives them.
+        expired: what may be gone by itself.
     """
     known = frozenset(refused)
 
@@ -118,8 +157,8 @@ def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Bat
                 else:
                     found = fetch_rows(transport, sink, [item.key for item in block])
                 for item in block:
-                    status, difference = item.judge(found.get(item.key))
-                    if status in (None, REFUSED) or len(examples) == _EXAMPLES:
+                    status, difference = item.judge(found.get(item.key), expired)
+                    if status in (None, REFUSED, EXPIRED) or len(examples) == _EXAMPLES:
                         counts[status] += 1
                     else:
                         key = cells_text({str(index): value for index, value in enumerate(item.key)})
@@ -133,23 +172,23 @@ def comparing_task(sink: ConnectSink, refused: Collection[str]) -> Callable[[Bat
 def _expected(batches: Batches, sink: ConnectSink, refused: frozenset[str]) -> Iterator[Expected]:
     waiting: Expected | None = None
     last: RowChange | None = None
-    for record, change in _changes(batches, sink):
+    for record, change, at in _changes(batches, sink):
         if any(isinstance(value, AutoIncrement) for _, value in change.key):
             continue  # nobody knows which row it became
         if waiting is None or last is None or not same_row(last, change):
             if waiting is not None:
                 yield waiting
             waiting = Expected(tuple(value for _, value in change.key))
-        waiting.apply(change)
+        waiting.apply(change, at)
         waiting.refused = waiting.refused or place_text(record) in refused
         last = change
     if waiting is not None:
         yield waiting
 
 
-def _changes(batches: Batches, sink: ConnectSink) -> Iterator[tuple[ConnectRecord, RowChange]]:
+def _changes(batches: Batches, sink: ConnectSink) -> Iterator[tuple[ConnectRecord, RowChange, int]]:
     for batch in batches:
-        for record in records_of(batch):
+        for record, at in zip(records_of(batch), batch.column(BATCH).to_pylist(), strict=True):
             table = sink.tables[record.topic]
             try:
                 change = row_change(record, table)
@@ -160,7 +199,7 @@ def _changes(batches: Batches, sink: ConnectSink) -> Iterator[tuple[ConnectRecor
             if table.key_mode is KeyMode.SEARCH and table.search_timestamp == "local":
                 cells = {name: value for name, value in change.cells.items() if name != "timestamp"}
                 change = RowChange(RowOperation.UPDATE, change.key, cells)
-            yield record, change
+            yield record, change, at
 
 
 def _expected_points(batches: Batches, sink: ConnectSink, refused: frozenset[str]) -> Iterator[Expected]:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.capabilities import ComparesRecords
+from upsert_platform.capabilities import ComparesRecords, ExpiresRows
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.errors import RecordError
 from upsert_platform.tablestore.connect.failure_settings import FailureSettings
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
 from upsert_platform.tablestore.connect.reports import ReportTopics
-from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at, sink_time_to_live
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SHOWN_BYTES: Final = 80
 
 
-class ConnectDestination(ControlledDestination, ComparesRecords):
+class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
     """Implements `upsert_platform.destination.Destination`; change frames hold every record, of which rows are made.
 
     Args:
@@ -131,18 +131,24 @@ class ConnectDestination(ControlledDestination, ComparesRecords):
         names = [item.name for item in schema_of(self.sink) if item.name != "cells"]
         return found.join(keys.select(*names).distinct(), names, "left_semi")
 
-    def differences(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Compares the rows that records changed with the table; see `upsert_platform.destination.ComparesRecords`."""
-        from upsert_platform.tablestore.connect.compare import COMPARED_DDL, comparing_task
+    def time_to_live(self) -> int | None:
+        """Of the table as it is: it may be another than was declared, which counts for a table that is created."""
+        return sink_time_to_live(self._client, self.sink)
+
+    def differences(self, changes: DataFrame, *, refused: Collection[str], expired: int) -> DataFrame:
+        """Compares the rows that records changed with the table; see `ComparesRecords`."""
+        from upsert_platform.tablestore.connect.compare import COMPARED_DDL, Expired, comparing_task
         from upsert_platform.tablestore.connect.frame import record_frame
 
         records = record_frame(changes)
         if self.sink.rows_meet:
             records = self._judged(records)
-        return self._ordered(records).mapInArrow(comparing_task(self.sink, refused), COMPARED_DDL)
+        seconds = self.time_to_live() if self.sink.points is not None else None  # points expire by their own time
+        task = comparing_task(self.sink, refused, Expired(expired, seconds))
+        return self._ordered(records).mapInArrow(task, COMPARED_DDL)
 
     def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Refused records and all others of their rows; see `upsert_platform.destination.ComparesRecords`."""
+        """Refused records and all others of their rows; see `upsert_platform.capabilities.ComparesRecords`."""
         from pyspark.sql import functions as F
 
         from upsert_platform.tablestore.connect.frame import KEY, record_frame

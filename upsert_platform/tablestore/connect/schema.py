@@ -30,6 +30,22 @@ def sink_created_at(client: Client, sink: ConnectSink) -> int | None:
     return 0
 
 
+def sink_time_to_live(client: Client, sink: ConnectSink) -> int | None:
+    """Seconds that the table of a sink keeps what is written; None where it keeps it for good, or does not exist."""
+    try:
+        if sink.points is None:
+            described = describe(client, sink.table_name)
+            options = None if described is None else described.table_options
+        else:
+            options = client.repeat("describe_timeseries_table", sink.table_name).table_meta.table_options
+    except ServiceError as error:
+        if is_missing(error):
+            return None
+        raise
+    seconds = -1 if options is None else int(options.time_to_live)
+    return seconds if seconds > 0 else None
+
+
 def prepare_sink(client: Client, sink: ConnectSink) -> None:
     """Creates the sink's table, and its error table, where they are missing and ``auto.create`` is on.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +14,11 @@ import pytest
 from upsert_platform.errors import SourceLocation
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.tablestore.client import Client
-from upsert_platform.tablestore.connect.compare import comparing_task
+from upsert_platform.tablestore.connect.compare import NOTHING, Expired, comparing_task
+from upsert_platform.tablestore.connect.frame import BATCH
 from upsert_platform.tablestore.connect.points import points_task
 from upsert_platform.tablestore.connect.reading import scanning_task
-from upsert_platform.tablestore.connect.schema import prepare_sink
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_time_to_live
 from upsert_platform.tablestore.connect.table import COLUMNS, ConnectSink, read_connect_sink
 from upsert_platform.tablestore.connect.writer import records_task
 from upsert_platform.tablestore.ranges import WHOLE
@@ -81,10 +83,20 @@ def written(sink: ConnectSink, records: Sequence[tuple[Any, Any]]) -> pa.RecordB
 
 
 def compared(
-    sink: ConnectSink, batch: pa.RecordBatch, refused: Sequence[str] = ()
+    sink: ConnectSink,
+    batch: pa.RecordBatch,
+    refused: Sequence[str] = (),
+    *,
+    of: Sequence[int] | None = None,
+    expired: Expired = NOTHING,
 ) -> tuple[dict[str | None, int], list[tuple[Any, ...]]]:
-    """How many rows have a status, and the rows that differ."""
-    rows = [row for found in comparing_task(sink, refused)(iter([batch])) for row in found.to_pylist()]
+    """How many rows have a status, and the rows that differ.
+
+    Args:
+        of: the changelog's batch of each record; 1 for all if None.
+    """
+    batch = batch.append_column(BATCH, pa.array(of or [1] * batch.num_rows, pa.int64()))
+    rows = [row for found in comparing_task(sink, refused, expired)(iter([batch])) for row in found.to_pylist()]
     counts: Counter[str | None] = Counter()
     for row in rows:
         counts[row["status"]] += row["count"]
@@ -114,6 +126,44 @@ def test_rows_as_their_records_say_and_rows_that_differ(
     ]
     refused = '{"topic":"t","partition":3,"offset":0}'
     assert compared(sink, batch, [refused])[0] == {"refused": 1, "extra": 1, "stale": 1, None: 1}
+
+
+def test_cells_that_outlived_the_time_to_live_are_not_missed_and_others_are(
+    server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]
+) -> None:
+    from tablestore import Row
+
+    sink = sink_on(server, {**KEYED, "insert.mode": "update", "delete.mode": "row"})
+    records = [({"pk0": key}, {"A": 1}) for key in "abcd"] + [({"pk0": key}, {"B": 2}) for key in "bcd"]
+    records += [({"pk0": "d"}, None), ({"pk0": "e"}, {"A": 1})]
+    order = sorted(range(len(records)), key=lambda place: records[place][0]["pk0"])
+    batch = written(sink, [records[place] for place in order])
+    of = [(1, 1, 1, 1, 2, 2, 1, 1, 2)[place] for place in order]  # batch 1 was committed before the time to live
+    client = sdk_client(server)
+    assert compared(sink, batch, of=of, expired=Expired(1))[0] == {None: 5}
+    client.delete_row(sink.table_name, [("pk0", "a")])  # wholly of batch 1
+    client.update_row(sink.table_name, Row([("pk0", "b")], {"DELETE_ALL": ["A"]}), None)  # its other cell is younger
+    client.delete_row(sink.table_name, [("pk0", "c")])
+    client.put_row(sink.table_name, Row([("pk0", "d")], [("A", 1)]))  # deleted long ago: it cannot be there
+    client.update_row(sink.table_name, Row([("pk0", "e")], {"PUT": [("A", 5)]}), None)
+    counts, wrong = compared(sink, batch, of=of, expired=Expired(1))
+    assert counts == {"expired": 1, None: 1, "missing": 1, "extra": 1, "stale": 1}
+    assert [(key, status) for key, status, _ in wrong] == [
+        ('{"0":"c"}', "missing"), ('{"0":"d"}', "extra"), ('{"0":"e"}', "stale"),
+    ]  # fmt: skip
+    assert compared(sink, batch, of=of)[0] == {"missing": 2, "stale": 2, "extra": 1}
+
+
+def test_points_expire_by_the_time_that_they_carry(server: ServerHandle) -> None:
+    day, now = 86_400, int(time.time())
+    sink = sink_on(server, {**SERIES, "table.time-to-live": str(2 * day)})
+    client = Client.of(sink.settings)
+    assert sink_time_to_live(client, sink) == 2 * day
+    client.close()
+    points = [{"m": "cpu", "tag": "x", "ts": at, "f": 1} for at in (now - 3 * day, now - 2 * day + 600, now)]
+    batch = written(sink, [(None, point) for point in points])
+    assert compared(sink, batch)[0] == {"missing": 1, None: 2}
+    assert compared(sink, batch, expired=Expired(0, 2 * day))[0] == {"expired": 1, None: 2}
 
 
 def test_few_of_many_differing_rows_are_shown(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]) -> None:
