@@ -80,8 +80,8 @@ def _last_of_partitions(
     held = dict.fromkeys([rows.BATCH, rows.TIMESTAMP, *(name for name in keep if name not in PLACE)])
     last = F.max_by(F.struct(*_named(held)), F.struct(*IN_PARTITION)).alias(_LAST)
     summed = [] if greatest is None else [F.max(greatest).alias(greatest)]
-    # Rows of a key are brought together once, which serves the grouping by key that follows as well.
-    return changes.repartition(*_named(key)).groupBy(*_named(key), *PLACE).agg(last, *summed)
+    # Each task reduces what it reads before anything is moved: of a partition of the topic only the last row can win.
+    return changes.groupBy(*_named(key), *PLACE).agg(last, *summed)
 
 
 def latest_per_key(
