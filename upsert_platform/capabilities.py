@@ -92,7 +92,8 @@ class ComparesRecords(ABC):
 
         Returns:
             Few rows: `count` rows of the table have a `status`: null when they are right, else ``missing``, ``extra``,
-            ``stale``, ``refused`` or ``expired``. Examples of rows that differ have a row of their own, with `key` and `difference`.
+            ``stale``, ``refused`` or ``expired``. Examples of rows that differ have a row of their own, with `key` and
+            `difference`.
         """
 
     @abstractmethod
