@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,26 @@ def home() -> str:
     """The lake's root: a path made absolute, or a URI as given."""
     value = os.environ.get(HOME_VARIABLE) or DEFAULT_HOME
     return value if "://" in value else str(Path(value).expanduser().absolute())
+
+
+def check_writable(root: str) -> None:
+    """Refuses a lake below a folder that cannot be written, before anything costly is begun.
+
+    Raises:
+        EndpointError: a file cannot be made there. Of a store elsewhere nothing is asked.
+    """
+    path = local_path(root)
+    if path is None:
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise EndpointError(
+            f"the lake cannot be written: {path}: {error.strerror or error}. Name a folder that can be written in"
+            f" {HOME_VARIABLE}"
+        ) from None
 
 
 @dataclass(frozen=True)

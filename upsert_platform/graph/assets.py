@@ -78,13 +78,7 @@ def changelog_asset(table: Table) -> dg.AssetsDefinition:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         for topic in plan.topics if streams_of(table) else ():
-            context.log_event(
-                dg.AssetObservation(
-                    asset_key=keys.topic_key(topic.name),
-                    metadata=metadata.of_topic(plan, topic.name),
-                    tags={"dagster/data_version": metadata.data_version_of_topic(plan, topic.name).value},
-                )
-            )
+            context.log_event(metadata.observed_topic(plan, topic.name))
         # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
         context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
         version = dg.DataVersion(

@@ -33,6 +33,10 @@ _SHOWN: Final = (
 """Metadata that a line about an asset or a check repeats, in this order."""
 
 
+_OWN_SHOWN: Final = 8
+_LONGEST: Final = 60
+
+
 class ConsoleFormatter(logging.Formatter):
     """Time, step and message; of events only those that tell a result, or all."""
 
@@ -90,9 +94,18 @@ def _told(event: dg.DagsterEvent, message: str) -> str:
 
 
 def _numbers(metadata: Mapping[str, Any]) -> str:
-    values = {name: getattr(metadata.get(name), "value", None) for name in _SHOWN}
-    shown = ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+    values = {name: getattr(metadata[name], "value", None) for name in _SHOWN if name in metadata}
+    if not values:  # of an asset of one's own
+        found = {name: getattr(value, "value", None) for name, value in metadata.items() if "/" not in name}
+        values = {name: value for name, value in found.items() if isinstance(value, (int, float, str))}
+        values = dict(list(values.items())[:_OWN_SHOWN])
+    shown = ", ".join(f"{name} {_short(value)}" for name, value in values.items() if value is not None)
     return f" ({shown})" if shown else ""
+
+
+def _short(value: object) -> str:
+    line = str(value).partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def _reason(error: Any) -> str:

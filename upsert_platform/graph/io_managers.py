@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from upsert_platform.changelog import compaction
+from upsert_platform.changelog.lake import check_writable
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
@@ -54,8 +55,12 @@ class ChangelogIOManager(_PlatformIOManager):
         told: list[Any] = []
         self.spark.expect(obj.lag)
         with told_plainly():
+            check_writable(self.platform.root)
             run = hop.execute(self.spark.spark_session, obj, progress=tell)
-        context.add_output_metadata(metadata.of_changelog_run(run))
+            after = hop.plan()
+        for topic in after.topics:
+            context.log_event(metadata.observed_topic(after, topic.name))
+        context.add_output_metadata(metadata.of_changelog_run(run, lag=after.lag))
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:
@@ -86,6 +91,7 @@ class QueryIOManager(_PlatformIOManager):
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
         """Computes and commits every batch; Spark's session is opened when there is enough to do."""
         with told_plainly():
+            check_writable(self.platform.root)
             run = obj.execute(lambda: self.spark.spark_session)
         context.add_output_metadata(metadata.of_query_run(run))
         if run.met:
@@ -111,6 +117,7 @@ class DestinationIOManager(_PlatformIOManager):
             self._write_frame(context, obj)
             return
         with told_plainly():
+            check_writable(self.platform.root)
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
             try:
                 self.spark.expect(hop.rows_behind(obj))

@@ -9,6 +9,7 @@ import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.destination import DestinationState
+from upsert_platform.graph import keys
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
 from upsert_platform.hops.destination_hop import DestinationPlan, DestinationRun
 from upsert_platform.hops.frame_hop import WrittenFrame
@@ -48,18 +49,31 @@ def data_version_of_topic(plan: ChangelogPlan, topic: str) -> dg.DataVersion:
     )
 
 
+def observed_topic(plan: ChangelogPlan, topic: str) -> dg.AssetObservation:
+    """What a plan saw of a topic, for the topic's asset."""
+    return dg.AssetObservation(
+        asset_key=keys.topic_key(topic),
+        metadata=of_topic(plan, topic),
+        tags={"dagster/data_version": data_version_of_topic(plan, topic).value},
+    )
+
+
 def of_changelog_plan(plan: ChangelogPlan) -> dict[str, Any]:
     """Of a changelog before a run."""
     return {"lag_before": plan.lag, "batch": plan.head.batch if plan.head else 0}
 
 
-def of_changelog_run(run: ChangelogRun) -> dict[str, Any]:
-    """Of a changelog after a run."""
+def of_changelog_run(run: ChangelogRun, *, lag: int) -> dict[str, Any]:
+    """Of a changelog after a run.
+
+    Args:
+        lag: offsets that came while it ran.
+    """
     account = run.account
     return {
         "batch": run.head.batch,
         "batches": run.batches,
-        "lag": 0,
+        "lag": lag,
         "seconds": round(run.seconds, 3),
         "records_per_second": round(account.records / run.seconds, 1) if run.seconds else 0.0,
         **of_account(account),

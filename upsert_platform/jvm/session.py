@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from upsert_platform.errors import EndpointError
+from upsert_platform.jvm.scratch import scratch_folder, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,12 +101,28 @@ def open_session(settings: Mapping[str, str] | None = None, *, brief: bool = Fal
     home = java().resolve().parent.parent
     os.environ.setdefault("JAVA_HOME", str(home))
     prepare_environment()
-    chosen = {**default_settings(brief=brief), **(settings or {})}
+    sweep()
+    chosen = {**default_settings(brief=brief), **_temporary_files(settings or {}), **(settings or {})}
     _start_jvm(chosen)
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _temporary_files(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings for Spark's temporary files: in the folder of this process. Executors of a cluster keep theirs."""
+    try:
+        folder = scratch_folder()
+    except OSError as error:
+        raise EndpointError(
+            f"Spark's temporary files cannot be put below {tempfile.gettempdir()}: {error.strerror or error}. Name a"
+            " folder that can be written in TMPDIR"
+        ) from None
+    # The JVM's own folder too: spark-submit and libraries put files there.
+    found = {"spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={folder}"'}
+    local = settings.get("spark.master", "local").startswith("local")
+    return {**found, "spark.local.dir": str(folder)} if local else found
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:

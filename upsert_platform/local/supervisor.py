@@ -215,8 +215,15 @@ def _pid_file(directory: Path, name: str) -> Path:
 
 @contextmanager
 def _exclusive(directory: Path) -> Iterator[None]:
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as handle:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = (directory / ".lock").open("w")
+    except OSError as error:
+        raise ServerError(
+            f"{directory} cannot be written: {error.strerror or error}; name another folder with --data, or in"
+            " UPSERT_PLATFORM_HOME"
+        ) from None
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield  # closing the file gives the lock back
 

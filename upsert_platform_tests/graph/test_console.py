@@ -85,3 +85,23 @@ def test_check_that_fails_names_a_row_that_differs() -> None:
     missing = Comparison(1, False, 3, 1, 0, 0, 0, ({**sample, "status": "missing", "difference": ""},))
     assert checks._example(missing) == "for example user_id=5 is missing"
     assert checks._example(Comparison(1, False, 3, 2, 0, 1, 0, ())) == "missing 2, extra 0, stale 1"
+
+
+def test_an_asset_of_ones_own_tells_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    @dg.asset
+    def scores() -> dg.MaterializeResult[Any]:
+        table = dg.MetadataValue.md("| a |\n| - |")
+        return dg.MaterializeResult(metadata={"rows": 7, "mean": 0.5, "dagster/uri": "x", "note": "a\nb", "t": table})
+
+    @dg.asset
+    def plain() -> None:
+        """Tells nothing."""
+
+    config = dict(console.RUN_CONFIG)
+    job = dg.define_asset_job("own", executor_def=dg.in_process_executor, config=config)
+    definitions = dg.Definitions(assets=[scores, plain], jobs=[job], loggers={console.CONSOLE: console.console})
+    definitions.resolve_job_def("own").execute_in_process()
+    lines = [found.groups() for line in capsys.readouterr().err.splitlines() if (found := LINE.match(line))]
+    assert sorted(lines) == [
+        ("own", "succeeded"), ("plain", "done"), ("scores", "done (rows 7, mean 0.5, note a, t | a |)"),
+    ]  # fmt: skip

@@ -13,9 +13,10 @@ from upsert_platform.errors import ChangelogError, DestinationError
 from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.graph.io_managers import DestinationIOManager
+from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.hops.binding import load
+from upsert_platform.hops.changelog_hop import ChangelogPlan
 from upsert_platform.hops.destination_hop import DestinationPlan
 
 USERS = """
@@ -78,9 +79,33 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
     )
     manager = SimpleNamespace(
         spark=SimpleNamespace(spark_session=None, expect=lambda rows: None),
-        platform=SimpleNamespace(destination_hop=lambda name, run: hop),
+        platform=SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop),
     )
     context = dg.build_output_context(definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run")
     plan = DestinationPlan(DestinationState(), None)
     DestinationIOManager.handle_output(manager, context, plan)  # type: ignore[arg-type]
     assert context.consume_logged_metadata()["batches_behind"] == dg.MetadataValue.int(0)
+
+
+def test_a_lake_that_cannot_be_written_is_told_in_one_line_before_spark_starts() -> None:
+    class NoSpark:
+        def expect(self, rows: int) -> None:
+            """Takes the number."""
+
+        @property
+        def spark_session(self) -> object:
+            raise AssertionError("a session was asked for")
+
+    nowhere = "/proc/nowhere"
+    platform = SimpleNamespace(root=nowhere, changelog_hop=lambda name, run: None, destination_hop=None)
+    context = dg.build_output_context(step_key="users", definition_metadata={keys.TABLE_METADATA: "users"}, run_id="r")
+    for manager, plan in (
+        (ChangelogIOManager, ChangelogPlan(None, (), ())),
+        (DestinationIOManager, DestinationPlan(DestinationState(), None)),
+    ):
+        with pytest.raises(dg.Failure) as raised:
+            manager(platform, NoSpark()).handle_output(context, plan)  # type: ignore[arg-type]
+        told = raised.value.description or ""
+        assert "/proc/nowhere: " in told
+        assert "UPSERT_PLATFORM_HOME" in told
+        assert "\n" not in told

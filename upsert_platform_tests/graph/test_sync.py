@@ -24,6 +24,9 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
     warehouse = metadata_of(first, "tables", "users_warehouse")
     assert warehouse["deletes_unmatched"] == sum(row["region"] == "test" for row in stack.users.rows.values()) > 0
     assert warehouse["deletes_never_written"] == warehouse["deletes"] >= warehouse["deletes_unmatched"]
+    observed = [event.asset_observation_data.asset_observation for event in first.get_asset_observation_events()]
+    lags = [item.metadata["lag"].value for item in observed if item.asset_key.path[-1] == stack.topic]
+    assert lags == [stack.users.produced, 0], "what the run has read is still shown as waiting"
     done = metadata_of(first, "changelogs", "users")
     assert done["records"] == done["rows"] + done["superseded"] == stack.users.produced
     assert checks_of(first) == {

@@ -221,3 +221,12 @@ def test_variables_of_the_servers_are_found_beside_a_lake_that_is_a_uri(
     directory.mkdir(parents=True)
     (directory / "local.env").write_text("# servers\nUPSERT_TABLESTORE_INSTANCE=local\n")
     assert lake.local_variables(lake.home()) == {"UPSERT_TABLESTORE_INSTANCE": "local"}
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_line() -> None:
+    done = run("up", "--data", "/proc/nowhere/local", "--only", "tablestore")
+    assert done.exit_code == 1
+    assert done.output.strip() == (
+        "Error: /proc/nowhere/local cannot be written: No such file or directory; name another folder with --data, or"
+        " in UPSERT_PLATFORM_HOME"
+    )

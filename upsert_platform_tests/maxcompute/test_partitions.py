@@ -154,10 +154,10 @@ def test_a_row_that_moves_with_a_null_where_none_may_be_leaves_the_old_one(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened
 ) -> None:
     destination = opened({**COLUMNS, "v": "STRING NOT NULL"}, key=["id"], partitioned_by=["ds"])
-    write(spark, destination, 1, [("U", (1, "a", "old")), ("U", (2, "a", "old"))])
-    report = write(spark, destination, 2, [("U", (1, "b", None)), ("U", (2, "b", "new"))])
+    write(spark, destination, 1, [("U", (1, "old", "a")), ("U", (2, "old", "a"))])
+    report = write(spark, destination, 2, [("U", (1, None, "b")), ("U", (2, "new", "b"))])
     assert report.refused_count == 1
-    assert stored(maxcompute, destination.table) == [(1, "a", "old"), (2, "b", "new")]
+    assert stored(maxcompute, destination.table) == [(1, "old", "a"), (2, "new", "b")]
 
 
 @dataclass

@@ -145,7 +145,7 @@ def test_108_a_null_key_is_refused_before_any_request(make_table: Make, proxy: F
     table = make_table(**{"odps_tunnel_end_point": proxy.endpoint})
     job, _, _ = open_job(table)
     writer = send(job, [batch(table, [("U", (None, "a")), ("D", (None, None))])])
-    assert (writer.result.rows, writer.result.refused_count, writer.result.stream_id) == (0, 2, None)
+    assert (writer.result.rows, writer.result.refused, writer.result.stream_id) == (0, 2, None)
     assert "TableWrite" not in proxy.actions
 
 

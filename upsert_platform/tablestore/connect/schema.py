@@ -37,7 +37,7 @@ def sink_time_to_live(client: Client, sink: ConnectSink) -> int | None:
             described = describe(client, sink.table_name)
             options = None if described is None else described.table_options
         else:
-            options = client.repeat("describe_timeseries_table", sink.table_name).table_meta.table_options
+            options = client.repeat("describe_timeseries_table", sink.table_name).table_meta.timeseries_table_options
     except ServiceError as error:
         if is_missing(error):
             return None

@@ -1,0 +1,60 @@
+"""Where Spark keeps its temporary files: a folder per process, so that those of killed runs can be told and removed.
+
+Spark removes its own at an orderly end. A process that is killed leaves shuffle files, which may be gigabytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "upsert-platform-spark"
+_SLACK_SECONDS: Final = 2.0
+"""The start of a process is known in ticks of a clock that others set."""
+
+
+def root() -> Path:
+    """The folder with the folders of all processes of this user and machine."""
+    # Containers that share a folder have hosts of their own, and do not see each other's processes.
+    return Path(tempfile.gettempdir()) / f"{PREFIX}-{os.getuid()}" / (socket.gethostname() or "localhost")
+
+
+def scratch_folder() -> Path:
+    """The folder of this process; made when absent, for its user alone.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = root() / f"{os.getpid()}-{_began(os.getpid()) or 0:.0f}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def sweep() -> list[str]:
+    """Removes the folders of processes that are gone; names them."""
+    removed = []
+    for folder in root().glob("*-*"):
+        pid, _, began = folder.name.partition("-")
+        if not pid.isdigit() or not began.isdigit():
+            continue
+        now = _began(int(pid))
+        if now is not None and abs(now - int(began)) <= _SLACK_SECONDS:
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        removed.append(folder.name)
+    return removed
+
+
+def _began(pid: int) -> float | None:
+    """When a process began, in seconds since 1970; None if there is none (a zombie is none)."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None
