@@ -12,6 +12,7 @@ from upsert_platform.types import LogicalType
 
 _SECRET_WORDS = (
     "password", "secret", "jaas", "token", "access.key", "access-key", "accesskey", "access.id", "key.pem", "user-info",
+    "user.info",
 )  # fmt: skip
 
 

@@ -272,3 +272,11 @@ def test_a_table_is_written_and_read_with_it(schema_registry: Registry, format_i
     found, account = run(read(declare(topic=f"whole-{format_id}", **more)), given)
     assert brief(found) == [("+U", 0, 1, "a"), ("-D", 1, 2, None), ("?", 2)]
     assert account.quarantined == 1
+
+
+@pytest.mark.parametrize("format_id", ["avro-confluent", "json-registry", "proto-registry"])
+@pytest.mark.parametrize("name", ["basic-auth.user-info", "properties.basic.auth.user.info", "bearer-auth.token"])
+def test_credentials_of_a_registry_are_not_printed(format_id: str, name: str) -> None:
+    declared = declare(**{f"value.{format_id}.{name}": "me:hunter2", "value.format": format_id})
+    assert "hunter2" not in repr(declared)
+    assert f"value.{format_id}.{name}" in repr(declared)
