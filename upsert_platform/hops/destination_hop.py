@@ -141,9 +141,11 @@ class DestinationHop:
 
     def rows_behind(self, plan: DestinationPlan) -> int:
         """Change rows that a plan found to apply. No JVM."""
-        if plan.head is None:
-            return 0
-        accounts = self.store.accounts(after=plan.state.applied_batch, upto=plan.head.batch)
+        return 0 if plan.head is None else self._rows(after=plan.state.applied_batch, upto=plan.head.batch)
+
+    def _rows(self, *, after: int, upto: int) -> int:
+        """Change rows of a span of batches, by their accounts. No JVM."""
+        accounts = self.store.accounts(after=after, upto=upto)
         return sum(account.rows for ranges in accounts.values() for account in ranges)
 
     def execute(
@@ -197,8 +199,10 @@ class DestinationHop:
             report = with_refused(report, failed)
             note_applied(self.store, self.destination.name, span.upto)
             self._settle_overtaken(spark, span)
-            unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
-            multi_partition_keys = int(read.get["met"]) + int(made.get["met"])
+            # Of a batch without a row Spark leaves out all operators, those that count too.
+            counted = bool(self._rows(after=span.after, upto=span.upto))
+            unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"])) if counted else 0
+            multi_partition_keys = int(read.get["met"]) + int(made.get["met"]) if counted else 0
         return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
 
     def _settle_overtaken(self, spark: SparkSession, span: BatchSpan) -> None:
