@@ -107,6 +107,8 @@ def evaluate(native: Native, table: pa.Table) -> Any:
     if operator in _BINARY:
         return _BINARY[operator](*values)
     match operator:
+        case "shift":
+            return pc.add(values[0], pa.scalar(operands[1], pa.duration("us")))
         case "not":
             return pc.invert(values[0])
         case "is null":

@@ -43,6 +43,12 @@ STATEMENTS: Final = {
     " 'b')",
     "not exists": "SELECT id, age FROM users AS u WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id)",
     "union all": "SELECT id, region FROM users UNION ALL SELECT uid, page FROM views",
+    "intersect": "SELECT region, id FROM users INTERSECT SELECT page, uid FROM views",
+    "except": "SELECT uid, kind FROM orders EXCEPT SELECT uid, page FROM views WHERE secs > 10",
+    "groups of an intersection": "SELECT k, COUNT(*) AS n FROM (SELECT uid AS k, kind AS w FROM orders INTERSECT SELECT"
+    " uid, kind FROM orders WHERE amount > 4) t GROUP BY k",
+    "interval join": "SELECT o.oid, v.page, v.ts FROM orders o JOIN views v ON o.uid = v.uid AND o.ts BETWEEN v.ts -"
+    " INTERVAL '10' MINUTE AND v.ts + INTERVAL '5' MINUTE",
     "union": "SELECT region AS r FROM users UNION SELECT page FROM views",
     "join of a union": "SELECT u.uid, o.oid FROM (SELECT uid FROM views UNION ALL SELECT uid FROM orders) u JOIN"
     " orders o ON u.uid = o.uid",

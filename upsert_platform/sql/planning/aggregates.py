@@ -16,13 +16,17 @@ from upsert_platform.types import LogicalType, TypeName
 _KEPT: Final = {"COUNT": "count", "SUM": "sum", "AVG": "avg", "MIN": "min", "MAX": "max"}
 _NUMBERS: Final = (*INTEGERS, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
 _UNORDERED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
+_MOMENTS: Final = "keep COUNT(x), SUM(x) and SUM(x * x) of a DOUBLE, from which readers of the table compute it"
+_VALUES: Final = "write the rows to a table whose key ends with the value; its readers put them together"
 _NEAREST: Final = {
     "APPROX_COUNT_DISTINCT": "COUNT(DISTINCT ...) is exact and kept up to date",
     "FIRST_VALUE": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1 gives the first row",
     "LAST_VALUE": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ... DESC) with WHERE rn = 1 gives the last row",
-    "VAR_POP": "keep COUNT(x), SUM(x) and SUM(x * x)", "VAR_SAMP": "keep COUNT(x), SUM(x) and SUM(x * x)",
-    "VARIANCE": "keep COUNT(x), SUM(x) and SUM(x * x)", "STDDEV": "keep COUNT(x), SUM(x) and SUM(x * x)",
-    "STDDEV_POP": "keep COUNT(x), SUM(x) and SUM(x * x)", "STDDEV_SAMP": "keep COUNT(x), SUM(x) and SUM(x * x)",
+    "LISTAGG": _VALUES, "STRING_AGG": _VALUES, "COLLECT": _VALUES, "ARRAY_AGG": _VALUES, "JSON_ARRAYAGG": _VALUES,
+    "JSON_OBJECTAGG": _VALUES, "VAR_POP": _MOMENTS, "VAR_SAMP": _MOMENTS, "VARIANCE": _MOMENTS, "STDDEV": _MOMENTS,
+    "STDDEV_POP": _MOMENTS, "STDDEV_SAMP": _MOMENTS,
+    "GROUPING": "it belongs to GROUPING SETS, which are not supported",
+    "GROUPING_ID": "it belongs to GROUPING SETS, which are not supported",
 }  # fmt: skip
 
 

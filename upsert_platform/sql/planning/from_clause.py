@@ -23,6 +23,11 @@ _ON_TABLES: Final = {
     "laterals": "LATERAL", "pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME AS OF",
     "when": "FOR SYSTEM_TIME AS OF", "match": "MATCH_RECOGNIZE",
 }  # fmt: skip
+_LATEST: Final = (
+    "write a plain JOIN, which follows the changes of both sides; in the place of a Tablestore or MaxCompute table join"
+    " the topic that fills it"
+)
+_NEAREST: Final = {"version": _LATEST, "when": _LATEST}
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
 _KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
@@ -71,7 +76,8 @@ class FromClause(ABC):
     def _table(self, node: exp.Expr) -> tuple[Relation, tuple[str, ...]]:
         for name, clause in _ON_TABLES.items():
             if node.args.get(name):
-                raise self.fault(f"{clause} is not supported", node)
+                told = f"{clause} is not supported"
+                raise self.fault(f"{told}: {_NEAREST[name]}" if name in _NEAREST else told, node)
         alias = node.args.get("alias")
         renamed = [part.name for part in alias.columns] if isinstance(alias, exp.TableAlias) else []
         if isinstance(node, exp.Subquery):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -188,6 +189,14 @@ class Columns:
         if isinstance(node, (exp.And, exp.Or)):
             left, right = self.native(node.this), self.native(node.expression)
             return (node.key, left, right) if left is not None and right is not None else None
+        if isinstance(node, exp.Between):
+            low, high = (
+                self.native(kind(this=node.this, expression=node.args[end]))
+                for kind, end in ((exp.GTE, "low"), (exp.LTE, "high"))
+            )
+            return ("and", low, high) if low is not None and high is not None else None
+        if isinstance(node, (exp.Add, exp.Sub)):
+            return self._shifted(node)
         if isinstance(node, exp.Not):
             inner = self.native(node.this)
             return ("not", inner) if inner is not None else None
@@ -211,10 +220,38 @@ class Columns:
             return (_COMPARISONS[type(node)], left, right)
         return None
 
+    def _shifted(self, node: exp.Expr) -> Native | None:
+        """A TIMESTAMP and an interval of fixed length."""
+        inner, span = self.native(node.this), length_of(node.expression)
+        if inner is None or span is None:
+            return None
+        kind = self._type(inner)
+        if kind is None or kind.name is not TypeName.TIMESTAMP:
+            return None
+        return ("shift", inner, span if isinstance(node, exp.Add) else -span)
+
     def _type(self, native: Native) -> LogicalType | None:
+        if native[0] == "shift":
+            return self._type(native[1])
         if native[0] == "column":
             return next(item.field.type for item in self.named if item.field.name == native[1])
         return native[2] if native[0] == "literal" else None
+
+
+_UNITS: Final = {
+    "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000,
+    "WEEK": 7 * 86_400_000_000,
+}  # fmt: skip
+
+
+def length_of(node: exp.Expr) -> int | None:
+    """Microseconds of ``INTERVAL '10' MINUTES``; None for what is not an interval of fixed length, in one unit."""
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
+        unit = node.args["unit"]
+        size = _UNITS.get(unit.name.upper().removesuffix("S")) if isinstance(unit, exp.Var) else None
+        if size is not None and node.this.name.strip().isdigit():
+            return int(node.this.name) * size
+    return None
 
 
 def _niladic(node: exp.Column) -> bool:

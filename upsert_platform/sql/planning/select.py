@@ -16,6 +16,7 @@ from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, h
 from upsert_platform.sql.planning.from_clause import Find, View
 from upsert_platform.sql.planning.joins import conjuncts, filtered
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
+from upsert_platform.sql.planning.sets import common_rows
 from upsert_platform.sql.planning.where_clause import WhereClause
 from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unwrap_tables
 from upsert_platform.types import LogicalType, TypeName
@@ -25,6 +26,10 @@ _CLAUSES: Final = {
     "sample": "TABLESAMPLE", "locks": "FOR UPDATE", "into": "INTO", "sort": "SORT BY", "cluster": "CLUSTER BY",
     "distribute": "DISTRIBUTE BY", "connect": "CONNECT BY", "offset": "OFFSET",
 }  # fmt: skip
+_GROUPINGS: Final = (
+    "GROUPING SETS, CUBE and ROLLUP are not supported: write one INSERT INTO of the same table per grouping, with a"
+    " constant in the place of each column that is not grouped by"
+)
 _RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
 
@@ -78,21 +83,21 @@ class _Planner(WhereClause):
             self.renamed[item.alias] = [part.name for part in item.args["alias"].columns]
 
     def _union(self, node: exp.SetOperation) -> Relation:
-        if not isinstance(node, exp.Union):
-            kind = "IN or EXISTS" if isinstance(node, exp.Intersect) else "NOT EXISTS"
-            raise self.fault(f"{node.key.upper()} is not supported: write it with {kind}", node)
+        word = node.key.upper()
+        if not isinstance(node, exp.Union) and not node.args.get("distinct"):
+            raise self.fault(f"{word} ALL is not supported: {word} gives each row once", node)
         branches = [self.query(side) for side in (node.this, node.expression)]
         for branch in branches:
             self.check_no_rank(branch, node)
         left, right = branches
         if len(left.columns) != len(right.columns):
-            raise self.fault(f"UNION of {len(left.columns)} and {len(right.columns)} columns", node)
+            raise self.fault(f"{word} of {len(left.columns)} and {len(right.columns)} columns", node)
         kinds: list[LogicalType] = []
         for (shown, one), (_, other) in zip(left.columns, right.columns, strict=True):
             shared = common_type(one.type, other.type)
             if shared is None:
                 raise self.fault(
-                    f"UNION: column '{shown}' is {one.type} and {other.type}; CAST one to the type of the other", node
+                    f"{word}: column '{shown}' is {one.type} and {other.type}; CAST one to the type of the other", node
                 )
             kinds.append(shared)
         shaped = []
@@ -103,6 +108,9 @@ class _Planner(WhereClause):
                 for name, (_, field), wanted in zip(fresh, branch.columns, kinds, strict=True)
             ]
             shaped.append(Project(branch.node, tuple(columns)))
+        if not isinstance(node, exp.Union):
+            both = common_rows(shaped[0], shaped[1], self.names, present=isinstance(node, exp.Intersect))
+            return Relation(both, tuple((shown, f) for (shown, _), f in zip(left.columns, both.fields, strict=True)))
         union = Union(tuple(shaped))
         shown_columns = tuple((shown, field) for (shown, _), field in zip(left.columns, union.fields, strict=True))
         if node.args.get("distinct"):
@@ -165,14 +173,10 @@ class _Planner(WhereClause):
             return []
         for name in ("grouping_sets", "cube", "rollup", "totals", "all"):
             if group.args.get(name):
-                raise self.fault(
-                    "GROUPING SETS, CUBE and ROLLUP are not supported: write a UNION ALL of groupings", group
-                )
+                raise self.fault(_GROUPINGS, group)
         for item in group.expressions:
             if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
-                raise self.fault(
-                    "GROUPING SETS, CUBE and ROLLUP are not supported: write a UNION ALL of groupings", item
-                )
+                raise self.fault(_GROUPINGS, item)
             if isinstance(item, exp.Literal):
                 raise self.fault("GROUP BY takes expressions, not positions", item)
         del items

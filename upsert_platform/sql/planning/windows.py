@@ -9,15 +9,11 @@ from sqlglot import exp
 
 from upsert_platform.plan import Window
 from upsert_platform.sql.lexer import Token, TokenKind
-from upsert_platform.sql.planning.scope import Columns, Names, Relation
+from upsert_platform.sql.planning.scope import Columns, Names, Relation, length_of
 from upsert_platform.sql.reader import Fault
 from upsert_platform.types import TypeName
 
 FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE")
-_UNITS: Final = {
-    "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000,
-    "WEEK": 7 * 86_400_000_000,
-}  # fmt: skip
 _ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}
 
 
@@ -110,12 +106,10 @@ def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: 
 
 
 def _microseconds(node: exp.Expr, columns: Columns) -> int:
-    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
-        unit = node.args["unit"]
-        size = _UNITS.get(unit.name.upper().removesuffix("S")) if isinstance(unit, exp.Var) else None
-        if size is not None and node.this.name.strip().isdigit():
-            return int(node.this.name) * size
-    raise columns.fault("a length of a window is written INTERVAL '10' MINUTES, in seconds to weeks", node)
+    found = length_of(node)
+    if found is None:
+        raise columns.fault("a length of a window is written INTERVAL '10' MINUTES, in seconds to weeks", node)
+    return found
 
 
 def refuse_tables_of_functions(tokens: tuple[Token, ...]) -> None:
