@@ -19,6 +19,8 @@ from rich.text import Text
 
 from upsert_platform.changelog import lake
 from upsert_platform.demo.instance import dagster_home, environment
+from upsert_platform.demo.pageviews import TOPIC as VIEWS_TOPIC
+from upsert_platform.demo.pageviews import Pageviews, tables
 from upsert_platform.demo.users import TOPIC, Users, produce
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.local import supervisor
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 
 FIRST_WAVE = 3000
 SECOND_WAVE = 1500
+VIEWS = 5000
+"""Page views per wave."""
 TABLES = ("users_serving", "users_warehouse")
+"""What the referee judges; the tables behind queries are compared with what the demo counted."""
 _PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")
 """Begins the lines that a run tells about itself."""
 _END_SECONDS = 15.0
@@ -72,9 +77,10 @@ def _names(directory: Path) -> list[str]:
 
 
 def _waves(console: Console, variables: Mapping[str, str]) -> None:
-    users = Users(seed=int(time.time()))
-    _wave(console, variables, users, "first wave: inserts", users.first_wave(FIRST_WAVE))
-    _wave(console, variables, users, "second wave: updates, deletes, re-inserts", users.second_wave(SECOND_WAVE))
+    truth = Users(seed=int(time.time())), Pageviews(seed=int(time.time()))
+    users = truth[0]
+    _wave(console, variables, truth, "first wave: inserts", users.first_wave(FIRST_WAVE))
+    _wave(console, variables, truth, "second wave: updates, deletes, re-inserts", users.second_wave(SECOND_WAVE))
     console.print("\n[bold]Where to look next[/]")
     hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     hints.add_column(no_wrap=True)
@@ -92,28 +98,45 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
 def _wave(
     console: Console,
     variables: Mapping[str, str],
-    users: Users,
+    truth: tuple[Users, Pageviews],
     title: str,
     records: Iterator[tuple[bytes, bytes | None]],
 ) -> None:
     with console.status(f"{title}: producing"):
-        sent = produce(variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], records)
-    console.print(f"[green]✓[/] {title}: {sent} records in topic '{TOPIC}'")
+        servers = variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+        sent = produce(servers, records)
+        users, views = truth
+        looked = views.wave(VIEWS, most_users=max(users.rows))
+        viewed = produce(servers, looked, topic=VIEWS_TOPIC, compacted=False)
+    console.print(
+        f"[green]✓[/] {title}: {sent} records in topic '{TOPIC}', {viewed} in topic '{VIEWS_TOPIC}'", highlight=False
+    )
     started = time.monotonic()
     log = dagster_home().parent / "demo.log"
     with console.status("dagster job execute -m upsert_platform.definitions -j sync") as spinner:
         room = console.width - 4  # beside the spinner
         _sync(log, lambda line: spinner.update(Text(f"sync: {line}"[:room])))
     console.print(f"[green]✓[/] sync in {time.monotonic() - started:.0f} s (log: {_shown(log)})")
-    with console.status("a referee reads the topic, and both tables with the vendors' clients"):
+    with console.status("a referee reads the topic, and the tables with the vendors' clients"):
         found = _audited()
+        regions, last = tables(variables)
     console.print(_summary(found))
+    _compare("regions_serving", regions, views.regions(), console)
+    _compare("last_views", last, views.last_views(users.rows), console)
     for name, verdict in found.items():
         if not verdict.equal or not verdict.whole:
             first = next((f"{item.status} {item.key} {item.detail}" for item in verdict.differences), "")
             raise DemoError(
                 f"{name} is not what topic '{TOPIC}' says in {verdict.differing} places, the first: {first}"
             )
+
+
+def _compare(name: str, rows: list[list[Any]], wanted: list[list[Any]], console: Console) -> None:
+    """Compares a table behind a query with what follows from everything that was produced."""
+    if rows != wanted:
+        first = next((pair for pair in zip(rows, wanted, strict=False) if pair[0] != pair[1]), (len(rows), len(wanted)))
+        raise DemoError(f"{name} is not what the records say; the first difference: {first[0]}, should be {first[1]}")
+    console.print(f"[green]✓[/] query result in {name}: {len(rows)} rows, equal to a plain count of the records")
 
 
 def _audited() -> dict[str, Verdict]:

@@ -12,7 +12,7 @@ from typing import Any
 
 TOPIC = "users"
 PARTITIONS = 4
-_REGIONS = ("hangzhou", "beijing", "shanghai", "shenzhen", "singapore", "test")
+REGIONS = ("hangzhou", "beijing", "shanghai", "shenzhen", "singapore", "test")
 _NAMES = ("Ada", "Bo", "Chen", "Dilnoza", "Emil", "Fatima", "Goro", "Hana", "Ines", "Jun")
 _EPOCH = datetime(2026, 11, 1, 10)  # noqa: DTZ001 - the column is a TIMESTAMP without a zone
 
@@ -59,7 +59,7 @@ class Users:
         return {
             "user_id": user_id,
             "name": f"{self._random.choice(_NAMES)} {user_id}",
-            "region": self._random.choice(_REGIONS),
+            "region": self._random.choice(REGIONS),
             "balance": Decimal(self._random.randint(-10_000, 1_000_000)) / 100,
             "updated_at": _EPOCH + timedelta(milliseconds=self.produced),
         }
@@ -92,8 +92,17 @@ def encode_value(row: Mapping[str, Any]) -> bytes:
     return json.dumps(text, separators=(",", ":")).encode()
 
 
-def produce(bootstrap_servers: str, records: Iterator[tuple[bytes, bytes | None]], *, topic: str = TOPIC) -> int:
+def produce(
+    bootstrap_servers: str,
+    records: Iterator[tuple[bytes | None, bytes | None]],
+    *,
+    topic: str = TOPIC,
+    compacted: bool = True,
+) -> int:
     """Creates the topic if it is missing, sends the records, and returns how many were acknowledged.
+
+    Args:
+        compacted: the topic keeps the last record of each key; else every record.
 
     Raises:
         RuntimeError: a record was not acknowledged.
@@ -102,7 +111,8 @@ def produce(bootstrap_servers: str, records: Iterator[tuple[bytes, bytes | None]
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    wanted = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1, config={"cleanup.policy": "compact"})
+    policy = {"cleanup.policy": "compact" if compacted else "delete"}
+    wanted = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1, config=policy)
     try:
         admin.create_topics([wanted])[topic].result(30)
     except KafkaException as error:

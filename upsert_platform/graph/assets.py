@@ -16,9 +16,10 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.connectors import kind_of, streams_of
+from upsert_platform.hops.connectors import kind_of, streams_of, topic_writers
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
+from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.store import query_table
 
 
@@ -59,12 +60,19 @@ def _observable(topic: str, table: Table) -> Any:
     return observe
 
 
-def changelog_asset(table: Table) -> dg.AssetsDefinition:
-    """The changelog of a declared table."""
+def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefinition:
+    """The changelog of a declared table.
+
+    Args:
+        after: tables of the project that write its topics; a run writes them first.
+    """
 
     @dg.asset(
         key=keys.changelog_key(table.name),
-        deps=[keys.topic_key(topic) for topic in streams_of(table)],
+        deps=[
+            *(keys.topic_key(topic) for topic in streams_of(table)),
+            *(keys.destination_key(name) for name in after),
+        ],
         io_manager_key=keys.CHANGELOG_IO,
         group_name="changelogs",
         kinds={kind_of(table), "spark", "deltalake"},
@@ -111,6 +119,7 @@ def query_asset(query: Query) -> dg.AssetsDefinition:
             keys.TABLE_METADATA: query.name,
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
             "dagster/column_lineage": keys.column_lineage(query),
+            keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
         },
     )
     def result(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
@@ -168,8 +177,9 @@ def destination_asset(insert: Insert, target: Table) -> dg.AssetsDefinition:
 def project_assets(project: Project) -> Iterator[Any]:
     """Every asset of a project."""
     yield from topic_assets(project)
+    writers = topic_writers(project)
     for table in project.sources():
-        yield changelog_asset(table)
+        yield changelog_asset(table, after=writers.get(table.name, ()))
     for query in project.queries():
         yield query_asset(query)
     for insert, target in inserts_of(project):

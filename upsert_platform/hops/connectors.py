@@ -14,7 +14,7 @@ from upsert_platform.kafka.shared import dead_letter_problems, meeting_problems
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.connector import MaxComputeConnector
-from upsert_platform.model import Table
+from upsert_platform.model import Project, Table
 from upsert_platform.options import nearest
 from upsert_platform.source import Source
 from upsert_platform.tablestore.connector import TablestoreConnector
@@ -64,6 +64,40 @@ def streams_of(table: Table) -> tuple[str, ...]:
     """Names of what a declared table reads (its topics)."""
     found = connector_of(table)
     return found.streams(table) if isinstance(found, Readable) else ()
+
+
+def topic_writers(project: Project) -> Mapping[str, tuple[str, ...]]:
+    """Tables that are read to those that write their topics, so that one run carries a row all the way.
+
+    A writer that itself follows from what is read is left out: then the next run carries on.
+    """
+    reads: dict[str, set[str]] = {insert.target: set(insert.tables) for insert in project.inserts}
+    found: dict[str, tuple[str, ...]] = {}
+    for source in project.sources():
+        for target in reads:
+            table = project.tables.get(target)
+            if table is None or not _share_a_topic(source, table):
+                continue
+            if source.name not in _upstream(target, reads, found):
+                found[source.name] = (*found.get(source.name, ()), target)
+    return found
+
+
+def _upstream(target: str, reads: Mapping[str, set[str]], writers: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Every table that a target follows from."""
+    seen: set[str] = set()
+    waiting = list(reads.get(target, ()))
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += [read for writer in writers.get(name, ()) for read in reads.get(writer, ())]
+    return seen
+
+
+def _share_a_topic(one: Table, other: Table) -> bool:
+    name = "properties.bootstrap.servers"
+    return one.options.get(name) == other.options.get(name) and bool(set(streams_of(one)) & set(streams_of(other)))
 
 
 def unknown_connector(table: Table) -> Problem:

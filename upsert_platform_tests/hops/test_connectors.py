@@ -9,7 +9,8 @@ import pytest
 from upsert_platform.connector import Readable, Writable
 from upsert_platform.graph.project_component import UpsertProjectComponent
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.hops.binding import load
+from upsert_platform.hops.connectors import CONNECTORS, topic_writers
 
 EVENTS = """
 CREATE TABLE events (id INT, v STRING) WITH ('connector' = 'kafka', 'topic' = 'events', 'format' = 'json');
@@ -64,3 +65,30 @@ def test_every_connector_says_what_it_is(name: str) -> None:
     assert connector.name == name
     assert connector.endpoint in ("kafka", "tablestore", "maxcompute", "none")
     assert isinstance(connector, Readable | Writable)
+
+
+def _table(name: str, topic: str, servers: str = "b:1") -> str:
+    return (
+        f"CREATE TABLE {name} (id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = '{topic}'"
+        f", 'properties.bootstrap.servers' = '{servers}', 'key.format' = 'json', 'value.format' = 'json');"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "inserts", "writers"),
+    [
+        # a is copied to topic y, which b reads: y is written first.
+        ([("a", "x"), ("w", "y"), ("b", "y"), ("c", "z")], ["w a", "c b"], {"b": ("w",)}),
+        ([("a", "x"), ("w", "y"), ("b", "y", "other:1"), ("c", "z")], ["w a", "c b"], {}),
+        # A circle of topics: one of the two waits for the next run.
+        ([("a", "x"), ("w", "y"), ("b", "y"), ("v", "x")], ["w a", "v b"], {"a": ("v",)}),
+    ],
+)
+def test_topics_are_written_before_they_are_read(
+    tables: list[tuple[str, ...]], inserts: list[str], writers: dict[str, tuple[str, ...]], tmp_path: Path
+) -> None:
+    statements = [_table(*table) for table in tables]
+    statements += [f"INSERT INTO {pair.split()[0]} SELECT * FROM {pair.split()[1]};" for pair in inserts]
+    (tmp_path / "t.sql").write_text("\n".join(statements))
+    project, _ = load(tmp_path)
+    assert topic_writers(project) == writers
