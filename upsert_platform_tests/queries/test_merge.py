@@ -106,6 +106,26 @@ def test_rows_that_are_only_added_keep_the_order_of_their_records(tmp_path: Path
             assert same_rows(kept.result(), list(_views(world).values()))
 
 
+def test_a_statement_per_grouping_gives_subtotals(tmp_path: Path) -> None:
+    """What is told to write in the place of GROUPING SETS; in a statement set."""
+    target = TARGET.replace("k INT, v BIGINT, w STRING", "r STRING, n BIGINT").replace("KEY (k)", "KEY (r)")
+    query = query_of(
+        "BEGIN STATEMENT SET",
+        "INSERT INTO t SELECT region, COUNT(*) FROM users WHERE region IS NOT NULL GROUP BY region",
+        "INSERT INTO t SELECT '(all)', COUNT(*) FROM users",
+        "END",
+        target=target,
+    )
+    world = World(tmp_path, random.Random(4))
+    kept = Kept(world, query)
+    for _ in range(4):
+        world.change("users", 20)
+        kept.advance()
+        regions = [row["region"] for row in world.rows["users"]]
+        counts = {region: regions.count(region) for region in regions if region is not None}
+        assert same_rows(kept.result(), [*counts.items(), ("(all)", len(regions))])
+
+
 def test_table_without_key_holds_the_rows_of_all(tmp_path: Path) -> None:
     target = TARGET.replace(", PRIMARY KEY (k) NOT ENFORCED", "")
     added = "INSERT INTO t SELECT uid, secs, page FROM views"
