@@ -18,7 +18,7 @@ REPLACED: Final = (
     ("pipeline.name", "assets are named after their tables"),
     ("pipeline.", "Dagster runs the jobs"),
     ("state.", "state is the changelog in the lake"),
-    ("table.exec.state.ttl", "the changelog keeps every key until its tombstone"),
+    ("table.exec.state.ttl", "nothing that a result follows from is let go of: a key stays until its tombstone"),
     ("table.exec.mini-batch.", "every run is a batch"),
     ("table.exec.source.", "micro-batches need no watermarks"),
     ("table.exec.sink.upsert-materialize", "rows are reduced to the last one per primary key in any case"),
