@@ -1,31 +1,34 @@
-"""Makes page views, and knows by plain counting what the tables that follow from them should hold."""
+"""Makes page views, and counts plainly what the tables that follow from the topics should hold."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from upsert_platform.demo.users import REGIONS
+from upsert_platform.demo.users import TOPIC as USERS_TOPIC
 
 TOPIC: Final = "pageviews"
 PAGES: Final = 40
-_EPOCH: Final = datetime(2026, 11, 1, 12)  # noqa: DTZ001 - the column is a TIMESTAMP without a zone
+Rows = list[list[Any]]
+
+
+def _now() -> datetime:
+    """Milliseconds without a zone, as the column is; a later demo goes on after the views of an earlier one."""
+    at = datetime.now()  # noqa: DTZ005 - as the column
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 @dataclass
 class Pageviews:
-    """The truth beside the producer.
-
-    Attributes:
-        views: every view that was produced, in order.
-    """
+    """Makes views of pages, each a millisecond after the one before."""
 
     seed: int = 7
-    views: list[dict[str, Any]] = field(default_factory=list)
+    at: datetime = field(default_factory=_now)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -33,37 +36,55 @@ class Pageviews:
     def wave(self, count: int, *, most_users: int) -> Iterator[tuple[None, bytes]]:
         """So many views by users 1 to `most_users`; some of whom do not exist."""
         for _ in range(count):
-            at = _EPOCH + timedelta(milliseconds=len(self.views))
-            view: dict[str, Any] = {
+            self.at += timedelta(milliseconds=1)
+            view = {
                 "user_id": self._random.randint(1, most_users),
                 "page_id": self._random.randint(1, PAGES),
-                "viewtime": at,
+                "viewtime": self.at.isoformat(sep=" ", timespec="milliseconds"),
                 "user_region": self._random.choice(REGIONS),
             }
-            self.views.append(view)
-            shown = at.isoformat(sep=" ", timespec="milliseconds")
-            yield None, json.dumps({**view, "viewtime": shown}).encode()
-
-    def regions(self) -> list[list[Any]]:
-        """Per region its views and viewers."""
-        found: dict[str, list[int]] = {}
-        for view in self.views:
-            found.setdefault(view["user_region"], []).append(view["user_id"])
-        return [[region, len(users), len(set(users))] for region, users in sorted(found.items())]
-
-    def last_views(self, users: Mapping[int, Mapping[str, Any]]) -> list[list[Any]]:
-        """Per user that there is, the page looked at last, and when, in nanoseconds since 1970."""
-        last = {view["user_id"]: view for view in self.views}
-        start = datetime(1970, 1, 1)  # noqa: DTZ001 - as above
-        found = []
-        for user, row in sorted(users.items()):
-            if user in last:
-                at = (last[user]["viewtime"] - start) // timedelta(milliseconds=1) * 1_000_000
-                found.append([user, row["name"], last[user]["page_id"], at])
-        return found
+            yield None, json.dumps(view).encode()
 
 
-def tables(variables: Mapping[str, str]) -> tuple[list[list[Any]], list[list[Any]]]:
+def counted(views: Iterable[Mapping[str, Any]]) -> Rows:
+    """What `regions_serving` should hold: per region its views and viewers."""
+    found: dict[str, list[int]] = {}
+    for view in views:
+        found.setdefault(view["user_region"], []).append(view["user_id"])
+    return [[region, len(users), len(set(users))] for region, users in sorted(found.items())]
+
+
+def looked_at_last(users: Mapping[int, Mapping[str, Any]], views: Iterable[Mapping[str, Any]]) -> Rows:
+    """What `last_views` should hold: per user that there is, the page looked at last and when, in nanoseconds."""
+    last: dict[int, Mapping[str, Any]] = {}
+    for view in views:
+        if view["viewtime"] > last.get(view["user_id"], {"viewtime": ""})["viewtime"]:
+            last[view["user_id"]] = view
+    start = datetime(1970, 1, 1)  # noqa: DTZ001 - the column has no zone
+    found: Rows = []
+    for user, row in sorted(users.items()):
+        if user in last:
+            at = datetime.fromisoformat(last[user]["viewtime"]) - start
+            found.append([user, row["name"], last[user]["page_id"], at // timedelta(milliseconds=1) * 1_000_000])
+    return found
+
+
+def expected(bootstrap_servers: str) -> tuple[Rows, Rows]:
+    """What both tables should hold, from all that is in the topics, earlier demos included."""
+    from upsert_platform.referee.topic import consume
+
+    config = {"bootstrap.servers": bootstrap_servers}
+    views = [json.loads(record.value) for record in consume(config, [TOPIC]) if record.value is not None]
+    users: dict[int, dict[str, Any]] = {}
+    for record in consume(config, [USERS_TOPIC]):
+        key = json.loads(record.key or b"{}")["user_id"]
+        users.pop(key, None)
+        if record.value is not None:
+            users[key] = json.loads(record.value)
+    return counted(views), looked_at_last(users, views)
+
+
+def tables(variables: Mapping[str, str]) -> tuple[Rows, Rows]:
     """Rows of `regions_serving` and `last_views` as the vendors' clients read them, ordered by key."""
     from odps import ODPS
     from tablestore import OTSClient

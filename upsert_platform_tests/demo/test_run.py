@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from upsert_platform.demo import run
-from upsert_platform.demo.pageviews import Pageviews
+from upsert_platform.demo.pageviews import Pageviews, counted, looked_at_last
 from upsert_platform.demo.run import DemoError
 from upsert_platform.local import supervisor
 
@@ -84,15 +85,16 @@ def test_servers_are_stopped_even_when_they_were_just_starting(tmp_path: Path, m
 
 
 def test_tables_behind_queries_are_compared_with_a_plain_count() -> None:
-    views = Pageviews(seed=3)
-    records = [json.loads(value) for _, value in views.wave(200, most_users=5)]
-    regions = views.regions()
+    views = [json.loads(value) for _, value in Pageviews(seed=3).wave(200, most_users=5)]
+    regions = counted(views)
     assert sum(pv for _, pv, _ in regions) == 200
     assert all(0 < uv <= 5 for _, _, uv in regions)
-    last = views.last_views({3: {"name": "Ada"}, 9: {"name": "Bo"}})
-    latest = max((record for record in records if record["user_id"] == 3), key=lambda record: record["viewtime"])
-    assert [row[:3] for row in last] == [[3, "Ada", latest["page_id"]]]
-    run._compare("regions_serving", regions, views.regions(), Console(quiet=True))
+    (last,) = looked_at_last({3: {"name": "Ada"}, 9: {"name": "Bo"}}, views)
+    latest = [view for view in views if view["user_id"] == 3][-1]
+    assert last[:3] == [3, "Ada", latest["page_id"]]
+    seconds = datetime.fromisoformat(latest["viewtime"]).replace(tzinfo=UTC).timestamp()
+    assert last[3] == round(seconds * 1000) * 1_000_000
+    run._compare("regions_serving", regions, counted(views), Console(quiet=True))
     for wrong in (regions[1:], [*regions, ["x", 1, 1]], [[region, pv + 1, uv] for region, pv, uv in regions]):
         with pytest.raises(DemoError, match="regions_serving is not what the records say; the first difference"):
             run._compare("regions_serving", wrong, regions, Console(quiet=True))

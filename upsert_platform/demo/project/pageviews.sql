@@ -80,12 +80,14 @@ CREATE TABLE last_views (
   'auto.create' = 'true'
 );
 
+CREATE VIEW last_view_per_user AS
+SELECT user_id, page_id, viewtime
+FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY viewtime DESC) AS rn FROM pageviews
+) AS numbered
+WHERE rn = 1;
+
 INSERT INTO last_views
 SELECT u.user_id, u.name, v.page_id, v.viewtime
 FROM users AS u
-JOIN (
-  SELECT user_id, page_id, viewtime,
-    ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY viewtime DESC) AS rn
-  FROM pageviews
-) AS v ON u.user_id = v.user_id
-WHERE v.rn = 1;
+JOIN last_view_per_user AS v ON u.user_id = v.user_id;
