@@ -27,13 +27,16 @@ def demo_variables() -> dict[str, str]:
 def test_the_demo_project_has_no_problems() -> None:
     project, problems = load_project(DEMO, demo_variables(), connectors=CONNECTORS)
     assert problems == []
-    assert list(project.tables) == ["users", "users_serving", "users_warehouse"]
-    assert [(insert.source, insert.target) for insert in project.inserts] == [
-        ("users", "users_serving"),
-        ("users", "users_warehouse"),
-    ]
-    assert project.inserts[1].predicate == "`region` <> 'test'"
-    assert [table.name for table in project.sources()] == ["users"]
+    assert {insert.target: insert.tables for insert in project.inserts} == {
+        "pageviews_per_region": ("pageviews",),
+        "regions_serving": ("regions",),
+        "last_views": ("users", "pageviews"),
+        "users_serving": ("users",),
+        "users_warehouse": ("users",),
+    }
+    assert project.inserts[-1].predicate == "`region` <> 'test'"
+    assert [query.key for query in project.queries()] == [("user_region",), ("user_id",)]
+    assert {table.name for table in project.sources()} == {"users", "pageviews", "regions"}
     secret = project.tables["users_serving"].options["tablestore.access.key.secret"]
     assert secret == "value of UPSERT_TABLESTORE_ACCESS_KEY_SECRET"
     assert secret not in repr(project)
@@ -43,7 +46,8 @@ def test_the_demo_project_asks_for_its_variables_one_by_one(monkeypatch: pytest.
     for name in demo_variables():
         monkeypatch.delenv(name, raising=False)
     _, problems = load_project(DEMO, connectors=CONNECTORS)
-    assert len(problems) == len(demo_variables())
+    named = [re.findall(r"\$\{(\w+)\}", file.read_text()) for file in DEMO.glob("*.sql")]
+    assert len(problems) == sum(map(len, named))
     assert all("is not set" in problem.message and problem.location for problem in problems)
 
 
