@@ -96,7 +96,7 @@ def _query_step(query: Query) -> Any:
             applied = _applied_everywhere(context, platform, query.name)
             worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
             report = queries_upkeep.compact(store, applied_everywhere=applied) if worthwhile else None
-            removed = remove_unused(store, hours=config.keep_hours)
+            removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
         context.log_event(
             dg.AssetObservation(
                 asset_key=keys.query_key(query.name),

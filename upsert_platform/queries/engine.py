@@ -195,8 +195,7 @@ class _Batch:
         self.runner = runner
         self.number = head.batch + 1
         self.attempt = uuid.uuid4().hex
-        self.buckets = store.buckets()
-        self.state = store.state_files()
+        self.buckets, self.state = store.layout()
         self.parts: list[Part] = []
         self.added: list[DataFile] = []
         self.removed: list[str] = []
@@ -214,6 +213,15 @@ class _Batch:
         from upsert_platform.queries.state import KIND_STATE
 
         return sum(item.rows for item in self.added if item.least_kind == KIND_STATE)
+
+    @property
+    def state_bytes(self) -> int:
+        """What all state takes after this batch."""
+        from upsert_platform.queries.state import KIND_STATE
+
+        removed = set(self.removed)
+        kept = sum(file.size for files in self.state.values() for file in files if file.path not in removed)
+        return kept + sum(item.size for item in self.added if item.least_kind == KIND_STATE)
 
     def run(self, stage: Stage) -> float:
         """Runs a stage; seconds that it took."""

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, file_system, write_files
@@ -19,15 +19,12 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import account_file, advance, plan_batch
 from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
-from upsert_platform.queries.upkeep import reduced_rows, shares_of
+from upsert_platform.queries.upkeep import REBUILDS, reduced_rows, shares_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from upsert_platform.queries.runners import Runner
-
-_FOLDER: Final = "_rebuild"
-"""Below the query's table; names that begin with an underscore are no data of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def rebuild(
             f"query '{store.query.name}' only adds rows, and what was added is not taken back: move {store.uri} away"
             " and drop the table to have both made anew"
         )
-    folder = store.location.below(f"{_FOLDER}/{uuid.uuid4().hex}")
+    folder = store.location.below(f"{REBUILDS}/{uuid.uuid4().hex}")
     beside = QueryStore(folder.below("query"), store.query, new_buckets=store.buckets())
     read = 0
     try:

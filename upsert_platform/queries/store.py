@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.evolution import add_columns, missing_columns
-from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile
+from upsert_platform.changelog.live_files import LiveFile, live_files
+from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError, SourceLocation
 from upsert_platform.model import Column, Options, Table
@@ -102,18 +103,28 @@ class QueryStore(ChangelogStore):
 
     def buckets(self) -> int:
         """Into how many parts state is divided."""
-        return int(self.opened().metadata().configuration.get(_BUCKETS_PROPERTY, BUCKETS))
+        return self.layout()[0]
 
     def state_files(self) -> Mapping[tuple[str, int], tuple[StateFile, ...]]:
-        """Committed state, by name of the state and bucket. No JVM."""
+        """Committed state, by name of the state and bucket; none where there is no table. No JVM."""
+        return self.layout()[1] if self._delta() is not None else {}
+
+    def layout(self) -> tuple[int, Mapping[tuple[str, int], tuple[StateFile, ...]]]:
+        """`buckets` and `state_files` of one version of the table. No JVM.
+
+        Raises:
+            ChangelogError: there is no table.
+        """
         from upsert_platform.queries.state import KIND_STATE, StateFile
 
+        delta = self.opened()
         found: dict[tuple[str, int], list[StateFile]] = {}
-        for item in self.files():
+        for item in live_files(delta):
             if item.least_kind == KIND_STATE:
                 name, bucket, _ = item.path.split("-", 2)
                 found.setdefault((name, int(bucket)), []).append(StateFile(item.path, item.last_batch or 0, item.size))
-        return {place: tuple(files) for place, files in found.items()}
+        buckets = int(delta.metadata().configuration.get(_BUCKETS_PROPERTY, BUCKETS))
+        return buckets, {place: tuple(files) for place, files in found.items()}
 
     def result_files(self) -> list[LiveFile]:
         """Files of the result's changes and of the accounting. No JVM."""

@@ -11,17 +11,18 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.changelog import rows
+from upsert_platform.changelog import rows, upkeep
 from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.store import LiveFile
-from upsert_platform.changelog.upkeep import raise_floor
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.store import QueryStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+REBUILDS: Final = "_rebuild"
+"""Folder of rebuilds on their way, below the table's; names that begin with an underscore are no data of the table."""
 _SHARE_BYTES: Final = 128 << 20
 """About so many bytes of files are held and rewritten at once."""
 _ATTEMPTS: Final = 8
@@ -41,7 +42,7 @@ def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
         return CompactionReport(0, 0, 0, 0)
     floor = applied_everywhere if store.query.key else 0
     # Told first: a kill after this refuses no table that there is, and one before it drops nothing.
-    raise_floor(store, floor)
+    upkeep.raise_floor(store, floor)
     files = [item for item in store.result_files() if (item.last_batch or 0) <= head.batch]
     before = sum(item.rows or 0 for item in files)
     shares = shares_of(files)
@@ -54,6 +55,29 @@ def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
             after += kept.num_rows
     _commit(store, files, actions, reduced=head.batch)
     return CompactionReport(len(files), len(actions), before, after)
+
+
+def remove_unused(store: QueryStore, *, hours: int) -> int:
+    """As `changelog.upkeep.remove_unused`; what killed runs left of exchanges and rebuilds goes too, once it is old."""
+    from pyarrow.fs import FileSelector, FileType
+
+    from upsert_platform.changelog.data_files import file_system
+    from upsert_platform.queries.exchange import FOLDER
+
+    removed = upkeep.remove_unused(store, hours=hours)
+    system, folder = file_system(store.location)
+    for below in (FOLDER, REBUILDS):
+        start = f"{folder}{below}"
+        left: dict[str, list[Any]] = {}
+        for info in system.get_file_info(FileSelector(start, allow_not_found=True, recursive=True)):
+            if info.type == FileType.File:
+                attempt = info.path[info.path.index(f"{below}/") + len(below) + 1 :].partition("/")[0]
+                left.setdefault(attempt, []).append(info)
+        for attempt, files in left.items():
+            if max(info.mtime_ns for info in files) <= time.time_ns() - hours * 3600 * 10**9:
+                system.delete_dir(f"{start}/{attempt}")
+                removed += len(files)
+    return removed
 
 
 def shares_of(files: list[LiveFile]) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.changelog.upkeep import remove_unused
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries import state, store
 from upsert_platform.queries.engine import advance, plan_batch
@@ -17,7 +16,7 @@ from upsert_platform.queries.rebuild import rebuild
 from upsert_platform.queries.runners import LocalRunner
 from upsert_platform.queries.store import QueryStore
 from upsert_platform.queries.tasks import Answer, Task
-from upsert_platform.queries.upkeep import compact
+from upsert_platform.queries.upkeep import compact, remove_unused
 from upsert_platform_tests.queries.statements import STATEMENTS
 from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
 
@@ -148,6 +147,24 @@ def test_exchanges_are_deleted_with_their_batch(tmp_path: Path) -> None:
         world.change(table, 20)
     kept.advance()
     assert not list((tmp_path / "queries" / "query").rglob("*.arrow"))
+
+
+def test_what_killed_runs_left_is_deleted_when_it_is_old(tmp_path: Path) -> None:
+    """Exchanges of their batches and tables of their rebuilds, which Delta's own clean-up passes over."""
+    world = World(tmp_path, random.Random(7))
+    kept = Kept(world, plan_query(STATEMENTS["groups"]))
+    world.change("users", 10)
+    kept.advance()
+    table = tmp_path / "queries" / "query"
+    left = [table / "_exchange" / "dead" / "1-a.arrow", table / "_rebuild" / "dead" / "query" / "part-a.parquet"]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"left")
+    assert remove_unused(kept.store, hours=1) == 0
+    assert all(path.exists() for path in left)
+    assert remove_unused(kept.store, hours=0) == 2
+    assert not any(path.exists() for path in left)
+    assert same_rows(kept.result(), world.judge(STATEMENTS["groups"]))
 
 
 @pytest.mark.parametrize("changed", ["SUM(age) AS s", "MAX(age) AS s", "MIN(id) AS s"])

@@ -227,9 +227,9 @@ class Kept:
         """The rows of the query's changelog."""
         import pyarrow.dataset as ds
 
-        if self.store.head() is None:
+        delta = self.store._delta()
+        if delta is None:
             return []
-        delta = self.store.opened()
         condition = ds.field(rows.KIND).isin(rows.CHANGE_KINDS)
         return delta.to_pyarrow_dataset().to_table(filter=condition).to_pylist()
 

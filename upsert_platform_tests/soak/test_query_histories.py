@@ -16,7 +16,7 @@ import pytest
 
 from upsert_platform_tests.soak.query_histories import QUERIES, play
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3500)]
 
 HISTORIES = 20_000
 PROCESSES = 2
