@@ -173,13 +173,12 @@ def advance(store: QueryStore, plan: QueryBatchPlan, *, runner: Runner, run: str
         batch.clean()
     if after is None:
         return None
-    sizes = sum(file.size for files in store.state_files().values() for file in files)
     return QueryBatch(
         after,
         batch.read,
         batch.written,
         batch.state_rows,
-        sizes,
+        batch.state_bytes,
         time.monotonic() - started,
         tuple(seconds),
         batch.met,
