@@ -22,6 +22,12 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
     return hide(text, secrets)
 
 
+NO_LEADER: Final = frozenset(
+    {"LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REPLICA_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH"}
+)
+"""Errors about a partition that was just made, or moves to another broker: worth asking again a moment later."""
+
+
 def remedy(code: str) -> str:
     """What to do about an error of the brokers, as the end of a message; empty where that depends."""
     return "; give the user the right to do so" if code.endswith("AUTHORIZATION_FAILED") else ""

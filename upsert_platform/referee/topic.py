@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upsert_platform.referee.errors import RefereeError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 _SILENCE_SECONDS = 60.0
 _QUESTION_SECONDS = 30.0
 _PROMPT = {"fetch.wait.max.ms": 50, "fetch.queue.backoff.ms": 50}
 """The end of a partition is told when the broker has waited in vain for more."""
+_NO_LEADER = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
 _PARTITION_EOF = -191
 """librdkafka's code for the end of a partition."""
 
@@ -52,7 +56,7 @@ def consume(config: Mapping[str, Any], topics: Sequence[str], ends: Ends | None 
     try:
         for topic in topics:
             for partition in _partitions(consumer, topic):
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), _QUESTION_SECONDS)
+                low, high = _bounds(consumer, topic, partition)
                 end = high if ends is None else min(high, ends.get((topic, partition), 0))
                 if low < end:
                     consumer.assign([TopicPartition(topic, partition, low)])
@@ -63,14 +67,29 @@ def consume(config: Mapping[str, Any], topics: Sequence[str], ends: Ends | None 
         consumer.close()
 
 
+def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset of a partition, and the one behind its last; asked again while it has no leader."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    deadline = time.monotonic() + _QUESTION_SECONDS
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), _QUESTION_SECONDS)
+            return int(low), int(high)
+        except KafkaException as error:
+            if error.args[0].name() not in _NO_LEADER or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.05)
+
+
 def first_offsets(config: Mapping[str, Any], topics: Sequence[str]) -> dict[tuple[str, int], int]:
     """Where each partition begins: above 0 where records were deleted by their age, or the topic's size."""
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer
 
     consumer = Consumer({**config, "group.id": "referee"})
     try:
         return {
-            (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), _QUESTION_SECONDS)[0]
+            (topic, number): _bounds(consumer, topic, number)[0]
             for topic in topics
             for number in _partitions(consumer, topic)
         }

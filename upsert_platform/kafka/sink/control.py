@@ -21,7 +21,7 @@ from upsert_platform.errors import EndpointError
 from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 from upsert_platform.kafka.options import CONTROL_TOPIC, UpsertKafkaSettings
-from upsert_platform.kafka.refusals import remedy
+from upsert_platform.kafka.refusals import NO_LEADER, remedy
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.writing.lease import Tenure
 
@@ -34,6 +34,8 @@ LEASE: Final = "lease"
 _SHARE: Final = "share/"
 _RECORDS: Final = 0
 _SHARES: Final = 1
+_NOT_YET: Final = NO_LEADER | {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"}
+"""Of a topic that is known to be there: the broker that was asked does not know it yet."""
 _LONGEST_NAME: Final = 249
 _LONGEST_NAME_APSARA: Final = 64
 LEGACY_CONTROL_TOPIC: Final = "upsert-platform-control"
@@ -276,14 +278,18 @@ class ControlTopic:
     def _beginning(self, consumer: Consumer, name: str, partition: int) -> int:
         from confluent_kafka import KafkaException, TopicPartition
 
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=REQUEST_SECONDS)[0])
-        except KafkaException as error:
-            reason = error.args[0]
-            raise EndpointError(
-                f"Kafka {self.endpoint.servers}: control topic '{name}' cannot be read:"
-                f" {reason.str()}{remedy(reason.name())}"
-            ) from None
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while True:
+            try:
+                return int(consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=REQUEST_SECONDS)[0])
+            except KafkaException as error:
+                reason = error.args[0]
+            if reason.name() not in _NOT_YET or time.monotonic() >= deadline:
+                raise EndpointError(
+                    f"Kafka {self.endpoint.servers}: control topic '{name}' cannot be read:"
+                    f" {reason.str()}{remedy(reason.name())}"
+                )
+            time.sleep(0.05)
 
     def _position(self, name: str, message: Message, *, before: int) -> int:
         """Where the committed records end, once that is reached."""

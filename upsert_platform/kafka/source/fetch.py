@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
-from upsert_platform.kafka.refusals import raise_if_refused, redact, remedy
+from upsert_platform.kafka.refusals import NO_LEADER, raise_if_refused, redact, remedy
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -149,8 +149,9 @@ def first_offset(borrowed: BorrowedConsumer, wanted: OffsetRange, *, timeout: fl
             raise TopicError(f"{where}: the partition does not exist (any more)")
         borrowed.client.poll(0)  # serves the events
         borrowed.raise_if_refused()
-        if reason.name() not in ("_TIMED_OUT", "_TRANSPORT") or time.monotonic() >= deadline:
+        if reason.name() not in {"_TIMED_OUT", "_TRANSPORT", *NO_LEADER} or time.monotonic() >= deadline:
             raise EndpointError(f"{where}: the brokers do not tell its offsets: {reason.str()}")
+        time.sleep(0.05)
 
 
 def _sort_out(

@@ -1,0 +1,58 @@
+"""A partition without a leader: it was just made, or moves to another broker. Whoever asks for its offsets waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.errors import EndpointError
+from upsert_platform.kafka.sink.control import ControlTopic
+from upsert_platform.kafka.source.fetch import first_offset
+from upsert_platform.referee.topic import _bounds
+
+
+class Asked:
+    """A consumer that is refused its question a few times."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+        self.client = self
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return 3, 7
+
+    def poll(self, timeout: float) -> None:
+        """No events."""
+
+    def raise_if_refused(self) -> None:
+        """No login was refused."""
+
+
+NOT_LEADER, NO_RIGHT = KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def control(kafka_bootstrap: str) -> ControlTopic:
+    control = object.__new__(ControlTopic)
+    control.endpoint = type("Endpoint", (), {"servers": kafka_bootstrap})()  # type: ignore[assignment]
+    return control
+
+
+def test_a_partition_without_a_leader_is_asked_for_again() -> None:
+    codes = (KafkaError.LEADER_NOT_AVAILABLE, NOT_LEADER, NOT_LEADER)
+    assert control("here")._beginning(Asked(*codes), "control", 0) == 3  # type: ignore[arg-type]
+    assert first_offset(Asked(*codes), OffsetRange("t", 0, 0, 5)) == 3  # type: ignore[arg-type]
+    assert _bounds(Asked(*codes), "t", 0) == (3, 7)  # type: ignore[arg-type]
+
+
+def test_another_refusal_is_told_at_once() -> None:
+    with pytest.raises(EndpointError, match="control topic 'control' cannot be read.*give the user the right"):
+        control("here")._beginning(Asked(NO_RIGHT), "control", 0)  # type: ignore[arg-type]
+    with pytest.raises(EndpointError, match="t-0"):
+        first_offset(Asked(NO_RIGHT), OffsetRange("t", 0, 0, 5))  # type: ignore[arg-type]
+    with pytest.raises(KafkaException):
+        _bounds(Asked(NO_RIGHT), "t", 0)  # type: ignore[arg-type]
