@@ -50,7 +50,7 @@ def test_a_partition_without_a_leader_is_asked_for_again() -> None:
 
 
 def test_another_refusal_is_told_at_once() -> None:
-    with pytest.raises(EndpointError, match="control topic 'control' cannot be read.*give the user the right"):
+    with pytest.raises(EndpointError, match=r"control topic 'control' cannot be read.*give the user the right"):
         control("here")._beginning(Asked(NO_RIGHT), "control", 0)  # type: ignore[arg-type]
     with pytest.raises(EndpointError, match="t-0"):
         first_offset(Asked(NO_RIGHT), OffsetRange("t", 0, 0, 5))  # type: ignore[arg-type]
