@@ -1,19 +1,16 @@
-"""Topics as a Spark source: a Python Data Source that reads offset ranges into changelog rows, or into its files.
+"""Topics as Spark tasks: each reads its offset ranges into changelog rows, or into files of the changelog.
 
-Ranges are planned by the driver (`offsets.py`) and given in the options, so a task reads the same records however often
-it runs. The class is importable, so Spark pickles it by reference.
+Ranges are planned by the driver (`offsets.py`) and are part of what a task is told, so it reads the same records
+however often it runs. The tasks are those of ``mapInArrow`` over one number each: a Python data source would start two
+more processes that only plan.
 """
 
 from __future__ import annotations
 
-import base64
-import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
@@ -25,10 +22,6 @@ from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-FORMAT: Final = "upsert-platform-kafka"
-_PLAN: Final = "plan"
 
 
 @dataclass(frozen=True)
@@ -41,68 +34,31 @@ class _Target:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What tasks need to know. Travels as one option, which Spark shows nowhere (it holds the login)."""
+    """What tasks need to know. Travels inside of their function, which Spark shows nowhere (it holds the login)."""
 
     table: KafkaTable
-    ranges: tuple[OffsetRange, ...]
     reduces: bool
     target: _Target | None = None
 
-    def to_text(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
 
-    @staticmethod
-    def from_text(text: str) -> _Plan:
-        plan = pickle.loads(base64.b64decode(text))
-        assert isinstance(plan, _Plan)
-        return plan
+def _reading(
+    plan: _Plan, shares: Sequence[tuple[OffsetRange, ...]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow`` that reads the shares whose numbers it gets."""
 
-
-@dataclass
-class _Ranges(InputPartition):
-    """What one task reads, range after range."""
-
-    ranges: tuple[OffsetRange, ...]
-
-
-class _Reader(DataSourceReader):
-    def __init__(self, plan: str) -> None:
-        self._plan = plan
-
-    def partitions(self) -> Sequence[InputPartition]:
-        plan = _Plan.from_text(self._plan)
-        return [_Ranges(ranges) for ranges in share_ranges(plan.ranges, plan.table.settings.scan_parallelism)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from upsert_platform.kafka.source.read_range import RangeReader
 
-        assert isinstance(partition, _Ranges)
-        plan = _Plan.from_text(self._plan)
         reader = RangeReader(plan.table, reduces=plan.reduces)
-        found = chain.from_iterable(map(reader.read, partition.ranges))
+        mine = (share for batch in numbers for number in batch.column(0).to_pylist() for share in shares[number])
+        found = chain.from_iterable(map(reader.read, mine))
         if plan.target is None:
             yield from found
         else:
             schema = rows.arrow_schema(plan.table.table)
             yield from write_files(found, location=plan.target.location, schema=schema, batch=plan.target.batch)
 
-
-class KafkaRangesSource(DataSource):
-    """Offset ranges of topics as changelog rows without `_batch`, or as the data files into which tasks wrote them.
-
-    Use `read_changes` or `write_changes`.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        plan = _Plan.from_text(self.options[_PLAN])
-        return _schema_without_batch(plan.table) if plan.target is None else MANIFEST
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self.options[_PLAN])
+    return read
 
 
 def _schema_without_batch(table: KafkaTable) -> str:
@@ -126,7 +82,7 @@ def read_changes(
     """
     from pyspark.sql import functions as f
 
-    frame = _frame(spark, _Plan(table, tuple(ranges), reduces=_reduces(table, mode)))
+    frame = _frame(spark, _Plan(table, reduces=_reduces(table, mode)), ranges)
     return frame.select(f.lit(batch).cast("bigint").alias(rows.BATCH), "*")
 
 
@@ -147,8 +103,8 @@ def write_changes(
     Raises:
         Exception: of Spark; `failure_of` finds the platform's own in it. Nothing was committed.
     """
-    plan = _Plan(table, tuple(ranges), reduces=_reduces(table, mode), target=_Target(location, batch))
-    return collect_files(_frame(spark, plan))
+    plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
+    return collect_files(_frame(spark, plan, ranges))
 
 
 def _reduces(table: KafkaTable, mode: str) -> bool:
@@ -159,10 +115,11 @@ def _reduces(table: KafkaTable, mode: str) -> bool:
     return mode == MODE_UPSERT
 
 
-def _frame(spark: SparkSession, plan: _Plan) -> DataFrame:
-    spark.dataSource.register(KafkaRangesSource)
+def _frame(spark: SparkSession, plan: _Plan, ranges: Sequence[OffsetRange]) -> DataFrame:
+    shares = share_ranges(ranges, plan.table.settings.scan_parallelism)
     schema = _schema_without_batch(plan.table) if plan.target is None else MANIFEST
-    return spark.read.format(FORMAT).schema(schema).option(_PLAN, plan.to_text()).load()
+    numbers = spark.range(0, len(shares), 1, max(len(shares), 1))
+    return numbers.mapInArrow(_reading(plan, shares), schema)
 
 
 def share_ranges(ranges: Sequence[OffsetRange], tasks: int | None) -> list[tuple[OffsetRange, ...]]:
