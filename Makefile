@@ -17,9 +17,9 @@ ui: setup ## the Dagster UI
 test: setup ## all tests but the long ones and those of further servers; ARGS="-k name -n 2" are given to pytest
 	.venv/bin/pytest -m "not soak and not systems" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
-test-systems: setup ## tests against servers beside the usual ones, S3Proxy and MariaDB, which it installs
+test-systems: setup ## tests with S3Proxy and MariaDB, which it installs, and of whole processes that are killed
 	scripts/setup-systems
-	.venv/bin/pytest -m systems $(ARGS)
+	.venv/bin/pytest -m systems -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
 soak: setup ## the long tests
 	.venv/bin/pytest -m soak -n 2 --dist loadfile -o faulthandler_timeout=3600 $(ARGS)

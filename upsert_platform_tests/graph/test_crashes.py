@@ -92,6 +92,7 @@ def test_runs_that_end_in_the_middle_are_made_good_by_the_next(stack: Stack, mon
     assert sum(account.records for ranges in accounts.values() for account in ranges) == stack.users.produced
 
 
+@pytest.mark.systems
 @pytest.mark.timeout(600)
 def test_killed_processes_are_made_good_by_the_next(stack: Stack) -> None:
     """kill -9 of the real command at two moments; its JVM lives on for seconds, as in the field."""
@@ -119,6 +120,7 @@ def kill_during_sync(stack: Stack, seconds: float) -> bool:
         return alive
 
 
+@pytest.mark.systems
 @pytest.mark.timeout(600)
 def test_two_syncs_at_once_end_equal_and_none_interleaves(stack: Stack) -> None:
     stack.produce(stack.users.first_wave(1500))

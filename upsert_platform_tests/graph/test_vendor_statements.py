@@ -70,6 +70,7 @@ def _avro(data: bytes, name: str, type_: str) -> Any:
     return fastavro.schemaless_reader(io.BytesIO(data), schema)[name]
 
 
+@pytest.mark.systems
 def test_all_run_together(stack: Stack, make_topic: Callable[..., str], spark: SparkSession) -> None:
     from odps import ODPS
 

@@ -97,6 +97,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
         yield server
 
 
+@pytest.mark.systems
 def test_a_program_of_the_java_sdk_sees_the_same_in_every_run(
     maxcompute_java: Java, maxcompute: ServerHandle, fresh: ServerHandle
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_program_of_the_java_sdk_sees_the_same_in_every_run(
     assert first[0] == [False, False, False]
 
 
+@pytest.mark.systems
 def test_a_program_of_pyodps_sees_the_same_in_every_run(maxcompute: ServerHandle, fresh: ServerHandle) -> None:
     for server in (fresh, maxcompute):
         odps = server.odps()

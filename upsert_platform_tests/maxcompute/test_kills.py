@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.soak.partition_kills import Kills, kill_and_compare, written_sessions
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.systems
 def test_invariant_4_killed_writers_of_many_partitions_lose_and_double_nothing(
     spark: SparkSession, maxcompute: ServerHandle, tmp_path: Path
 ) -> None:

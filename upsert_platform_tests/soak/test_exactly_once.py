@@ -60,6 +60,7 @@ def stack(
     return Stack(tmp_path, {"UPSERT_KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap}, topic)
 
 
+@pytest.mark.systems
 @pytest.mark.timeout(200)
 def test_copy_under_a_few_kills_has_every_record_once(stack: Stack, seed: int, spark: SparkSession) -> None:
     copy_under_kills(stack, seed, spark, kills=FEW_KILLS, batch=FEW_BATCH)

@@ -1,4 +1,4 @@
-"""Tests against servers beside the usual ones; the mark `systems` on a test makes it one of them."""
+"""Tests against servers beside the usual ones. The mark `systems` on a test makes it one of them."""
 
 from __future__ import annotations
 
