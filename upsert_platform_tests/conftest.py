@@ -147,7 +147,7 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regist
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One Spark session with Delta Lake for the whole pytest session, as runs open it."""
+    """One Spark session for the whole pytest session, as runs open it."""
     from upsert_platform.jvm.session import open_session
 
     session = open_session(
