@@ -139,7 +139,15 @@ def guarded_rest(connection: Connection, endpoint: str, *, tag: str, region: str
 
     class GuardedRest(RestClient):
         def is_ok(self, resp: Any) -> bool:
-            return resp.status_code in (200, 201)
+            if resp.status_code in (200, 201):
+                return True
+            body = resp.content or b""
+            try:
+                body.decode()
+            except UnicodeDecodeError:  # PyODPS would end in it while it looks for the service's error
+                text = f"status {resp.status_code} with {len(body)} bytes that are not an answer of the service"
+                raise ServiceError(text, status=resp.status_code, code="", sure=False, told=False) from None
+            return False
 
         def upload_survey_log(self) -> None:
             return None

@@ -206,7 +206,7 @@ def read_source(options: Options, *, location: SourceLocation) -> tuple[MySqlSou
         if name in REPLACED:
             problems.append(Problem(f"source: '{name}' has no effect: {REPLACED[name]}", place, "warning"))
         elif name in REFUSED and value.strip().lower() not in _FALSE:
-            problems.append(Problem(f"source: '{name}' = '{value}' is refused: {REFUSED[name]}", place))
+            problems.append(Problem(f"source: '{name}' is refused: {REFUSED[name]}", place))
         elif _foreign(name):
             kind = "the JDBC driver" if name.startswith("jdbc.") else "Debezium"
             told = f"source: '{name}' is an option of {kind}, which the platform does not use; take it out"

@@ -20,9 +20,7 @@ from upsert_platform.writing.row_text import refused_row
 OUTCOME_SCHEMA = pa.schema(
     [("stats", pa.string()), ("file", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
 )
-"""What a task yields: refused rows (key, row, reason) where there is no file for them, and one row with its `TaskStats`
-as JSON and the file."""
-OUTCOME_DDL = "stats STRING, file STRING, key STRING, row STRING, reason STRING"
+"""`OUTCOME_DDL` as Arrow has it."""
 OpenFile = Callable[[], RefusedFile]
 
 

@@ -75,6 +75,20 @@ def test_only_200_and_201_are_success(make_table: Make, status: int, fine: bool)
     assert rest.is_ok(answer) is fine
 
 
+def test_bytes_under_a_wrong_status_are_told(maxcompute: ServerHandle, make_table: Make) -> None:
+    with fault_proxy(maxcompute) as proxy:
+        table = make_table(upsert_writer_max__retries="1")
+        proxy.faults.append(Fault(f"GET {table.target.table}", times=9, status=500, body=b"\xff\xff\xff\xff"))
+        settings = table.settings.model_copy(update={"endpoint": proxy.endpoint})
+        with closing(Client(Connection.of(settings))) as client:
+            with pytest.raises(
+                (DestinationError, EndpointError), match="status 500 with 4 bytes that are not an answer"
+            ):
+                client.table(table.target)
+            proxy.faults.clear()
+            assert client.table(table.target) is None
+
+
 def test_retries_end(make_table: Make) -> None:
     connection = Connection.of(make_table(upsert_writer_max__retries="2").settings)
     calls = []
