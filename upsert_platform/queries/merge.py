@@ -71,10 +71,12 @@ class LastChanged:
         left = change.filter(pa.array((weights < 0) & ~is_member(touched, new)))
         gone = _shaped(left.append_column(_SINCE, pa.nulls(left.num_rows, pa.int64())), state.schema)
         after = pa.concat_tables([untouched, put])
-        for rows, is_gone in ((put, False), (gone, True)):
-            state.put(
-                rows, places=place_rows(rows, self.node.key, [BRANCH]), gone=np.full(rows.num_rows, is_gone, dtype=bool)
-            )
+        moved = pa.concat_tables([put, gone])
+        state.put(
+            moved,
+            places=place_rows(moved, self.node.key, [BRANCH]),
+            gone=np.arange(moved.num_rows) >= put.num_rows,
+        )
         old, new_rows = self._shown(before), self._shown(after)
         state.met += self._shared(after, put)
         parts = [_weighted(old.select(self.names), -1), _weighted(new_rows.select(self.names), 1)]

@@ -159,7 +159,7 @@ class State:
         )
 
     def put(self, table: pa.Table, *, places: np.ndarray, gone: np.ndarray) -> None:
-        """Replaces rows by their keys; each key at most once per batch.
+        """Replaces rows by their keys; once per batch at most, for it may merge files of earlier ones.
 
         Args:
             table: the operator's columns.
@@ -168,6 +168,7 @@ class State:
         """
         if not table.num_rows:
             return
+        assert not self.added, "a second file of one batch would bring back what the first one replaced"
         columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
         stored = pa.table([pa.array(places), pa.array(gone), *columns], names=[PLACE, GONE, *self._stored_names()])
         parts, last = self._to_merge(), False

@@ -94,6 +94,28 @@ def test_row_that_changed_last_is_shown(chosen: tuple[int, ...], tmp_path: Path)
             before = now
 
 
+def test_state_that_is_merged_keeps_what_changed_in_that_batch(tmp_path: Path) -> None:
+    """Rows come and go in the batch that merges files of state: neither brings back what the other replaced."""
+    users, groups = list(BRANCHES)[:2]
+    world = World(tmp_path, random.Random(11))
+    kept = Kept(world, query_of(users, groups))
+    since: dict[tuple[int, int], int] = {}
+    before: list[Rows] = [{}, {}]
+    for batch in range(24):
+        world.change("users", 6)
+        world.change("orders", 6)
+        kept.advance()
+        now = [_users(world), _groups(world)]
+        wanted: Rows = {}
+        for at, rows in enumerate(now):
+            since |= {(at, key): batch for key, row in rows.items() if before[at].get(key) != row}
+        for key in {*now[0], *now[1]}:
+            _, shown = max((since[at, key], at) for at in (0, 1) if key in now[at])
+            wanted[key] = now[shown][key]
+        assert same_rows(kept.result(), list(wanted.values())), batch
+        before = now
+
+
 def test_rows_that_are_only_added_keep_the_order_of_their_records(tmp_path: Path) -> None:
     """A union by itself has no order: a key that goes from a to b and back to a within one batch ends with a."""
     statement = "INSERT INTO t SELECT uid, secs, page FROM (SELECT * FROM views UNION ALL SELECT * FROM views) u"
