@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.apsara import APPEAR_SECONDS, ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin, KafkaEndpoint
+from upsert_platform.kafka.leaders import ask_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +133,19 @@ def wait_until_stable(endpoint: KafkaEndpoint, name: str, *, seconds: float = 5.
     A commit returns when the coordinator has decided; the markers that let read_committed consumers pass follow.
     Without the wait, whoever reads next could miss what was just written. It ends after `seconds` in every case.
     """
-    from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    def ends(admin: ClusterAdmin, level: IsolationLevel) -> dict[int, int]:
-        asked = {TopicPartition(name, item): OffsetSpec.latest() for item in partitions}
-        futures = admin.client.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_SECONDS)
-        return {
-            place.partition: admin.result(future, f"listing offsets of topic '{name}'").offset
-            for place, future in futures.items()
-        }
+    def ends(admin: ClusterAdmin, *, committed: bool) -> dict[int, int]:
+        asked = {(name, item): OffsetSpec.latest() for item in partitions}
+        found = ask_offsets(admin, asked, committed=committed)()
+        return {partition: offset for (_, partition), offset in found.items()}
 
     with endpoint.admin() as admin:
         partitions = list(admin.topics(name).topics[name].partitions)
-        wanted = ends(admin, IsolationLevel.READ_UNCOMMITTED)
+        wanted = ends(admin, committed=False)
         deadline = time.monotonic() + seconds
         while True:
-            stable = ends(admin, IsolationLevel.READ_COMMITTED)
+            stable = ends(admin, committed=True)
             done = all(stable[item] >= end for item, end in wanted.items())
             if done or time.monotonic() > deadline:
                 return TopicEnds(tuple(end for _, end in sorted(wanted.items())), done)

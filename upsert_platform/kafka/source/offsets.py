@@ -11,17 +11,15 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Final, Protocol
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, TOO_OLD, ClusterAdmin
+from upsert_platform.kafka.leaders import Place, ask_offsets
 from upsert_platform.kafka.modes import BoundedMode, OnDataLoss, StartupMode
 from upsert_platform.kafka.options import CONTROL_TOPIC
 from upsert_platform.kafka.table import KafkaTable
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import OffsetSpec
 
 ASSUMED_RECORD_BYTES: Final = 1024.0
 """Size of a record while no batch has told it, for `batch.max-bytes`."""
@@ -31,8 +29,6 @@ _REBUILD: Final = (
     " written from it"
 )
 _log = logging.getLogger(__name__)
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class CommittedPositions(Protocol):
@@ -84,7 +80,7 @@ def discover(table: KafkaTable) -> tuple[TopicOffsets, ...]:
 
 
 def _discover(admin: ClusterAdmin, table: KafkaTable) -> tuple[TopicOffsets, ...]:
-    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka import TopicCollection
     from confluent_kafka.admin import OffsetSpec
 
     names = _topic_names(admin, table)
@@ -92,10 +88,10 @@ def _discover(admin: ClusterAdmin, table: KafkaTable) -> tuple[TopicOffsets, ...
     topics = {name: admin.result(future, f"describing topic '{name}'") for name, future in described.items()}
     places = [(name, info.id) for name in sorted(names) for info in topics[name].partitions]
     both = [
-        _ask_offsets(admin, table, {TopicPartition(*place): spec for place in places})
+        ask_offsets(admin, dict.fromkeys(places, spec), committed=_reads_committed(table))
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
     ]
-    starts, ends = ({place: offset.offset for place, offset in answer().items()} for answer in both)
+    starts, ends = (answer() for answer in both)
     if any(offset < 0 for offset in (*starts.values(), *ends.values())):
         raise EndpointError(
             f"Kafka {table.settings.bootstrap_servers}: the brokers do not tell where topics end; {TOO_OLD}"
@@ -139,23 +135,9 @@ def _is_internal(name: str) -> bool:
     return name in _INTERNAL_TOPICS or f"{name}-".startswith(CONTROL_TOPIC)
 
 
-def _ask_offsets(
-    admin: ClusterAdmin, table: KafkaTable, specs: Mapping[Any, OffsetSpec], *, stable: bool = True
-) -> Any:
-    """Sends one request for all partitions; the result is a function that waits for the answer, by place."""
-    from confluent_kafka import IsolationLevel
-
-    committed = stable and table.properties.consumer.get("isolation.level") == "read_committed"
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    futures = admin.client.list_offsets(dict(specs), isolation_level=level, request_timeout=REQUEST_SECONDS)
-
-    def answer() -> dict[Place, Any]:
-        return {
-            (place.topic, place.partition): admin.result(future, f"listing offsets of {place.topic}-{place.partition}")
-            for place, future in futures.items()
-        }
-
-    return answer
+def _reads_committed(table: KafkaTable) -> bool:
+    """Whether the end of a partition is its last stable offset for the table."""
+    return table.properties.consumer.get("isolation.level") == "read_committed"
 
 
 def plan_backlog(
@@ -216,13 +198,11 @@ def _check_same_topics(table: KafkaTable, topics: Sequence[TopicOffsets], positi
 
 def _check_not_truncated(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets, start: int) -> None:
     """Tells a truncated log from a last stable offset that lies behind (isolation.level was declared otherwise)."""
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
     with table.endpoint.admin() as admin:
-        place = TopicPartition(topic.name, item.partition)
-        answer = _ask_offsets(admin, table, {place: OffsetSpec.latest()}, stable=False)
-        high = answer()[topic.name, item.partition].offset
+        place = (topic.name, item.partition)
+        high = ask_offsets(admin, {place: OffsetSpec.latest()}, committed=False)()[place]
     if high < start:
         raise TopicError(
             f"table '{table.name}': {topic.name}-{item.partition} ends at offset {high}, but was read up to {start}:"
@@ -295,13 +275,12 @@ def _bounds(table: KafkaTable, topics: Sequence[TopicOffsets]) -> dict[Place, in
 
 def _offsets_at(table: KafkaTable, places: Mapping[Place, PartitionOffsets], timestamp: int) -> dict[Place, int]:
     """First offset whose record is not older than a time in ms; the end where there is none."""
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
     with table.endpoint.admin() as admin:
-        specs = {TopicPartition(*place): OffsetSpec.for_timestamp(timestamp) for place in places}
-        answer = _ask_offsets(admin, table, specs)()
-    return {place: answer[place].offset if answer[place].offset >= 0 else item.end for place, item in places.items()}
+        specs = dict.fromkeys(places, OffsetSpec.for_timestamp(timestamp))
+        found = ask_offsets(admin, specs, committed=_reads_committed(table))()
+    return {place: found[place] if found[place] >= 0 else item.end for place, item in places.items()}
 
 
 def _group_offsets(table: KafkaTable, places: Iterable[Place]) -> dict[Place, int]:
