@@ -10,6 +10,7 @@ from typing import Any
 
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.kinds import BINARIES, TEXTS, Kind, rounded_decimal
+from upsert_platform.referee.registries import number_of, registry
 
 Schema = Any
 """A schema as `json` reads it, with named types in place of their names."""
@@ -34,20 +35,24 @@ def avro_decoder(columns: Mapping[str, Kind], options: Mapping[str, str]) -> Cal
     return decode
 
 
-def registered_decoder(columns: Mapping[str, Kind], schema_of: Callable[[int], str]) -> Callable[[bytes], list[Any]]:
+def registered_decoder(columns: Mapping[str, Kind], options: Mapping[str, str]) -> Callable[[bytes], list[Any]]:
     """A function from a message with a schema's number before its datum, to the values of the columns by name.
 
-    Args:
-        schema_of: a registry's schema by its number, as JSON text.
+    Raises:
+        RefereeError: an option is set that the referee does not follow.
     """
+    schema_of = registry(options, "avro-confluent")
     schemas: dict[int, Schema] = {}
 
     def decode(message: bytes) -> list[Any]:
-        if len(message) < 5 or message[0]:
-            raise UndecodableError("no schema's number before the datum")
-        (number,) = struct.unpack(">I", message[1:5])
+        number = number_of(message)
         if number not in schemas:
-            schemas[number] = _resolved(json.loads(schema_of(number)), {})
+            found = schema_of(number)
+            if found.kind != "AVRO":
+                raise UndecodableError(f"schema {number} is not of Avro")
+            if found.imports:
+                raise UnjudgedError("a schema that refers to others")
+            schemas[number] = _resolved(json.loads(found.text), {})
         found = _Datum(message[5:]).read(schemas[number])
         if not isinstance(found, dict):
             raise UnjudgedError("a schema that is not a record")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +9,21 @@ from typing import Any
 from upsert_platform.referee.avro_values import avro_decoder, registered_decoder
 from upsert_platform.referee.csv_values import csv_decoder
 from upsert_platform.referee.errors import RefereeError
-from upsert_platform.referee.json_values import json_decoder
+from upsert_platform.referee.json_values import json_decoder, json_registry_decoder
 from upsert_platform.referee.kinds import Kind, kind_of
+from upsert_platform.referee.proto_values import proto_registry_decoder
 from upsert_platform.referee.raw_values import raw_decoder
 
 Decoder = Callable[[bytes], list[Any]]
-_DECODERS = {"json": json_decoder, "csv": csv_decoder, "raw": raw_decoder, "avro": avro_decoder}
+_DECODERS = {
+    "json": json_decoder,
+    "csv": csv_decoder,
+    "raw": raw_decoder,
+    "avro": avro_decoder,
+    "avro-confluent": registered_decoder,
+    "json-registry": json_registry_decoder,
+    "proto-registry": proto_registry_decoder,
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Side:
     """The keys or the values of a topic.
 
     Attributes:
-        format: ``json``, ``csv``, ``raw``, ``avro`` or ``avro-confluent``.
+        format: ``json``, ``csv``, ``raw``, ``avro``, ``avro-confluent``, ``json-registry`` or ``proto-registry``.
         columns: names in the message to types, in order.
         names: the same columns as the table calls them.
         options: of the format, such as ``json.fail-on-missing-field``.
@@ -48,25 +54,6 @@ class Side:
             RefereeError: the format, or one of its options, is beyond the referee.
         """
         kinds = {name: kind_of(text) for name, text in self.columns.items()}
-        if self.format == "avro-confluent":
-            return registered_decoder(kinds, _registry(self.options))
         if self.format not in _DECODERS:
             raise RefereeError(f"format '{self.format}' is beyond the referee, which reads {', '.join(_DECODERS)}")
         return _DECODERS[self.format](kinds, self.options)
-
-
-def _registry(options: Mapping[str, str]) -> Callable[[int], str]:
-    """Schemas by number, of a registry that asks for no login."""
-    beyond = [name for name in options if name not in ("avro-confluent.url", "avro-confluent.subject")]
-    if beyond or "avro-confluent.url" not in options:
-        raise RefereeError(f"option '{(beyond or ['avro-confluent.url'])[0]}' is beyond the referee")
-    root = options["avro-confluent.url"].rstrip("/")
-
-    def schema_of(number: int) -> str:
-        try:
-            with urllib.request.urlopen(f"{root}/schemas/ids/{number}", timeout=30) as answer:
-                return str(json.load(answer)["schema"])
-        except (urllib.error.URLError, ValueError, KeyError) as error:
-            raise RefereeError(f"schema {number} cannot be had from the registry: {error}") from None
-
-    return schema_of

@@ -11,6 +11,7 @@ from upsert_platform.referee import clocks, numbers
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.kinds import BINARIES, INTEGERS, TEXTS, Kind
 from upsert_platform.referee.raw_values import from_base64
+from upsert_platform.referee.registries import number_of, registry
 
 _KNOWN = {"json.ignore-parse-errors", "json.fail-on-missing-field", "json.timestamp-format.standard"}
 _ENCODING_ONLY = ("json.encode.", "json.map-null-key.")
@@ -72,6 +73,26 @@ def json_decoder(columns: Mapping[str, Kind], options: Mapping[str, str]) -> Cal
             if lenient:  # a field that cannot be read is null for some readers
                 raise UnjudgedError(str(error)) from None
             raise
+
+    return decode
+
+
+def json_registry_decoder(columns: Mapping[str, Kind], options: Mapping[str, str]) -> Callable[[bytes], list[Any]]:
+    """A function from an object behind the number of a JSON Schema, to the values of the columns.
+
+    Raises:
+        RefereeError: an option is set that the referee does not follow.
+    """
+    own = {name: "json" + name.removeprefix("json-registry") for name in options}
+    of_data = {name: text for name, text in own.items() if text in _KNOWN or text.startswith(_ENCODING_ONLY)}
+    read = json_decoder(columns, {text: options[name] for name, text in of_data.items()})
+    schema_of = registry(options, "json-registry", own=[name.removeprefix("json-registry.") for name in of_data])
+
+    def decode(message: bytes) -> list[Any]:
+        number = number_of(message)
+        if schema_of(number).kind != "JSON":
+            raise UndecodableError(f"schema {number} is not a JSON Schema")
+        return read(message[5:])
 
     return decode
 
