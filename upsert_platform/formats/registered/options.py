@@ -33,10 +33,10 @@ def _basic_source(value: object) -> object:
 
 
 def _bearer_source(value: object) -> object:
-    if value in ("OAUTHBEARER", "SASL_OAUTHBEARER_INHERIT", "CUSTOM"):
+    if value in ("SASL_OAUTHBEARER_INHERIT", "CUSTOM"):
         raise ValueError(
-            f"takes no tokens from '{value}'; get one before the run and give it in 'bearer-auth.token', with"
-            " STATIC_TOKEN"
+            f"takes no tokens from '{value}'; name the identity provider with OAUTHBEARER and"
+            " 'properties.bearer.auth.*', or give a token in 'bearer-auth.token', with STATIC_TOKEN"
         )
     return value
 
@@ -56,7 +56,7 @@ def _strategy(value: object) -> object:
 
 Strategy = Annotated[str, BeforeValidator(_strategy)]
 BasicSource = Annotated[Literal["USER_INFO", "URL"], BeforeValidator(_basic_source)]
-BearerSource = Annotated[Literal["STATIC_TOKEN"], BeforeValidator(_bearer_source)]
+BearerSource = Annotated[Literal["STATIC_TOKEN", "OAUTHBEARER"], BeforeValidator(_bearer_source)]
 PemFile = Annotated[str, AfterValidator(_pem)]
 _MAP: Final = "avro-confluent.properties."
 
@@ -89,11 +89,34 @@ class RegistrySettings(Settings):
     bearer_source: BearerSource | None = option(
         "avro-confluent.bearer-auth.credentials-source", None, origin="flink",
         synonyms=[f"{_MAP}bearer.auth.credentials.source"],
-        description="Where the bearer token comes from: STATIC_TOKEN.",
+        description="Where the bearer token comes from: STATIC_TOKEN (the option), or OAUTHBEARER (an identity provider"
+        " gives one for client credentials).",
     )  # fmt: skip
     bearer_token: SecretStr | None = option(
         "avro-confluent.bearer-auth.token", None, origin="flink", synonyms=[f"{_MAP}bearer.auth.token"],
         description="Bearer token of the registry.",
+    )  # fmt: skip
+    issuer: str | None = option(
+        f"{_MAP}bearer.auth.issuer.endpoint.url", None, origin="confluent",
+        description="Address at which the identity provider gives tokens; needed with OAUTHBEARER, as are the client's"
+        " id and secret. It is reached with the certificates and the proxy of the registry.",
+    )  # fmt: skip
+    client_id: str | None = option(
+        f"{_MAP}bearer.auth.client.id", None, origin="confluent", description="Id of the client.",
+    )  # fmt: skip
+    client_secret: SecretStr | None = option(
+        f"{_MAP}bearer.auth.client.secret", None, origin="confluent", description="Secret of the client.",
+    )  # fmt: skip
+    scope: str | None = option(
+        f"{_MAP}bearer.auth.scope", None, origin="confluent", description="Scope of the tokens that are asked for.",
+    )  # fmt: skip
+    logical_cluster: str | None = option(
+        f"{_MAP}bearer.auth.logical.cluster", None, origin="confluent",
+        description="Id of the registry behind the address, sent with every token (target-sr-cluster).",
+    )  # fmt: skip
+    identity_pool: str | None = option(
+        f"{_MAP}bearer.auth.identity.pool.id", None, origin="confluent",
+        description="Id of the identity pool, sent with every token (Confluent-Identity-Pool-Id).",
     )  # fmt: skip
     truststore: PemFile | None = option(
         "avro-confluent.ssl.truststore.location", None, origin="flink",
@@ -196,13 +219,43 @@ class RegistrySettings(Settings):
             raise ValueError(f"'{prefix}.basic-auth.user-info' is missing: the credentials source is USER_INFO")
         if self.auth_source == "URL" and self.user_info is not None:
             raise ValueError(f"'{prefix}.basic-auth.user-info' is set, but the credentials source is URL; keep one")
-        if self.bearer_source is not None and self.bearer_token is None:
+        if self.bearer_source == "STATIC_TOKEN" and self.bearer_token is None:
             raise ValueError(f"'{prefix}.bearer-auth.token' is missing: the credentials source is STATIC_TOKEN")
-        if self.bearer_token is not None and self.user_info is not None:
+        if (self.bearer_token is not None or self.bearer_source is not None) and self.user_info is not None:
             raise ValueError(f"'{prefix}.basic-auth.*' and '{prefix}.bearer-auth.*' are both set; keep one")
+        self._check_client_credentials()
         if self.keystore_password is not None and self.keystore is None:
             raise ValueError(f"'{prefix}.ssl.keystore.password' is set without '{prefix}.ssl.keystore.location'")
         return self
+
+    def _check_client_credentials(self) -> None:
+        name = f"{self.prefix}.properties.bearer.auth"
+        given = {
+            "issuer.endpoint.url": self.issuer,
+            "client.id": self.client_id,
+            "client.secret": self.client_secret,
+        }
+        source = f"'{self.prefix}.bearer-auth.credentials-source'"
+        if self.bearer_source == "OAUTHBEARER":
+            missing = next((part for part, value in given.items() if value is None), None)
+            if missing is not None:
+                raise ValueError(f"'{name}.{missing}' is missing: the credentials source is OAUTHBEARER")
+            if self.bearer_token is not None:
+                raise ValueError(
+                    f"'{self.prefix}.bearer-auth.token' is set, but the credentials source is OAUTHBEARER; keep one"
+                )
+            return
+        set_in_vain = next((part for part, value in {**given, "scope": self.scope}.items() if value is not None), None)
+        if set_in_vain is not None:
+            raise ValueError(
+                f"'{name}.{set_in_vain}' is set, but {source} is not OAUTHBEARER: set it, or leave this out"
+            )
+        sent_with = next((part for part, value in self._sent_with_tokens().items() if value is not None), None)
+        if sent_with is not None and self.bearer_token is None:
+            raise ValueError(f"'{name}.{sent_with}' is sent with a bearer token, and there is none: set {source}")
+
+    def _sent_with_tokens(self) -> dict[str, str | None]:
+        return {"logical.cluster": self.logical_cluster, "identity.pool.id": self.identity_pool}
 
 
 def under(prefix: str, *, schema: str = "Schema") -> dict[str, Any]:
@@ -257,11 +310,8 @@ REFUSED: Final[Mapping[str, str]] = {
     "schema.registry.ssl.truststore.type": "a truststore is a PEM file; convert it and remove the option",
     "schema.registry.ssl.key.password": "the key in the keystore has the password of 'ssl.keystore.password'",
     "schema.registry.ssl.endpoint.identification.algorithm": "the name of the server is checked in every case",
-    **dict.fromkeys(
-        ("bearer.auth.issuer.endpoint.url", "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope",
-         "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id", "bearer.auth.custom.provider.class"),
-        "no token is fetched; get one before the run and give it in 'bearer-auth.token'",
-    ),
+    "bearer.auth.custom.provider.class": "classes cannot be loaded; set 'bearer.auth.credentials.source' to OAUTHBEARER"
+    " or STATIC_TOKEN",
 }  # fmt: skip
 """Names below ``properties.`` that are an error, and what to do instead."""
 

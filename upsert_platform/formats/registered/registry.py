@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.formats.registered.options import RegistrySettings
+from upsert_platform.formats.registered.tokens import ClientCredentials
 
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
@@ -93,6 +94,13 @@ class HttpSchemaRegistry:
         elif settings.bearer_token is not None:
             self._session.headers["Authorization"] = f"Bearer {settings.bearer_token.get_secret_value()}"
             self._session.trust_env = False  # a .netrc would take the token's place
+        self._tokens: ClientCredentials | None = None
+        if settings.bearer_source == "OAUTHBEARER":
+            self._tokens = self._session.auth = ClientCredentials(settings, self._session)
+        if settings.logical_cluster is not None:
+            self._session.headers["target-sr-cluster"] = settings.logical_cluster
+        if settings.identity_pool is not None:
+            self._session.headers["Confluent-Identity-Pool-Id"] = settings.identity_pool
         self._timeout = (settings.connect_timeout / 1000, settings.read_timeout / 1000)
         if settings.proxy_host is not None:
             proxy = f"http://{settings.proxy_host}:{settings.proxy_port}"
@@ -169,6 +177,8 @@ class HttpSchemaRegistry:
             base = self._bases[attempt % len(self._bases)]
             try:
                 answer = self._session.request(method, base + path, json=body, timeout=self._timeout)
+                if answer.status_code == 401 and self._tokens is not None and self._tokens.renew():
+                    answer = self._session.request(method, base + path, json=body, timeout=self._timeout)
             except requests.RequestException as error:
                 trouble = f"{type(error).__name__} at {_without_credentials(base)}"
                 continue

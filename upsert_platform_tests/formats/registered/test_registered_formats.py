@@ -224,7 +224,11 @@ def test_the_newest_schema_of_a_subject_is_written(schema_registry: Registry) ->
         ("avro-confluent", "a INT", {"properties.use.latest.version": "true", "schema": "{}"}, "error", "keep one"),
         ("avro-confluent", "a INT", {"properties.context.name.strategy": "x"}, "error", "/contexts/<name>"),
         ("avro-confluent", "a INT", {"basic-auth.credentials-source": "SASL_INHERIT"}, "error", "user-info"),
-        ("avro-confluent", "a INT", {"bearer-auth.credentials-source": "OAUTHBEARER"}, "error", "STATIC_TOKEN"),
+        ("avro-confluent", "a INT", {"bearer-auth.credentials-source": "CUSTOM"}, "error", "with OAUTHBEARER"),
+        ("avro-confluent", "a INT", {"bearer-auth.credentials-source": "OAUTHBEARER"}, "error", "issuer.endpoint.url"),
+        ("json-registry", "a INT", {"properties.bearer.auth.client.id": "me"}, "error", "is not OAUTHBEARER"),
+        ("json-registry", "a INT", {"properties.bearer.auth.logical.cluster": "lsrc"}, "error", "there is none"),
+        ("json-registry", "a INT", {"properties.bearer.auth.custom.provider.class": "c"}, "error", "OAUTHBEARER"),
         ("avro-confluent", "a INT", {"properties.specific.avro.reader": "true"}, "warning", "changes nothing"),
         ("avro-confluent", "a INT", {"properties.use.latest.versio": "true"}, "error", "use.latest.version"),
         ("json-registry", "a INT", {"properties.json.fail.invalid.schema": "true"}, "error", "NOT NULL"),
@@ -275,7 +279,15 @@ def test_a_table_is_written_and_read_with_it(schema_registry: Registry, format_i
 
 
 @pytest.mark.parametrize("format_id", ["avro-confluent", "json-registry", "proto-registry"])
-@pytest.mark.parametrize("name", ["basic-auth.user-info", "properties.basic.auth.user.info", "bearer-auth.token"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "basic-auth.user-info",
+        "properties.basic.auth.user.info",
+        "bearer-auth.token",
+        "properties.bearer.auth.client.secret",
+    ],
+)
 def test_credentials_of_a_registry_are_not_printed(format_id: str, name: str) -> None:
     declared = declare(**{f"value.{format_id}.{name}": "me:hunter2", "value.format": format_id})
     assert "hunter2" not in repr(declared)

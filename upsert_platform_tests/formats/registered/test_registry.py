@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def fake() -> Iterator[Fake]:
     with Fake() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield server
         server.shutdown()
