@@ -21,7 +21,7 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.head import Head, Positions, commit_record, commit_text
-from upsert_platform.changelog.live_files import LiveFile, live_files
+from upsert_platform.changelog.live_files import LiveFile, live_dataset, live_files
 from upsert_platform.changelog.tables import TableLocation, create_table, open_table
 from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
@@ -360,7 +360,7 @@ class ChangelogStore:
         import pyarrow.dataset as ds
 
         delta = self._delta()
-        return ds.dataset(rows.arrow_schema(self.table).empty_table()) if delta is None else delta.to_pyarrow_dataset()
+        return ds.dataset(rows.arrow_schema(self.table).empty_table()) if delta is None else live_dataset(delta)
 
     def files(self) -> list[LiveFile]:
         """The live data files. No JVM."""

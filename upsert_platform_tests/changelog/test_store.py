@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Iterable
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -299,3 +302,45 @@ def test_one_quarantined_record_is_read_without_holding_the_others(store: Change
         assert pool.max_memory() < 40_000_000
     finally:
         pa.set_memory_pool(before)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "kinds", "batches", "nulls", "everything"])
+def test_rows_are_found_whatever_statistics_their_files_have(filled: ChangelogStore, lost: str) -> None:
+    """Every filter of the changelog, against rows that are picked from all of them by hand."""
+    names = {
+        "kinds": [("minValues", rows.KIND), ("maxValues", rows.KIND), ("nullCount", rows.KIND)],
+        "batches": [("minValues", rows.BATCH), ("maxValues", rows.BATCH)],
+        "nulls": [("nullCount", rows.KIND), ("nullCount", rows.BATCH)],
+    }.get(lost, [])
+    for log in Path(filled.uri, "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            if "stats" not in action.get("add", {}):
+                continue
+            told = json.loads(action["add"]["stats"])
+            for part, name in names:
+                told[part].pop(name, None)
+            if lost == "everything":
+                del action["add"]["stats"]
+            else:
+                action["add"]["stats"] = json.dumps(told)
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    whole = [
+        row
+        for path in Path(filled.uri).glob("*.parquet")
+        for row in pq.read_table(path).select([rows.BATCH, rows.KIND, rows.TOPIC, rows.OFFSET]).to_pylist()
+    ]
+    for kind in {row[rows.KIND] for row in whole}:
+        for after, upto in ((0, None), (1, 2), (2, 9)):
+            wanted = [row for row in whole if row[rows.KIND] == kind and after < row[rows.BATCH] <= (upto or 99)]
+            found = filled.read_arrow([rows.OFFSET], kind=kind, after=after, upto=upto)[rows.OFFSET].to_pylist()
+            assert sorted(map(str, found)) == sorted(str(row[rows.OFFSET]) for row in wanted)
+    of_topic = filled.dataset().to_table(filter=pc.field(rows.TOPIC) == TOPIC)
+    assert of_topic.num_rows == sum(row[rows.TOPIC] == TOPIC for row in whole)
+    assert filled.dataset().to_table(filter=pc.field(rows.TOPIC).is_null()).num_rows == len(whole) - of_topic.num_rows
+
+
+def test_files_are_passed_over_by_their_statistics(filled: ChangelogStore) -> None:
+    data = filled.dataset()
+    everything = len(list(data.get_fragments()))
+    assert 0 < len(list(data.get_fragments(pc.field(rows.BATCH) > 2))) < everything

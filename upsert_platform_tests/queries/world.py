@@ -227,11 +227,8 @@ class Kept:
         """The rows of the query's changelog."""
         import pyarrow.dataset as ds
 
-        delta = self.store._delta()
-        if delta is None:
-            return []
         condition = ds.field(rows.KIND).isin(rows.CHANGE_KINDS)
-        return delta.to_pyarrow_dataset().to_table(filter=condition).to_pylist()
+        return self.store.dataset().to_table(filter=condition).to_pylist()
 
 
 def same_rows(left: Sequence[tuple[Any, ...]], right: Sequence[tuple[Any, ...]]) -> bool:

@@ -277,7 +277,7 @@ class World:
 
     def explain(self, key: str) -> list[str]:
         """What the topic and the changelog have of a key, as the referee tells it: for whoever repeats the world."""
-        from deltalake import DeltaTable
+        import pyarrow.compute as pc
 
         number = int(json.loads(key)[0])
         lines = [
@@ -287,7 +287,7 @@ class World:
         ]
         store = self.stack.platform().changelog_hop("source", run="explain").store
         columns = ["_batch", "_kind", "_partition", "_offset", *self.columns]
-        rows = DeltaTable(store.uri).to_pyarrow_table(columns=columns, filters=[("id", "=", number)])
+        rows = store.dataset().to_table(columns=columns, filter=pc.field("id") == number)
         return [*lines, *(f"  changelog: {list(row.values())}" for row in rows.to_pylist())]
 
     def _rows(self, name: str, mode: Mode) -> Iterator[list[Any]]:
