@@ -79,7 +79,7 @@ class _Registry(BaseHTTPRequestHandler):
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     monkeypatch.setattr(_Registry, "ahead", 0.0)
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

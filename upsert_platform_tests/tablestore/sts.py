@@ -100,7 +100,7 @@ def sts_server(folder: Path, *, keys: dict[str, str], gives: tuple[str, str], tl
         context.load_cert_chain(*_certificate(folder))
         listener.socket = context.wrap_socket(listener.socket, server_side=True)
     found = StsServer(f"127.0.0.1:{listener.server_port}", keys, gives)
-    thread = threading.Thread(target=listener.serve_forever, daemon=True)
+    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield found

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+
+from upsert_platform_tests.local.dependent import start_dependent
 
 _STOP_SECONDS = 20
 
@@ -48,12 +49,18 @@ class ServerHandle:
 
     def start(self) -> None:
         """Starts the process, on the port it had before if it had one."""
-        command = [
-            *(sys.executable, "-m", "upsert_platform.local.maxcompute", "--data", str(self.data)),
-            *("--port", str(self.port), "--project", self.project, "--access-id", self.access_id, *self.arguments),
+        arguments = [
+            *("--data", str(self.data), "--port", str(self.port), "--project", self.project),
+            *("--access-id", self.access_id, *self.arguments),
         ]
         environment = {**os.environ, "UPSERT_MAXCOMPUTE_ACCESS_KEY": self.access_key}
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.process = start_dependent(
+            "upsert_platform.local.maxcompute",
+            arguments,
+            environment=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
@@ -82,8 +89,9 @@ class ServerHandle:
         self.start()
 
     def _close(self) -> None:
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None and self.process.stdout is not None and self.process.stdin is not None
         self.process.stdout.close()
+        self.process.stdin.close()
         self.process = None
 
     def faults(self, *rules: Mapping[str, Any]) -> None:

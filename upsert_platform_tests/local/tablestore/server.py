@@ -7,13 +7,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from upsert_platform_tests.local.dependent import start_dependent
 
 INSTANCE = "local"
 ACCESS_KEY_ID = "test-id"
@@ -34,17 +35,16 @@ class ServerHandle:
 
     def start(self) -> None:
         """Starts the process and waits until it answers."""
-        command = [sys.executable, "-m", "upsert_platform.local.tablestore"]
-        command += ["--data", str(self.data), "--port", self.endpoint.rsplit(":", 1)[1], "--instance", self.instance]
-        command += ["--access-key-id", self.access_key_id, *self.arguments]
+        arguments = ["--data", str(self.data), "--port", self.endpoint.rsplit(":", 1)[1], "--instance", self.instance]
+        arguments += ["--access-key-id", self.access_key_id, *self.arguments]
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
+            self.process = start_dependent(
+                "upsert_platform.local.tablestore",
+                arguments,
+                environment=os.environ | {"UPSERT_TABLESTORE_ACCESS_KEY_SECRET": self.access_key_secret},
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"UPSERT_TABLESTORE_ACCESS_KEY_SECRET": self.access_key_secret},
             )
         deadline = time.monotonic() + 60
         while True:
@@ -72,7 +72,10 @@ class ServerHandle:
     def _end(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+        code = self.process.wait(timeout=30)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        return code
 
     def restart(self) -> None:
         """Ends the process, if it still runs, and starts it again on the same data and port."""
