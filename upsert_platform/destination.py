@@ -134,8 +134,32 @@ class RefusedFile(Protocol):
         """Gives the file up. Idempotent, and harmless after `close`."""
 
 
+class CountsRows(Protocol):
+    """Takes the count of a writing task."""
+
+    def __call__(self, rows: int, *, ended: bool = False) -> None:
+        """Takes the rows that are done by now; may be called for every block of rows."""
+
+
+class Progress(Protocol):
+    """How far the tasks of a write have come, told while they run."""
+
+    @property
+    def counter(self) -> Callable[[int], CountsRows]:
+        """Opens what takes the count of a task, given its place among the tasks; picklable."""
+
+    def watched(self) -> AbstractContextManager[None]:
+        """Tells of the counts, in the driver, until the context ends."""
+
+
 class KeepsFiles(ABC):
-    """A `KeepRefused` that also takes refused rows as files, so that nobody has to hold all of them at once."""
+    """A `KeepRefused` that also takes refused rows as files, so that nobody has to hold all of them at once.
+
+    Attributes:
+        progress: takes the counts of the tasks, where somebody wants to know them.
+    """
+
+    progress: Progress | None = None
 
     @property
     @abstractmethod

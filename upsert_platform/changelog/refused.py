@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import refused_files
+from upsert_platform.changelog.progress import FOLDER, remove_counts
 from upsert_platform.changelog.tables import TableLocation, create_table, open_table
-from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedFile, RefusedRow
+from upsert_platform.destination import BatchSpan, KeepsFiles, Progress, RefusedFile, RefusedRow
 from upsert_platform.model import Column
 from upsert_platform.types import quote_name, spark_type
 
@@ -33,22 +34,41 @@ class RefusedStore:
     def __init__(self, location: TableLocation | str) -> None:
         self.location = TableLocation.of(location)
 
-    def of(self, span: BatchSpan, *, failed: Sequence[str] = ()) -> RefusedOfSpan:
+    def of(self, span: BatchSpan, *, failed: Sequence[str] = (), progress: Progress | None = None) -> RefusedOfSpan:
         """Keeps the rows that a write of a span refuses: a `KeepRefused` that takes rows, or files of tasks.
 
         Args:
             failed: files of rows of the span that could not be computed, and so never come to the destination; they
                 are kept with the others.
+            progress: takes the counts of the tasks.
         """
-        return RefusedOfSpan(self, span, failed)
+        return RefusedOfSpan(self, span, failed, progress)
 
-    def again(self, batch: int) -> RefusedAgain:
+    def again(self, batch: int, *, progress: Progress | None = None) -> RefusedAgain:
         """Keeps rows that were refused once more, in the place of what is kept of their keys.
 
         Args:
             batch: the applied batch, up to which they were refused.
+            progress: takes the counts of the tasks.
         """
-        return RefusedAgain(self, batch)
+        return RefusedAgain(self, batch, progress)
+
+    def remove_unused(self, *, hours: int) -> int:
+        """Deletes files that the table has not needed for so many hours, and those that killed runs left; how many.
+
+        A file of a write that has not ended is younger: writes are to be shorter than that.
+        """
+        before = time.time() - hours * 3600
+        removed = remove_counts(self.location.below(FOLDER), before=before)
+        delta = open_table(self.location)
+        if delta is not None:
+            if delta.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
+                removed += len(delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
+            return removed
+        unused = refused_files.older_than(self.location, before)  # of writes that died before any row was kept
+        for path in unused:
+            refused_files.delete(self.location, path)
+        return removed + len(unused)
 
     def append(self, refused: Sequence[RefusedRow], span: BatchSpan) -> None:
         """Keeps the rows that a write of `span` refused. A replayed span replaces what its first try kept."""
@@ -149,9 +169,10 @@ class RefusedStore:
 class _InStore(KeepsFiles):
     """Files beside the rows of a store."""
 
-    def __init__(self, store: RefusedStore, batch: int) -> None:
+    def __init__(self, store: RefusedStore, batch: int, progress: Progress | None) -> None:
         self._store = store
         self._batch = batch
+        self.progress = progress
 
     def __call__(self, refused: Sequence[RefusedRow]) -> None:
         """Keeps rows."""
@@ -174,8 +195,8 @@ class _InStore(KeepsFiles):
 class RefusedOfSpan(_InStore):
     """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
 
-    def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[str]) -> None:
-        super().__init__(store, span.upto)
+    def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[str], progress: Progress | None) -> None:
+        super().__init__(store, span.upto, progress)
         self._span = span
         self._failed = tuple(failed)
 
@@ -198,8 +219,8 @@ class RefusedAgain(_InStore):
         examples: some of those rows.
     """
 
-    def __init__(self, store: RefusedStore, batch: int) -> None:
-        super().__init__(store, batch)
+    def __init__(self, store: RefusedStore, batch: int, progress: Progress | None) -> None:
+        super().__init__(store, batch, progress)
         self.keys: set[str] = set()
         self.examples: list[RefusedRow] = []
 

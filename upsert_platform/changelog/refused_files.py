@@ -85,7 +85,7 @@ class _RefusedFile:
             self._writer.close()
             self._sink.close()
         self._writer = None
-        _delete(self._location, self._name)
+        delete(self._location, self._name)
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -129,7 +129,7 @@ def rows_of(location: TableLocation, files: Sequence[str]) -> Iterator[list[Refu
 def discard(location: TableLocation, files: Sequence[str]) -> None:
     """Removes files that are not to be committed."""
     for told in files:
-        _delete(location, json.loads(told)["path"])
+        delete(location, json.loads(told)["path"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,25 @@ def add_arguments(told: str) -> tuple[Any, ...]:
     return found["path"], found["size"], {}, found["modified"], True, json.dumps(statistics)
 
 
-def _delete(location: TableLocation, path: str) -> None:
+def older_than(location: TableLocation, moment: float) -> list[str]:
+    """Files of the table's folder, whether the table has them or not, that were written before a moment.
+
+    Args:
+        moment: seconds since 1970.
+    """
+    from pyarrow import fs
+
+    system, folder = file_system(location)
+    found = system.get_file_info(fs.FileSelector(folder or "/", allow_not_found=True))
+    return [
+        item.base_name
+        for item in found
+        if item.base_name.startswith("part-") and item.mtime is not None and item.mtime.timestamp() < moment
+    ]
+
+
+def delete(location: TableLocation, path: str) -> None:
+    """Deletes a file of the table's folder, if it can be deleted."""
     system, folder = file_system(location)
     with suppress(Exception):
         system.delete_file(f"{folder}{path}")

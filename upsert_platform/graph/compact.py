@@ -12,6 +12,7 @@ from pydantic import Field
 
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import remove_unused
 from upsert_platform.errors import UpsertPlatformError
@@ -67,6 +68,7 @@ def _step(table: Table) -> Any:
             applied = _applied_everywhere(context, platform, table.name)
             report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)
+            removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
         context.log.info(f"{removed} files deleted that were unused for {config.keep_hours} hours")
         context.log_event(
             dg.AssetObservation(
@@ -97,6 +99,7 @@ def _query_step(query: Query) -> Any:
             worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
             report = queries_upkeep.compact(store, applied_everywhere=applied) if worthwhile else None
             removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
+            removed += _remove_unused_refused(platform, query.name, hours=config.keep_hours)
         context.log_event(
             dg.AssetObservation(
                 asset_key=keys.query_key(query.name),
@@ -147,6 +150,12 @@ def _applied_everywhere(context: dg.OpExecutionContext, platform: PlatformResour
             context.log.warning(f"tombstones are kept, because table '{name}' does not tell what it has: {error}")
             return 0
     return min(lowest, default=0)
+
+
+def _remove_unused_refused(platform: PlatformResource, source: str, *, hours: int) -> int:
+    """Deletes what writes that died left beside the refused rows of a changelog's tables; how many files."""
+    tables = [name for name, target in platform.binding().targets.items() if target.source.table.name == source]
+    return sum(RefusedStore(platform.lake.refused(name)).remove_unused(hours=hours) for name in tables)
 
 
 def _shown(report: CompactionReport) -> dict[str, int]:

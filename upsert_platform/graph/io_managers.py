@@ -121,7 +121,8 @@ class DestinationIOManager(_PlatformIOManager):
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
             try:
                 self.spark.expect(hop.rows_behind(obj))
-                run = hop.execute(self.spark.spark_session, obj, tell=context.log.warning)
+                session = self.spark.spark_session
+                run = hop.execute(session, obj, tell=context.log.warning, progress=context.log.info)
             finally:
                 hop.destination.close()
         if run is None:
@@ -141,7 +142,14 @@ class DestinationIOManager(_PlatformIOManager):
             destination = self.platform.destination(_table_of(context))
             refused = RefusedStore(self.platform.lake.refused(destination.name))
             try:
-                written = write_frame(frame, destination, refused=refused, run=context.run_id, tell=context.log.warning)
+                written = write_frame(
+                    frame,
+                    destination,
+                    refused=refused,
+                    run=context.run_id,
+                    tell=context.log.warning,
+                    progress=context.log.info,
+                )
             finally:
                 destination.close()
         context.add_output_metadata(metadata.of_written_frame(written))

@@ -69,7 +69,7 @@ def _repair(
 ) -> None:
     hop = platform.destination_hop(name, run=context.run.run_id)
     try:
-        done = reconcile(spark.spark_session, hop, dry_run=dry_run, tell=context.log.warning)
+        done = reconcile(spark.spark_session, hop, dry_run=dry_run, tell=context.log.warning, progress=context.log.info)
     finally:
         hop.destination.close()
     before = done.before

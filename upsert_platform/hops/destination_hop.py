@@ -18,6 +18,7 @@ from upsert_platform.changelog.latest import (
     last_written,
     latest_per_key,
 )
+from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import RefusedStore, key_frame
 from upsert_platform.changelog.replays import dated_rows
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
@@ -149,13 +150,19 @@ class DestinationHop:
         return sum(account.rows for ranges in accounts.values() for account in ranges)
 
     def execute(
-        self, spark: SparkSession, plan: DestinationPlan, *, tell: Callable[[str], None] = lambda message: None
+        self,
+        spark: SparkSession,
+        plan: DestinationPlan,
+        *,
+        tell: Callable[[str], None] = lambda message: None,
+        progress: Callable[[str], None] | None = None,
     ) -> DestinationRun | None:
         """Applies every batch that is not applied yet; None when another run did so meanwhile.
 
         Args:
             plan: what was found to do; it is made anew under the lease.
             tell: is given a line when the run has to wait for another writer, or has to write everything again.
+            progress: is given a line every few seconds while rows are written.
 
         Raises:
             LeaseHeldError: another run writes the destination, and does so for longer than PATIENCE.
@@ -191,7 +198,9 @@ class DestinationHop:
                 changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
             else:
                 changes = changes.observe(made, F.lit(0).alias("met"), deletes)
-            keep = self.refused.of(span, failed=() if failed is None else failed.files)
+            rows = self._rows(after=span.after, upto=span.upto)
+            watch = None if progress is None else self.progress(progress, most=rows)
+            keep = self.refused.of(span, failed=() if failed is None else failed.files, progress=watch)
             try:
                 report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
             finally:
@@ -200,10 +209,18 @@ class DestinationHop:
             note_applied(self.store, self.destination.name, span.upto)
             self._settle_overtaken(spark, span)
             # Of a batch without a row Spark leaves out all operators, those that count too.
-            counted = bool(self._rows(after=span.after, upto=span.upto))
-            unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"])) if counted else 0
-            multi_partition_keys = int(read.get["met"]) + int(made.get["met"]) if counted else 0
+            unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"])) if rows else 0
+            multi_partition_keys = int(read.get["met"]) + int(made.get["met"]) if rows else 0
         return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
+
+    def progress(self, tell: Callable[[str], None], *, most: int | None) -> WriteProgress:
+        """Tells how far a write of the destination has come.
+
+        Args:
+            tell: is given a line every few seconds.
+            most: rows that are written at most; None where that is not known.
+        """
+        return WriteProgress(self.refused.location, what=f"table '{self.destination.name}'", tell=tell, most=most)
 
     def _settle_overtaken(self, spark: SparkSession, span: BatchSpan) -> None:
         """Takes out refused rows of whose keys the destination has now taken a later value (or their delete)."""

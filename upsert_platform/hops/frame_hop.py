@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import (
     OPERATION,
@@ -48,6 +49,7 @@ def write_frame(
     refused: RefusedStore,
     run: str,
     tell: Callable[[str], None] = lambda message: None,
+    progress: Callable[[str], None] | None = None,
 ) -> WrittenFrame:
     """Puts the rows of a frame into a table, under its lease; rows of other keys stay as they are.
 
@@ -56,6 +58,7 @@ def write_frame(
             ``D`` of rows whose keys are deleted; all others, and all rows without it, are ``U``.
         refused: keeps rows that the destination will not take.
         tell: is given a line when the run has to wait for another writer.
+        progress: is given a line every few seconds while rows are written.
 
     Raises:
         DestinationError: columns or operations are not as declared, a key has several rows, the table follows a
@@ -77,7 +80,10 @@ def write_frame(
             _check_rows(changes, destination)
             span = BatchSpan(state.applied_batch, batch, WRITTEN_BY, run)
             refused.forget(span)
-            report = destination.write(changes, span=span, lease=lease, keep_refused=refused.of(span))
+            what = f"table '{destination.name}'"
+            watch = None if progress is None else WriteProgress(refused.location, what=what, tell=progress)
+            keep = refused.of(span, progress=watch)
+            report = destination.write(changes, span=span, lease=lease, keep_refused=keep)
         finally:
             changes.unpersist()
     return WrittenFrame(batch, report, time.monotonic() - started)

@@ -70,6 +70,7 @@ def reconcile(
     *,
     dry_run: bool,
     tell: Callable[[str], None] = lambda message: None,
+    progress: Callable[[str], None] | None = None,
 ) -> Reconciliation:
     """Compares every row of a table with its changelog, up to the applied batch, and writes those that differ.
 
@@ -78,6 +79,7 @@ def reconcile(
     Args:
         dry_run: compare only.
         tell: is given a line when the run has to wait for another writer.
+        progress: is given a line every few seconds while rows are written.
 
     Raises:
         DestinationError: the table cannot be repaired by row, holds nothing yet, or the write failed.
@@ -100,7 +102,10 @@ def reconcile(
             assert head is not None
             span = BatchSpan(applied, applied, head.changelog_id, hop.run, repeats=True)
             differing = _differing(hop, judged, applied=applied)
-            keep = hop.refused.again(applied)
+            watch = (
+                None if progress is None else hop.progress(progress, most=before.missing + before.extra + before.stale)
+            )
+            keep = hop.refused.again(applied, progress=watch)
             report = hop.destination.write(differing, span=span, lease=lease, keep_refused=keep)
         finally:
             judged.unpersist()

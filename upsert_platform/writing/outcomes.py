@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -187,7 +187,12 @@ def run_tasks(
     parts: list[_Stats] = []
     files: list[str] = []
     refused: list[RefusedRow] = []
-    with raising_what_tasks_raised(what):
+    progress = keep.progress if isinstance(keep, KeepsFiles) else None
+    if progress is not None:
+        from upsert_platform.writing.progress import counted_task
+
+        task = counted_task(task, progress.counter)
+    with raising_what_tasks_raised(what), nullcontext() if progress is None else progress.watched():
         for row in frame.mapInArrow(task, OUTCOME_DDL).collect():
             if row.stats is not None:
                 parts.append(stats.from_json(row.stats))

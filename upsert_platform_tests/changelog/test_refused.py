@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from upsert_platform.changelog.progress import FOLDER
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedRow
 
@@ -154,3 +157,32 @@ def test_what_an_interrupted_write_set_aside_is_removed_and_what_it_kept_stays(t
         keep.give_up()
         assert sorted(store.keys()["key"].to_pylist()) == ([row(1).key, row(2).key] if kept else [])
         assert len(list((tmp_path / "refused").glob("*.parquet"))) == (2 if kept else 0)
+
+
+def test_files_that_no_write_kept_are_removed_after_a_while(tmp_path: Path) -> None:
+    """Of a write that died, before there was a table and beside one; what the table has stays, however old."""
+    store = RefusedStore(str(tmp_path / "refused"))
+    assert store.remove_unused(hours=1) == 0
+
+    def left(*names: str, hours: float) -> None:
+        for name in names:
+            moment = time.time() - hours * 3600
+            os.utime(tmp_path / "refused" / name, (moment, moment))
+
+    def died() -> str:
+        return str(json.loads(store.write_file([row(1)], 1))["path"])
+
+    left(died(), hours=3)
+    young = died()
+    assert store.remove_unused(hours=2) == 1
+    assert [path.name for path in (tmp_path / "refused").iterdir()] == [young]
+    store.append([row(2)], BatchSpan(0, 2, "c", "run"))
+    live = {path.name for path in (tmp_path / "refused").glob("*.parquet")} - {young}
+    counts = tmp_path / "refused" / FOLDER / "killed"
+    counts.mkdir(parents=True)
+    (counts / "0-5").write_text("")
+    left(young, *live, f"{FOLDER}/killed/0-5", hours=3)
+    assert store.remove_unused(hours=2) == 2
+    assert {path.name for path in (tmp_path / "refused").glob("*.parquet")} == live
+    assert not list(counts.iterdir())
+    assert store.read()["key"].to_pylist() == [row(2).key]
