@@ -122,8 +122,11 @@ def ends_of_batches(store: ChangelogStore, *, upto: int) -> list[Ends]:
     ends: dict[tuple[str, int], int] = {}
     found: list[Ends] = []
     for _, accounts in sorted(store.accounts(after=0, upto=upto).items()):
-        # Replays are accounted for under a topic of their own, and read no offset.
-        ends |= {(item.topic, item.partition): item.end for item in accounts if item.partition >= 0}
+        for item in accounts:
+            if item.partition >= 0:  # Replays are accounted for under a topic of their own, and read no offset.
+                # Of a partition that was read in several ranges, these come in any order.
+                place = item.topic, item.partition
+                ends[place] = max(item.end, ends.get(place, 0))
         found.append(dict(ends))
     return found
 

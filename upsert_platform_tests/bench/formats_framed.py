@@ -83,7 +83,7 @@ def _raw(rows: int) -> Iterator[dict[str, Any]]:
 def _avro_confluent(rows: int) -> Iterator[dict[str, Any]]:
     columns, batch, registry = columns_of(SIMPLE), batch_of(SIMPLE, rows), _Registry()
     options = {"avro-confluent.url": "http://127.0.0.1:1"}
-    encoder = build_encoder("avro-confluent", columns, options, registry=registry, subject="bench")
+    encoder = build_encoder("avro-confluent", columns, options, registry=registry, topic="bench")
     messages: list[bytes] = encoder.encode(batch)[0].to_pylist()
     schema = fastavro.parse_schema(derive_schema(columns, legacy=False))
 

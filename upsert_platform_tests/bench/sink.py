@@ -7,7 +7,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from upsert_platform.destination import SEQUENCE, BatchSpan
 from upsert_platform.hops.destination_hop import LEASE
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
-from upsert_platform.kafka.sink.encode import EncodedBlock
+from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder
 from upsert_platform.kafka.sink.lease import KafkaLease
 from upsert_platform.kafka.sink.sink import SHARE, WritingTask, _Task
 from upsert_platform.kafka.topics import describe_topic
@@ -39,8 +38,7 @@ _GOALS = {"at-least-once": ">= 0.7", "exactly-once": ">= 0.6"}
 Pairs = list[tuple[bytes, bytes]]
 
 
-@dataclass
-class _Encoded:
+class _Encoded(RecordEncoder):
     """In the place of the sink's encoder: hands on columns that hold records already."""
 
     def encode(self, changes: pa.RecordBatch) -> EncodedBlock:
@@ -137,7 +135,7 @@ def _write(servers: str, topic: str, batches: list[pa.RecordBatch], guarantee: s
         assert isinstance(lease, KafkaLease)
         plan = WritingTask(destination.table, BatchSpan(0, 1, "bench", "bench"), found.topic_id, 1, lease.terms)
         task = _Task(plan)
-        task._encoder = _Encoded()  # type: ignore[assignment]
+        task._encoder = _Encoded(destination.table)
         started = time.monotonic()
         *_, last = task.run(iter(batches))
         seconds = time.monotonic() - started

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.hops.audit import form_of
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.hops.audit import ends_of_batches, form_of
 from upsert_platform.hops.audit_selection import NotJudgedError, selection_of
 from upsert_platform.hops.binding import Target, bind, load
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -90,3 +91,19 @@ def test_tables_without_one_value_per_key_are_refused(tmp_path: Path) -> None:
     assert isinstance(target.source, TopicSource)
     with pytest.raises(NotJudgedError, match="judges upsert-kafka tables"):
         form_of(target.source.kafka)
+
+
+class _Accounts:
+    """In the place of a changelog: what became of its offsets."""
+
+    def accounts(self, *, after: int, upto: int) -> dict[int, list[RangeAccount]]:
+        return {
+            1: [RangeAccount("t", 0, 0, 5), RangeAccount("t", 1, 0, 3)],
+            2: [RangeAccount("t", 0, 9, 12), RangeAccount("t", 0, 5, 9), RangeAccount("(quarantine)", -1, 0, 0)],
+        }
+
+
+def test_a_batch_ends_where_the_last_of_its_ranges_does() -> None:
+    """A partition that is read in several ranges is accounted for in any order."""
+    ends = ends_of_batches(_Accounts(), upto=2)  # type: ignore[arg-type]
+    assert ends == [{("t", 0): 5, ("t", 1): 3}, {("t", 0): 12, ("t", 1): 3}]

@@ -258,7 +258,9 @@ class World:
         ends: dict[tuple[str, int], int] = {}
         batches = []
         for _, accounts in sorted(store.accounts(after=0, upto=head.batch).items()):
-            ends |= {(item.topic, item.partition): item.end for item in accounts if item.partition >= 0}
+            for item in accounts:
+                if item.partition >= 0:  # split ranges of a partition come in any order
+                    ends[item.topic, item.partition] = max(item.end, ends.get((item.topic, item.partition), 0))
             batches.append(dict(ends))
         declared = self.declared()
         bootstrap = self.histories.bootstrap

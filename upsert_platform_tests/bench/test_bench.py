@@ -1,0 +1,39 @@
+"""Every suite of `make bench`, small: that it runs and tells its figures. What the figures are is for `make bench`."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.systems, pytest.mark.timeout(300)]
+
+SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
+    "changelog": ({"records": 20_000, "keys": 5_000}, {}, {"topic_to_changelog", "reader_memory"}),
+    "tablestore": (
+        {"rows": 2_000},
+        {"REPEATS": 1, "SESSION_ROWS": 4_000, "MEMORY_ROWS": (2_000, 20_000)},
+        {"tablestore_writer", "tablestore_memory", "tablestore_session"},
+    ),
+    "maxcompute": (
+        {"rows": 2_000, "memory_rows": (2_000, 20_000)},
+        {"REPEATS": 1},
+        {"maxcompute_writer", "maxcompute_tunnel_writer", "maxcompute_memory", "maxcompute_tunnel_memory"},
+    ),
+    "formats": ({"rows": 1_000}, {}, {"json_decode_simple", "avro_confluent_encode", "protobuf_encode"}),
+    "sink": ({"rows": 2_000}, {"REPEATS": 1}, {"sink_at_least_once", "sink_exactly_once", "topic_to_topic"}),
+}
+"""Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_suite_runs_and_tells_its_figures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments, constants, told = SUITES[name]
+    suite = importlib.import_module(f"upsert_platform_tests.bench.{name}")
+    for constant, value in constants.items():
+        monkeypatch.setattr(suite, constant, value)
+    measured = list(suite.run(**arguments))
+    assert told <= {item["name"] for item in measured}
+    assert all(math.isfinite(item["seconds"]) for item in measured)
