@@ -6,7 +6,9 @@ Delta table and carry the position of the head, so a kill at any point leaves ei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +19,7 @@ from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
 from upsert_platform.errors import ChangelogError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL_FILES: Final = 64
 """So many files make the next run merge the small ones."""
@@ -26,6 +28,8 @@ SMALL_FILE_BYTES: Final = 32 << 20
 LARGE_FILE_BYTES: Final = SMALL_FILE_BYTES * 4
 FEW_FILES: Final = 8
 """So many small files make a compaction that was asked for merge them."""
+_SPAN: Final = "_span"
+"""INT column: rows of one key in different spans of batches are all kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,9 @@ def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
         _rewrite(store, _spread(store.rows_of(spark, small), size=sum(item.size for item in small)), small)
 
 
-def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int) -> CompactionReport:
+def reduce_history(
+    spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int, applied: Collection[int] = ()
+) -> CompactionReport:
     """Rewrites a changelog of mode upsert as the last change per key; quarantine and accounting are kept whole.
 
     Rows are sorted by batch, so that a reader of late batches still skips what lies before them.
@@ -67,6 +73,8 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     Args:
         applied_everywhere: the lowest applied batch of all destinations; tombstones up to it are dropped, for no
             destination waits for them and a new one starts from what is there (unless records are in quarantine).
+        applied: batches up to which destinations hold the changelog: it goes on telling what the last change of each
+            key was up to them, since that is what a destination is compared with.
 
     Raises:
         ValueError: the changelog is not in mode upsert: its consumers need every record.
@@ -87,7 +95,9 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS)
     changes = whole.where(is_change)
     rows_before = changes.count()
-    key = store.table.primary_key
+    # A tombstone that is dropped leaves no older row of its key: spans end where tombstones are kept.
+    changes = changes.withColumn(_SPAN, _span_of(rows.BATCH, {end for end in applied if end >= floor}))
+    key = [*store.table.primary_key, _SPAN]
     quarantines = bool(store.quarantined_places().num_rows)
     # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
     latest = last_rows_per_partition(changes, key=key) if quarantines else last_rows(changes, key=key)
@@ -96,6 +106,14 @@ def reduce_history(spark: SparkSession, store: ChangelogStore, *, applied_everyw
     _rewrite(store, _spread(compacted, size=sum(item.size for item in found)), found, reduced=head.batch)
     rows_after = store.read(spark, after=0, upto=head.batch).count()
     return CompactionReport(len(found), len(store.files()), rows_before, rows_after)
+
+
+def _span_of(batch: str, ends: Collection[int]) -> Column:
+    """How many of some batches lie before that of a row."""
+    from pyspark.sql import functions as F
+
+    before = [F.when(F.col(batch) > end, 1).otherwise(0) for end in sorted(set(ends))]
+    return functools.reduce(operator.add, before, F.lit(0))
 
 
 def _spread(frame: DataFrame, *, size: int) -> DataFrame:
@@ -131,14 +149,16 @@ def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int) -> bool:
     return reduced_upto(store) < head.batch or droppable_tombstones(store, applied_everywhere) > head.floor
 
 
-def compact(spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int) -> CompactionReport:
-    """Reduces history where the mode allows it, and merges small files elsewhere.
+def compact(
+    spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int, applied: Collection[int] = ()
+) -> CompactionReport:
+    """Reduces history where the mode allows it (see `reduce_history`), and merges small files elsewhere.
 
     Raises:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
     if store.mode == "upsert":
-        return reduce_history(spark, store, applied_everywhere=applied_everywhere)
+        return reduce_history(spark, store, applied_everywhere=applied_everywhere, applied=applied)
     head = store.head()
     assert head is not None
     before = len(store.files())

@@ -14,7 +14,7 @@ from upsert_platform.changelog import compaction
 from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.changelog.upkeep import remove_unused
+from upsert_platform.changelog.upkeep import applied_before, remove_unused
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import console, keys
 from upsert_platform.graph.failures import told_plainly
@@ -65,8 +65,8 @@ def _step(table: Table) -> Any:
     ) -> None:
         with told_plainly():
             store = changelog_of(platform.binding().sources[table.name], platform.lake)
-            applied = _applied_everywhere(context, platform, table.name)
-            report = _compacted(context, store, spark, applied)
+            applied, tables = _applied(context, platform, table.name, store)
+            report = _compacted(context, store, spark, applied, tables)
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
         context.log.info(f"{removed} files deleted that were unused for {config.keep_hours} hours")
@@ -95,9 +95,9 @@ def _query_step(query: Query) -> Any:
     def step(context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource) -> None:
         with told_plainly():
             store = query_store(platform.binding().queries[query.name], platform.lake)
-            applied = _applied_everywhere(context, platform, query.name)
+            applied, tables = _applied(context, platform, query.name, store)
             worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
-            report = queries_upkeep.compact(store, applied_everywhere=applied) if worthwhile else None
+            report = queries_upkeep.compact(store, applied_everywhere=applied, applied=tables) if worthwhile else None
             removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, query.name, hours=config.keep_hours)
         context.log_event(
@@ -116,23 +116,31 @@ def _query_step(query: Query) -> Any:
 
 
 def _compacted(
-    context: dg.OpExecutionContext, store: ChangelogStore, spark: SparkResource, applied: int
+    context: dg.OpExecutionContext, store: ChangelogStore, spark: SparkResource, applied: int, tables: set[int]
 ) -> CompactionReport | None:
     if not compaction.is_worthwhile(store, applied_everywhere=applied):
         context.log.info("nothing is new since the last compaction")
         return None
     context.log.info(f"reading {len(store.files())} files; every table has applied batch {applied}")
-    report = compaction.compact(spark.spark_session, store, applied_everywhere=applied)
+    report = compaction.compact(spark.spark_session, store, applied_everywhere=applied, applied=tables)
     context.log.info(
         f"{report.rows_before} rows in {report.files_before} files became {report.rows_after} in {report.files_after}"
     )
     return report
 
 
-def _applied_everywhere(context: dg.OpExecutionContext, platform: PlatformResource, source: str) -> int:
-    """The lowest batch that the tables and queries of a changelog have applied; 0 where one cannot be asked."""
+def _applied(
+    context: dg.OpExecutionContext, platform: PlatformResource, source: str, store: ChangelogStore
+) -> tuple[int, set[int]]:
+    """How far what follows a changelog has applied it.
+
+    Returns:
+        The lowest batch of all tables and queries, 0 where one cannot be asked; and the batches of the tables, of one
+        that cannot be asked the one that the lake has noted.
+    """
     binding = platform.binding()
     lowest: list[int] = []
+    tables: set[int] = set()
     for bound in binding.queries.values():
         if source in bound.query.tables:
             head = query_store(bound, platform.lake).head()
@@ -143,13 +151,16 @@ def _applied_everywhere(context: dg.OpExecutionContext, platform: PlatformResour
         try:
             hop = platform.destination_hop(name, run=context.run.run_id)
             try:
-                lowest.append(hop.plan().state.applied_batch)
+                applied = hop.plan().state.applied_batch
             finally:
                 hop.destination.close()
+            lowest.append(applied)
         except UpsertPlatformError as error:
             context.log.warning(f"tombstones are kept, because table '{name}' does not tell what it has: {error}")
-            return 0
-    return min(lowest, default=0)
+            lowest.append(0)
+            applied = applied_before(store, name)
+        tables.add(applied)
+    return min(lowest, default=0), tables
 
 
 def _remove_unused_refused(platform: PlatformResource, source: str, *, hours: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows, upkeep
@@ -28,11 +29,12 @@ _SHARE_BYTES: Final = 128 << 20
 _ATTEMPTS: Final = 8
 
 
-def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
+def compact(store: QueryStore, *, applied_everywhere: int, applied: Collection[int] = ()) -> CompactionReport:
     """Rewrites the result's changes as the last one per key, without before-images.
 
     Args:
         applied_everywhere: the lowest batch that all tables fed by the query have applied; deletes up to it go.
+        applied: as in `changelog.compaction.reduce_history`.
 
     Raises:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
@@ -46,10 +48,11 @@ def compact(store: QueryStore, *, applied_everywhere: int) -> CompactionReport:
     files = [item for item in store.result_files() if (item.last_batch or 0) <= head.batch]
     before = sum(item.rows or 0 for item in files)
     shares = shares_of(files)
+    ends = {end for end in applied if end >= floor}
     actions: list[Any] = []
     after = 0
     for share in range(shares):
-        kept = reduced_rows(store, files, share=share, shares=shares, floor=floor)
+        kept = reduced_rows(store, files, share=share, shares=shares, floor=floor, ends=ends)
         if kept.num_rows:
             actions.append(_written(store, kept))
             after += kept.num_rows
@@ -85,11 +88,14 @@ def shares_of(files: list[LiveFile]) -> int:
     return max(1, -(-sum(item.size for item in files) // _SHARE_BYTES))
 
 
-def reduced_rows(store: QueryStore, files: list[LiveFile], *, share: int, shares: int, floor: int) -> pa.Table:
+def reduced_rows(
+    store: QueryStore, files: list[LiveFile], *, share: int, shares: int, floor: int, ends: Collection[int] = ()
+) -> pa.Table:
     """The last change per key of one share of the keys; with the first share go the accounting rows.
 
     Args:
         floor: deletes up to this batch are left out.
+        ends: batches up to which the last change per key is kept as well; none of them below `floor`.
     """
     import numpy as np
     import pyarrow as pa
@@ -127,7 +133,9 @@ def reduced_rows(store: QueryStore, files: list[LiveFile], *, share: int, shares
         change = pc.is_in(together.column(rows.KIND), pa.array(rows.CHANGE_KINDS)).to_numpy()
         changes = together.filter(pa.array(change))
         (codes,) = code_rows([changes], [key])
-        order = np.argsort(changes.column(rows.BATCH).to_numpy(), kind="stable")
+        batches = changes.column(rows.BATCH).to_numpy()
+        codes = codes * (len(ends) + 1) + np.searchsorted(sorted(ends), batches, side="left")
+        order = np.argsort(batches, kind="stable")
         changes = changes.take(pa.array(last_rows(codes, order)))
         gone = pc.equal(changes.column(rows.KIND), rows.KIND_DELETE)
         dropped = pc.and_(gone, pc.less_equal(changes.column(rows.BATCH), floor))

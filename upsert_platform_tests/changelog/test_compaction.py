@@ -46,6 +46,23 @@ def test_compaction_is_worthwhile_once_per_batch_and_floor(spark: SparkSession, 
     assert sorted(store.accounts(after=0, upto=2)) == [1, 2]
 
 
+def test_what_a_table_holds_that_lags_can_still_be_told(spark: SparkSession, store: ChangelogStore) -> None:
+    """A table is compared with the last value per key up to the batch that it has applied, not up to the head."""
+    told: list[dict[int, str | None]] = [{}]
+    for changes in ([(1, "a"), (2, "b"), (3, "c")], [(1, "a2"), (2, None)], [(1, "a3"), (2, "b3")], [(3, None)]):
+        commit(spark, store, changes)
+        told.append({**told[-1], **dict(changes)})
+    report = compaction.compact(spark, store, applied_everywhere=1, applied={1, 2})
+    assert (report.rows_before, report.rows_after) == (8, 3 + 2 + 3)
+    report = compaction.compact(spark, store, applied_everywhere=2, applied={3, 2, 1})
+    for upto in (2, 3, 4):
+        held = {key: value for key, value in snapshot(spark, store, upto=upto).items() if value is not None}
+        assert held == {key: value for key, value in told[upto].items() if value is not None}, upto
+    assert snapshot(spark, store, after=2, upto=3) == {1: "a3", 2: "b3"}
+    assert compaction.compact(spark, store, applied_everywhere=4, applied={4}).rows_after == 2
+    assert snapshot(spark, store) == {1: "a3", 2: "b3"}
+
+
 def test_append_changelog_has_its_files_merged_and_every_row_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,10 +126,12 @@ def values(frame: DataFrame) -> dict[int, str | None]:
     return {row["id"]: None if row[rows.KIND] == rows.KIND_DELETE else row["value"] for row in frame.collect()}
 
 
-def snapshot(spark: SparkSession, store: ChangelogStore, *, after: int = 0) -> dict[int, str | None]:
+def snapshot(
+    spark: SparkSession, store: ChangelogStore, *, after: int = 0, upto: int | None = None
+) -> dict[int, str | None]:
     head = store.head()
     assert head is not None
-    changes = store.read(spark, after=after, upto=head.batch)
+    changes = store.read(spark, after=after, upto=head.batch if upto is None else upto)
     return values(latest_per_key(changes, key=["id"], columns=["value", "price"]))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from upsert_platform.changelog import rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries import state, store
 from upsert_platform.queries.engine import advance, plan_batch
@@ -94,6 +95,26 @@ def test_compaction_between_batches_changes_no_result(name: str, tmp_path: Path)
         assert same_rows(kept.last_rows(), world.judge(sql))
     remove_unused(kept.store, hours=0)
     assert same_rows(kept.last_rows(), world.judge(sql))
+
+
+def test_compaction_keeps_what_a_table_that_lags_holds(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(3))
+    kept = Kept(world, plan_query("SELECT uid, COUNT(*) AS n FROM orders GROUP BY uid"))
+    held: list[dict[int | None, int]] = [{}]
+    for _ in range(6):
+        world.change("orders", 15)
+        kept.advance()
+        held.append(dict(world.judge("SELECT uid, COUNT(*) FROM orders GROUP BY uid")))
+    (key,) = kept.query.key
+    _, count = (field.name for field in kept.query.plan.fields)
+    compact(kept.store, applied_everywhere=2, applied={2, 4})
+    for applied in (2, 4, 6):
+        told: dict[int | None, int] = {}
+        for row in sorted(kept.changes(), key=lambda item: (item[rows.BATCH], item[rows.OFFSET])):
+            if row[rows.BATCH] <= applied:
+                told.pop(row[key], None)
+                told |= {row[key]: row[count]} if row[rows.KIND] == rows.KIND_UPDATE_AFTER else {}
+        assert told == held[applied], applied
 
 
 def test_of_two_runs_one_commits(tmp_path: Path) -> None:
