@@ -18,7 +18,6 @@ REPLACED: Final = (
     ("pipeline.name", "assets are named after their tables"),
     ("pipeline.", "Dagster runs the jobs"),
     ("state.", "state is the changelog in the lake"),
-    ("table.exec.state.ttl", "nothing that a result follows from is let go of: a key stays until its tombstone"),
     ("table.exec.mini-batch.", "every run is a batch"),
     ("table.exec.source.", "micro-batches need no watermarks"),
     ("table.exec.sink.upsert-materialize", "rows are reduced to the last one per primary key in any case"),
@@ -35,6 +34,11 @@ REFUSED: Final = {
     ("table.exec.legacy-cast-behaviour", "ENABLED"): "write TRY_CAST where a failed cast is to give NULL",
 }
 """Settings and values that are errors, with what to do instead."""
+STATE_TTL: Final = (
+    "state is not let go of by its age, since results would no longer follow from the data: remove the setting or set"
+    " 0; to bound state, group by a window or a day, or delete old keys in the topic by tombstones"
+)
+"""Why an age of state is an error, with what to do instead."""
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
 
 
@@ -59,6 +63,9 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
             return []
         reason = "times are computed in UTC; convert with CONVERT_TZ, or set UTC"
         return [Problem(f"SET '{name}': {reason}", location)]
+    if lowered == "table.exec.state.ttl":
+        kept = not any(digit in "123456789" for digit in value)
+        return [] if kept else [Problem(f"SET '{name}': {STATE_TTL}", location)]
     refused = REFUSED.get((lowered, value.upper()))
     if refused is not None:
         return [Problem(f"SET '{name}': {refused}", location)]
