@@ -19,6 +19,7 @@ from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
 
 if TYPE_CHECKING:
     from upsert_platform.queries.exchange import Part
+    from upsert_platform.queries.reading import Piece
     from upsert_platform.queries.runners import Runner
     from upsert_platform.queries.stages import Stage
     from upsert_platform.queries.tasks import Answer, Task
@@ -252,7 +253,8 @@ class _Batch:
         share: Slice | None,
         count: int,
     ) -> list[Task]:
-        from upsert_platform.queries.tasks import ChangelogShare, Task, first_bucket
+        from upsert_platform.queries.reading import ChangelogShare
+        from upsert_platform.queries.tasks import Task, first_bucket
 
         def task(**settings: object) -> Task:
             return Task(stage, self.store.location, self.number, self.attempt, self.buckets, **settings)  # type: ignore[arg-type]
@@ -260,9 +262,9 @@ class _Batch:
         if stage.scan is not None:
             if share is None or not share.files:
                 return []
-            shared = divide([(item.path, item.size) for item in share.files], count)
+            shared = divide(_pieces(share.files, count), count)
             return [
-                task(share=ChangelogShare(share.location, tuple(paths), share.after, share.upto)) for paths in shared
+                task(share=ChangelogShare(share.location, tuple(pieces), share.after, share.upto)) for pieces in shared
             ]
         if not stage.bucketed:
             return [task(parts=(part,)) for part in parts]
@@ -297,6 +299,18 @@ class _Batch:
         system, folder = file_system(self.store.location)
         with suppress(FileNotFoundError):
             system.delete_dir(f"{folder}{FOLDER}/{self.attempt}")
+
+
+def _pieces(files: Sequence[LiveFile], count: int) -> list[tuple[Piece, int]]:
+    """Files with their sizes; those that are more than the share of one task are in parts."""
+    from upsert_platform.queries.reading import Piece
+
+    most = max(1, sum(item.size for item in files) // count)
+    found: list[tuple[Piece, int]] = []
+    for item in files:
+        parts = min(count, -(-item.size // most)) if count > 1 else 1
+        found += [(Piece(item.path, part, parts), item.size // parts) for part in range(parts)]
+    return found
 
 
 def divide(items: Sequence[tuple[T, int]], count: int) -> list[list[T]]:

@@ -74,7 +74,8 @@ class ExchangeWriter:
             return
         places = place_rows(table, self._group, self._rest)
         buckets = bucket_rows(places, self._buckets, spread=self._spread)
-        order = np.argsort(buckets, kind="stable")
+        # Numbers of 16 bits are sorted by their digits, in time that follows their count.
+        order = np.argsort(buckets.astype(np.uint16), kind="stable")
         ordered = buckets[order]
         table = table.take(pa.array(order)).combine_chunks()
         starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))

@@ -12,42 +12,27 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, file_system, write_files
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Field
+from upsert_platform.queries.aggregate import Multiset
 from upsert_platform.queries.exchange import ExchangeWriter, Part, read_parts
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.keys import bucket_rows, place_rows
+from upsert_platform.queries.reading import ChangelogShare, read_changes
 from upsert_platform.queries.results import Result
-from upsert_platform.queries.sources import PUT, VERSION, signed_rows
+from upsert_platform.queries.sources import PUT, VERSION
 from upsert_platform.queries.stages import Feed, Stage
 from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
-_CHUNK: Final = 1 << 17
-"""Rows of a changelog that are read at once."""
-_WAITING: Final = 1 << 18
+_WAITING: Final = 1 << 20
 """Rows of an exchange that are collected before they are reduced and written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangelogShare:
-    """Files of a changelog, and which of their batches are new.
-
-    Attributes:
-        location: of the changelog's Delta table.
-        paths: of data files, relative to it.
-    """
-
-    location: TableLocation
-    paths: tuple[str, ...]
-    after: int
-    upto: int
+_WAITING_BYTES: Final = 64 << 20
+"""And at most about so many bytes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,25 +197,9 @@ class _Work:
         share, scan = self.task.share, self.task.stage.scan
         assert share is not None
         assert scan is not None
-        upsert = _is_upsert(self.task.stage)
-        system, folder = file_system(share.location)
-        wanted = pa.schema([pa.field(item.name, arrow_type(item.type)) for item in scan.fields])
-        kept = rows.system_schema()
-        own = [rows.KIND, *(VERSION if upsert else (rows.BATCH,))]
-        schema = pa.schema([*(kept.field(name) for name in own), *wanted])
-        for path in share.paths:
-            with pq.ParquetFile(system.open_input_file(f"{folder}{path}")) as opened:
-                there = [field.name for field in schema if field.name in opened.schema_arrow.names]
-                for item in opened.iter_batches(batch_size=_CHUNK, columns=there, use_threads=False):
-                    table = _changes_in(pa.Table.from_batches([item]), schema, share)
-                    self.read += table.num_rows
-                    if not table.num_rows:
-                        continue
-                    if upsert:
-                        put = pc.is_in(table.column(rows.KIND), pa.array([rows.KIND_INSERT, rows.KIND_UPDATE_AFTER]))
-                        yield table.drop_columns([rows.KIND]).append_column(PUT, put)
-                    else:
-                        yield signed_rows(table, paired=scan.signed).select([*wanted.names, WEIGHT])
+        for table in read_changes(share, scan, upserts=_is_upsert(self.task.stage)):
+            self.read += table.num_rows
+            yield table
 
     def hand_on(self, table: pa.Table) -> None:
         """Takes rows after the steps."""
@@ -255,7 +224,7 @@ class _Feeding:
     def __init__(self, task: Task, feed: Feed, system: Any, folder: str) -> None:
         self.feed = feed
         self.waiting: list[pa.Table] = []
-        self.count = 0
+        self.count = self.bytes = 0
         self.writer = ExchangeWriter(
             feed.exchange,
             system=system,
@@ -273,36 +242,22 @@ class _Feeding:
         if table.num_rows:
             self.waiting.append(table)
             self.count += table.num_rows
-        if self.count > _WAITING:
+            self.bytes += table.nbytes
+        if self.count > _WAITING or self.bytes > _WAITING_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if not self.waiting:
             return
         together = pa.concat_tables(self.waiting, promote_options="permissive")
-        if self.feed.operator is not None and len(self.waiting) > 1:
+        if self.feed.operator is not None and (len(self.waiting) > 1 or isinstance(self.feed.operator, Multiset)):
             together = self.feed.operator.combine(together)
         self.writer.write(together)
-        self.waiting, self.count = [], 0
+        self.waiting, self.count, self.bytes = [], 0, 0
 
     def close(self) -> Part | None:
         self._flush()
         return self.writer.close()
-
-
-def _changes_in(table: pa.Table, schema: pa.Schema, share: ChangelogShare) -> pa.Table:
-    """The changes of the new batches, with the columns that an older file lacks as nulls."""
-    batches = table.column(rows.BATCH)
-    new = pc.and_(pc.greater(batches, share.after), pc.less_equal(batches, share.upto))
-    change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
-    table = table.filter(pc.and_(new, change))
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _no_rows(fields: Iterable[Any]) -> pa.Table:

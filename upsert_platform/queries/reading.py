@@ -1,0 +1,140 @@
+"""What a task reads of a changelog: the changes of new batches, in tables that are worth an operator's while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import file_system
+from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.plan import Scan
+from upsert_platform.queries.sources import PUT, VERSION, signed_rows
+from upsert_platform.queries.steps import WEIGHT
+from upsert_platform.types import arrow_type
+
+_CHUNK: Final = 1 << 17
+"""Rows of a changelog that are handed on at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A data file, or one of so many parts of it: row groups that follow each other.
+
+    Attributes:
+        path: relative to the changelog's Delta table.
+    """
+
+    path: str
+    part: int = 0
+    parts: int = 1
+
+    def row_groups(self, count: int) -> range:
+        """Those of this part, of so many in the file."""
+        return range(self.part * count // self.parts, (self.part + 1) * count // self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogShare:
+    """Data of a changelog, and which of its batches are new.
+
+    Attributes:
+        location: of the changelog's Delta table.
+    """
+
+    location: TableLocation
+    pieces: tuple[Piece, ...]
+    after: int
+    upto: int
+
+
+def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool) -> Iterator[pa.Table]:
+    """The changes of the new batches.
+
+    Columns that an older file lacks are null. Where statistics say that a row group holds nothing but rows that are
+    added by new batches, neither `_kind` nor `_batch` is read for them.
+
+    Returns:
+        The columns of the scan; with `_put` and those of `VERSION` for `upserts`, else with `_w`.
+    """
+    system, folder = file_system(share.location)
+    kept = rows.system_schema()
+    wanted = [pa.field(field.name, arrow_type(field.type)) for field in scan.fields]
+    schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else ())), *wanted])
+    whole = pa.schema([kept.field(rows.KIND), *([] if upserts else [kept.field(rows.BATCH)]), *schema])
+    waiting: list[pa.Table] = []
+    for piece in share.pieces:
+        with pq.ParquetFile(system.open_input_file(f"{folder}{piece.path}")) as opened:
+            for groups, added in _runs(opened, piece, share):
+                read = schema if added and not upserts else whole
+                there = [field.name for field in read if field.name in opened.schema_arrow.names]
+                for item in opened.iter_batches(batch_size=_CHUNK, row_groups=groups, columns=there, use_threads=False):
+                    table = pa.Table.from_batches([item])
+                    if not added:
+                        table = _new_changes(table, share)
+                    if not table.num_rows:
+                        continue
+                    waiting.append(_told(_completed(table, read), scan, schema, upserts=upserts))
+                    if sum(part.num_rows for part in waiting) >= _CHUNK:
+                        yield pa.concat_tables(waiting).combine_chunks()
+                        waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _runs(opened: pq.ParquetFile, piece: Piece, share: ChangelogShare) -> Iterator[tuple[list[int], bool]]:
+    """Row groups that may hold new changes, those that follow each other together; whether all their rows are added."""
+    metadata = opened.metadata
+    places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    run: list[int] = []
+    alike = False
+    for number in piece.row_groups(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        batches, kinds = (_extremes(group, places[name]) for name in (rows.BATCH, rows.KIND))
+        if batches is not None and (batches[0] > share.upto or batches[1] <= share.after):
+            continue
+        new = batches is not None and batches[0] > share.after and batches[1] <= share.upto
+        added = new and kinds == (rows.KIND_INSERT, rows.KIND_INSERT)
+        if run and added != alike:
+            yield run, alike
+            run = []
+        run, alike = [*run, number], added
+    if run:
+        yield run, alike
+
+
+def _extremes(group: Any, place: int) -> tuple[Any, Any] | None:
+    statistics = group.column(place).statistics
+    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
+
+
+def _new_changes(table: pa.Table, share: ChangelogShare) -> pa.Table:
+    batches = table.column(rows.BATCH)
+    new = pc.and_(pc.greater(batches, share.after), pc.less_equal(batches, share.upto))
+    change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
+    return table.filter(pc.and_(new, change))
+
+
+def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _told(table: pa.Table, scan: Scan, schema: pa.Schema, *, upserts: bool) -> pa.Table:
+    """Changes with `_put`, or with `_w`; without `_kind` all rows are added."""
+    if upserts:
+        put = pc.is_in(table.column(rows.KIND), pa.array([rows.KIND_INSERT, rows.KIND_UPDATE_AFTER]))
+        return table.select(schema.names).append_column(PUT, put)
+    if rows.KIND in table.column_names:
+        return signed_rows(table, paired=scan.signed).select([*schema.names, WEIGHT])
+    return table.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))
