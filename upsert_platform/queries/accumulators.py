@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -21,6 +22,12 @@ ROWS: Final = "_rows"
 """BIGINT: rows of a group; at 0 the group is gone."""
 _INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 _FLOATS: Final = (TypeName.FLOAT, TypeName.DOUBLE)
+_EXACT: Final = ("doubles", "squares")
+"""Kinds of sums that are kept without rounding."""
+MOMENTS: Final = {
+    "var_pop": (False, False), "var_samp": (False, True), "stddev_pop": (True, False), "stddev_samp": (True, True),
+}  # fmt: skip
+"""Functions to whether they are a root, and whether of a sample."""
 _DIVISION: Final = Context(prec=76, rounding=ROUND_HALF_UP)
 
 
@@ -29,9 +36,10 @@ class Accumulator:
     """One column of a group's state.
 
     Attributes:
-        kind: ``count``, ``integers``, ``decimals``, ``doubles`` (sums), ``min``, ``max`` (of what was added), ``least``
-            or ``greatest`` (of a multiset, which tells them whole).
+        kind: a sum (``count``, ``integers``, ``decimals``, ``doubles``, ``squares`` of doubles), ``min`` or ``max`` of
+            what was added, or of a multiset, which tells them whole, ``least``, ``greatest`` or ``joined``.
         argument: the column, or None for rows.
+        separator: between texts that are joined.
     """
 
     name: str
@@ -40,6 +48,7 @@ class Accumulator:
     filter: str | None
     distinct: bool
     type: LogicalType
+    separator: str | None = None
 
     @property
     def arrow(self) -> pa.DataType:
@@ -49,14 +58,14 @@ class Accumulator:
                 return pa.int64()
             case "decimals":
                 return pa.decimal128(38, self.type.scale or 0)
-            case "doubles":
+            case "doubles" | "squares":
                 return pa.binary()
         return arrow_type(self.type)
 
     @property
     def is_told_whole(self) -> bool:
         """Whether a new value replaces the old one; then a BOOLEAN column says where there is one."""
-        return self.kind in ("least", "greatest")
+        return self.kind in ("least", "greatest", "joined")
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -71,13 +80,14 @@ class Accumulators:
 
     Attributes:
         group: columns of GROUP BY with their types.
-        reads: per call, name of its value and of its count of values (the same for counts).
+        reads: per call, name of its value and of its count of values (the same for counts); of a variance the sum of
+            squares, the count and the sum.
     """
 
     group: tuple[tuple[str, pa.DataType], ...]
     items: tuple[Accumulator, ...]
     calls: tuple[Call, ...]
-    reads: tuple[tuple[str, str], ...]
+    reads: tuple[tuple[str, ...], ...]
 
     @property
     def names(self) -> list[str]:
@@ -114,11 +124,11 @@ def plan_accumulators(node: Aggregate) -> Accumulators:
 
     def keep(kind: str, call: Call, argument: str | None, *, distinct: bool) -> str:
         logical = types[argument] if argument else LogicalType(TypeName.BIGINT)
-        known = (kind, argument, call.filter, distinct)
-        found = items.setdefault(known, Accumulator(f"_a{len(items)}", kind, argument, call.filter, distinct, logical))
-        return found.name
+        known = (kind, argument, call.filter, distinct, call.separator)
+        new = Accumulator(f"_a{len(items)}", kind, argument, call.filter, distinct, logical, call.separator)
+        return items.setdefault(known, new).name
 
-    reads: list[tuple[str, str]] = []
+    reads: list[tuple[str, ...]] = []
     for call in node.calls:
         if call.function in ("min", "max"):
             kind = call.function
@@ -127,11 +137,20 @@ def plan_accumulators(node: Aggregate) -> Accumulators:
             name = keep(kind, call, call.argument, distinct=False)
             reads.append((name, name))
             continue
+        if call.function == "listagg":
+            name = keep("joined", call, call.argument, distinct=call.distinct)
+            reads.append((name, name))
+            continue
         if call.function == "count" and call.argument is None and call.filter is None:
             reads.append((ROWS, ROWS))
             continue
         count = keep("count", call, call.argument, distinct=call.distinct)
         value = count
+        if call.function in MOMENTS:
+            kinds = ("squares", "doubles")
+            squares, total = (keep(kind, call, call.argument, distinct=call.distinct) for kind in kinds)
+            reads.append((squares, count, total))
+            continue
         if call.function in ("sum", "avg"):
             assert call.argument is not None
             root = types[call.argument].name
@@ -158,7 +177,7 @@ def add_rows(table: pa.Table, plan: Accumulators) -> pa.Table:
         elif item.kind == "integers":
             numbers = _numbers(table.column(item.argument), np.int64)
             columns[item.name] = pa.array(np.where(taken, numbers * weights, 0))
-        elif item.kind == "doubles":
+        elif item.kind in _EXACT:
             doubles[item.name] = np.where(taken, _numbers(table.column(item.argument), np.float64), 0.0)
         else:
             values = pc.if_else(pa.array(taken), table.column(item.argument), pa.scalar(None, item_type(table, item)))
@@ -207,7 +226,7 @@ def _merge(
     if not table.num_rows:
         return plan.complete(table) if doubles is None else _without_rows(plan)
     sums: list[tuple[str, str]] = [(ROWS, "sum")]
-    apart = [item for item in items if item.kind == "doubles" or item.is_told_whole]
+    apart = [item for item in items if item.kind in _EXACT or item.is_told_whole]
     for item in items:
         if item.kind in ("count", "integers", "decimals"):
             sums.append((item.name, "sum"))
@@ -235,7 +254,9 @@ def _merge(
             columns |= _told_last(table, item, codes, first)
         elif doubles is not None:
             assert weights is not None
-            columns[item.name] = pa.array(exact.sum_groups(doubles[item.name], weights, codes, count), pa.binary())
+            squared = item.kind == "squares"
+            sums_of = exact.sum_groups(doubles[item.name], weights, codes, count, squared=squared)
+            columns[item.name] = pa.array(sums_of, pa.binary())
         else:
             texts = table.column(item.name).to_pylist()
             columns[item.name] = pa.array(exact.add_groups(texts, codes, count), pa.binary())
@@ -261,14 +282,27 @@ def results_of(table: pa.Table, plan: Accumulators) -> pa.Table:
     """The columns of the GROUP BY's result, of merged groups."""
     columns: dict[str, Any] = {name: table.column(name) for name in plan.names}
     kinds = {item.name: item for item in plan.items}
-    for call, (value, count) in zip(plan.calls, plan.reads, strict=True):
-        if call.function in ("min", "max"):
+    for call, (value, count, *more) in zip(plan.calls, plan.reads, strict=True):
+        if call.function in MOMENTS:
+            columns[call.name] = _moment(call, table.column(value), table.column(more[0]), table.column(count))
+        elif call.function in ("min", "max", "listagg"):
             columns[call.name] = table.column(value)
         elif call.function == "count":
             columns[call.name] = table.column(count)
         else:
             columns[call.name] = _quotient(call, kinds[value], table.column(value), table.column(count))
     return pa.table(columns) if columns else pa.table({"_": pa.nulls(table.num_rows)}).select([])
+
+
+def _moment(call: Call, squares: pa.ChunkedArray, sums: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+    """A variance, or its root: null where there are no values, or not two of them for that of a sample."""
+    root, sample = MOMENTS[call.function]
+    found = [
+        exact.variance(second, first, count, sample=sample)
+        for second, first, count in zip(squares.to_pylist(), sums.to_pylist(), counts.to_pylist(), strict=True)
+    ]
+    shown = [None if item is None else math.sqrt(item) for item in found] if root else found
+    return pa.array(shown, pa.float64()).cast(arrow_type(call.type), safe=False)
 
 
 def _quotient(call: Call, item: Accumulator, sums: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:

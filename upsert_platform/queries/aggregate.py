@@ -143,14 +143,14 @@ class Multiset:
         return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()),)),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
-        """Columns ``g0``, ``g1`` ..., ``value`` and `_w`, equal rows added up, without nulls and filtered ones."""
-        taken = pc.is_valid(table.column(self.argument))
+        """Columns ``g0``, ``g1`` ..., ``value`` and `_w`, without nulls and filtered rows; `combine` adds up."""
+        if table.column(self.argument).null_count:
+            table = table.filter(pc.is_valid(table.column(self.argument)))
         if self.filter is not None:
-            taken = pc.and_(taken, pc.fill_null(table.column(self.filter), False))
-        table = table.filter(taken)
+            table = table.filter(pc.fill_null(table.column(self.filter), False))
         columns: dict[str, Any] = {f"g{at}": table.column(name) for at, name in enumerate(self.plan.names)}
         columns |= {"value": table.column(self.argument), WEIGHT: table.column(WEIGHT)}
-        return self.combine(pa.table(columns))
+        return pa.table(columns)
 
     def combine(self, table: pa.Table) -> pa.Table:
         """Fewer rows of the same meaning."""
@@ -172,7 +172,7 @@ class Multiset:
         state = states[self.state_name]
         schema = state.schema
         names = [*self.group_names, "value"]
-        change = consolidate(pa.concat_tables(inputs), weight=WEIGHT)
+        change = self.combine(pa.concat_tables(inputs))
         if not change.num_rows:
             return self.plan.complete(_renamed(change.select(self.group_names), self.plan.names))
         places = place_rows(change, self.group_names, ["value"])
@@ -199,7 +199,7 @@ class Multiset:
 
     def _crossings(self, change: pa.Table, crossing: np.ndarray) -> pa.Table:
         """What values that came or went add to counts and sums."""
-        distinct = [item for item in self.items if item.distinct]
+        distinct = [item for item in self.items if item.distinct and not item.is_told_whole]
         crossed = pa.array(crossing != 0)
         columns: dict[str, Any] = {
             name: change.column(here) for name, here in zip(self.plan.names, self.group_names, strict=True)
@@ -225,7 +225,9 @@ class Multiset:
         count = len(one)
         position = np.full(int(max(one.max(), other.max() if len(other) else 0)) + 1, -1, dtype=np.int64)
         position[one] = np.arange(count)
-        mine = pa.table({"group": pa.array(position[other]), "value": table.column("value")})
+        mine = pa.table(
+            {"group": pa.array(position[other]), "value": table.column("value"), COUNT: table.column(WEIGHT)}
+        )
         mine = mine.filter(pc.greater_equal(mine.column("group"), 0))
         found = mine.group_by("group", use_threads=False).aggregate([("value", "min"), ("value", "max")])
         at = np.full(count, -1, dtype=np.int64)
@@ -237,9 +239,25 @@ class Multiset:
         columns[ROWS] = pa.repeat(pa.scalar(0, pa.int64()), count)
         for item in self.items:
             if item.is_told_whole:
-                columns[item.name] = found.column("value_min" if item.kind == "least" else "value_max").take(taken)
+                columns[item.name] = (
+                    _joined(mine, count, item)
+                    if item.kind == "joined"
+                    else found.column("value_min" if item.kind == "least" else "value_max").take(taken)
+                )
                 columns[f"{item.name}_told"] = pa.repeat(pa.scalar(True), count)
         return self.plan.complete(pa.table(columns))
+
+
+def _joined(values: pa.Table, count: int, item: Accumulator) -> pa.Array:
+    """The texts of each group from 0 to count - 1 in ascending order, put together; null for a group without any."""
+    values = values.sort_by([("group", "ascending"), ("value", "ascending")])
+    groups = values.column("group").to_numpy()
+    copies = np.ones(len(groups), dtype=np.int64) if item.distinct else values.column(COUNT).to_numpy()
+    texts = values.column("value").take(pa.array(np.repeat(np.arange(len(groups)), copies))).combine_chunks()
+    sizes = np.zeros(count, dtype=np.int64)
+    np.add.at(sizes, groups, copies)
+    lists = pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(sizes)), pa.int32()), texts)
+    return pc.if_else(pa.array(sizes > 0), pc.binary_join(lists, item.separator), pa.scalar(None, pa.string()))
 
 
 def multiset_of(item: Accumulator) -> tuple[str, str | None] | None:

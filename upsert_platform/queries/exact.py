@@ -67,43 +67,55 @@ def mean(text: bytes | None, count: int) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
-def sum_groups(values: np.ndarray, weights: np.ndarray, codes: np.ndarray, groups: int) -> list[bytes]:
+def variance(squares: bytes | None, total: bytes | None, count: int, *, sample: bool) -> float | None:
+    """The variance of so many values, rounded once; None where it divides by nothing.
+
+    Args:
+        squares: the stored sum of their squares, and `total` that of the values.
+        sample: divided by one less than the count.
+    """
+    divisor = count - 1 if sample else count
+    if divisor < 1:
+        return None
+    (second, *others), (first, *_) = unpack(squares), unpack(total)
+    if any(others):
+        return float("nan")
+    try:
+        return float(Fraction(count * second - first * first, (count * divisor) << (2 * _UNIT)))
+    except OverflowError:
+        return float("inf")
+
+
+def sum_groups(
+    values: np.ndarray, weights: np.ndarray, codes: np.ndarray, groups: int, *, squared: bool = False
+) -> list[bytes]:
     """Sums of values times weights per group.
 
     Args:
         values: doubles.
         weights: whole numbers, small enough that rows times weights stay below 2**30.
         codes: the group of each value, from 0.
+        squared: of their squares, which are whole multiples of 2**-2148.
     """
     finite = np.isfinite(values)
     special: dict[int, list[int]] = {}
     for position in np.flatnonzero(~finite):
         counts = special.setdefault(int(codes[position]), [0, 0, 0])
         value = values[position]
-        counts[0 if np.isnan(value) else 1 if value > 0 else 2] += int(weights[position])
+        counts[0 if np.isnan(value) else 1 if value > 0 or squared else 2] += int(weights[position])
     fraction, exponent = np.frexp(np.where(finite, values, 0.0))
     whole = np.ldexp(fraction, 53).astype(np.int64)
     # frexp gives subnormals a smaller exponent than their last bit has: those shift right, exactly.
     shift = exponent.astype(np.int64) - 53 + _UNIT
     whole = np.where(shift < 0, whole >> np.minimum(-np.minimum(shift, 0), 63), whole)
     shift = np.maximum(shift, 0)
-    limb, within = shift // _LIMB, shift % _LIMB
-    sign = np.where(whole < 0, -1, 1) * weights
-    size = np.abs(whole).astype(np.uint64)
-    low, high = size & np.uint64(0xFFFFFFFF), size >> np.uint64(32)
-    low, high = low << within.astype(np.uint64), high << within.astype(np.uint64)
-    mask = np.uint64(0xFFFFFFFF)
-    pieces = (
-        (limb, (low & mask).astype(np.int64)),
-        (limb + 1, (low >> np.uint64(32)).astype(np.int64) + (high & mask).astype(np.int64)),
-        (limb + 2, (high >> np.uint64(32)).astype(np.int64)),
-    )
+    pieces = [piece for part, at in _parts(whole, shift, squared=squared) for piece in _limbs(part, at)]
     totals = [0] * groups
     table = pa.table(
         {
-            "code": np.concatenate([codes] * 3),
+            "code": np.concatenate([codes] * len(pieces)),
             "limb": np.concatenate([place for place, _ in pieces]),
-            "value": np.concatenate([value * sign for _, value in pieces]),
+            "value": np.concatenate([value * weights for _, value in pieces]),
         }
     )
     summed = table.group_by(["code", "limb"], use_threads=False).aggregate([("value", "sum")])
@@ -113,6 +125,29 @@ def sum_groups(values: np.ndarray, weights: np.ndarray, codes: np.ndarray, group
             totals[code] += value << (place * _LIMB)
     empty = (0, 0, 0)
     return [pack((number, *special.get(code, empty))) for code, number in enumerate(totals)]
+
+
+def _parts(whole: np.ndarray, shift: np.ndarray, *, squared: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Whole numbers below 2**55 and by how many bits each is shifted, which add up to the numbers or their squares."""
+    if not squared:
+        return [(whole, shift)]
+    size = np.abs(whole)
+    high, low = size >> 27, size & ((1 << 27) - 1)
+    return [(low * low, 2 * shift), (2 * high * low, 2 * shift + 27), (high * high, 2 * shift + 54)]
+
+
+def _limbs(whole: np.ndarray, shift: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """A shifted number as three limbs, each with its place."""
+    limb, within = shift // _LIMB, (shift % _LIMB).astype(np.uint64)
+    sign = np.where(whole < 0, -1, 1)
+    size = np.abs(whole).astype(np.uint64)
+    mask = np.uint64(0xFFFFFFFF)
+    low, high = (size & mask) << within, (size >> np.uint64(32)) << within
+    return (
+        (limb, (low & mask).astype(np.int64) * sign),
+        (limb + 1, ((low >> np.uint64(32)).astype(np.int64) + (high & mask).astype(np.int64)) * sign),
+        (limb + 2, (high >> np.uint64(32)).astype(np.int64) * sign),
+    )
 
 
 def add_groups(texts: Sequence[bytes | None], codes: np.ndarray, groups: int) -> list[bytes]:

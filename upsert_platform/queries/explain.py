@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from upsert_platform.plan import Aggregate, Filter, Join, Merge, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Filter,
+    Join,
+    Merge,
+    Node,
+    Project,
+    Scan,
+    TopN,
+    Union,
+    Window,
+)
 
 if TYPE_CHECKING:
     from upsert_platform.queries.store import QueryStore
@@ -35,6 +48,12 @@ def _told(node: Node) -> str:
             return f"filter {node.condition.sql}"
         case Window():
             return f"window {node.kind} of {node.time}: size {_span(node.size)}, step {_span(node.step)}"
+        case Expand():
+            groupings = (
+                ", ".join(name for name, item in columns if item.column is not None) or "nothing"
+                for columns in node.sets
+            )
+            return "copy rows per grouping: " + "; ".join(f"({shown})" for shown in groupings)
         case Aggregate():
             by = ", ".join(node.group) or "nothing (one row)"
             calls = ", ".join(_call(node, name) for name in (call.name for call in node.calls)) or "distinct rows"
@@ -43,6 +62,8 @@ def _told(node: Node) -> str:
             order = ", ".join(f"{item.column}{' DESC' if item.descending else ''}" for item in node.order)
             of = f" of each {', '.join(node.partition)}" if node.partition else ""
             return f"first {node.limit}{of} by {order}"
+        case Arrivals():
+            return f"{'first' if node.first else 'last'} row of each {', '.join(node.key) or 'table'} by its records"
         case Join():
             on = " AND ".join(f"{one} = {other}" for one, other in zip(node.left_on, node.right_on, strict=True))
             return f"{node.kind} join on {on}"
@@ -73,13 +94,21 @@ def _state(node: Node) -> str | None:
             multisets = dict.fromkeys(
                 call.argument
                 for call in node.calls
-                if call.argument and (call.distinct or (call.function in ("min", "max") and not node.input.appends))
+                if call.argument
+                and (
+                    call.distinct
+                    or call.function == "listagg"
+                    or (call.function in ("min", "max") and not node.input.appends)
+                )
             )
             values = "".join(f"; ({group}, {name}) to a count: grows with the different values" for name in multisets)
             return f"({group}) to counts and sums: grows with the groups{values}"
         case TopN():
             what = f"the first {node.limit} rows" if node.input.appends else "all rows"
             return f"{what} of each partition; a batch reads the partitions that it touches"
+        case Arrivals():
+            what = "keys" if node.first else "rows"
+            return f"the {what} per ({', '.join(node.key) or 'nothing'}): grows with the keys"
         case Merge():
             return f"the row of each branch per ({', '.join(node.key)}): grows with the keys of all branches"
         case Join():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upsert_platform.plan import Aggregate, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import Aggregate, Arrivals, Expand, Node, Project, Scan, TopN, Union, Window
 
 _Columns = tuple[tuple[str, str], ...]
 """Pairs of table and column."""
@@ -18,6 +18,13 @@ def lineage(node: Node) -> dict[str, _Columns]:
         case Project():
             found = lineage(node.input)
             return {name: _together(found[read] for read in item.reads) for name, item in node.columns}
+        case Expand():
+            found = lineage(node.input)
+            names = [field.name for field in node.fields]
+            return {
+                name: _together(found[read] for columns in node.sets for read in columns[at][1].reads)
+                for at, name in enumerate(names)
+            }
         case Window():
             found = lineage(node.input)
             return found | dict.fromkeys(node.names, found[node.time])
@@ -34,6 +41,9 @@ def lineage(node: Node) -> dict[str, _Columns]:
                 used = (*node.partition, *(item.column for item in node.order))
                 found = found | {node.rank.name: _together(found[name] for name in used)}
             return found
+        case Arrivals():
+            found = lineage(node.input)
+            return {field.name: found[field.name] for field in node.fields}
         case Union():
             branches = [list(lineage(branch).values()) for branch in node.branches]
             names = [field.name for field in node.fields]

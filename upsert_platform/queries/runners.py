@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 from pyspark.sql import functions
 
-from upsert_platform.queries.steps import FilterStep, ProjectStep, WindowStep, take_steps
+from upsert_platform.queries.steps import FilterStep, ProjectStep, Step, take_steps
 from upsert_platform.queries.tasks import (
     WEIGHT,
     Answer,
@@ -135,7 +135,7 @@ def _told(answer: Answer) -> pa.RecordBatch:
     return pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
 
 
-def _step_in_spark(frame: DataFrame, step: ProjectStep | FilterStep | WindowStep, schema: str) -> DataFrame:
+def _step_in_spark(frame: DataFrame, step: Step, schema: str) -> DataFrame:
     match step:
         case ProjectStep():
             kept = [name for name in (*step.kept, WEIGHT) if name in frame.columns]
@@ -146,9 +146,9 @@ def _step_in_spark(frame: DataFrame, step: ProjectStep | FilterStep | WindowStep
             if step.into is None:
                 return frame.where(condition)
             return frame.withColumn(step.into, functions.col(step.into) & condition)
-    return frame.mapInArrow(partial(_windows, step=step), schema)
+    return frame.mapInArrow(partial(_in_arrow, step=step), schema)
 
 
-def _windows(batches: Iterator[pa.RecordBatch], step: WindowStep) -> Iterator[pa.RecordBatch]:
+def _in_arrow(batches: Iterator[pa.RecordBatch], step: Step) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from take_steps(pa.Table.from_batches([batch]), [step]).combine_chunks().to_batches()

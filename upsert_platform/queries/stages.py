@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from upsert_platform.plan import (
     Aggregate,
+    Arrivals,
+    Expand,
     Expression,
     Field,
     Filter,
@@ -25,15 +27,16 @@ from upsert_platform.plan import (
     column,
 )
 from upsert_platform.queries.aggregate import Groups, Multiset, multiset_of
+from upsert_platform.queries.arrivals import Arrived
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.merge import BRANCH, BRANCH_TYPE, LastChanged
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sources import PUT, VERSION, Upserts
 from upsert_platform.queries.state import StateSchema
-from upsert_platform.queries.steps import FilterStep, ProjectStep, Step, WindowStep, is_native
+from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, WindowStep, is_native
 from upsert_platform.queries.topn import FirstRows
 
-Operator = Upserts | Groups | Multiset | FirstRows | Matches | LastChanged
+Operator = Upserts | Groups | Multiset | FirstRows | Matches | LastChanged | Arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +181,14 @@ class _Compiler:
                 return [self._filtered(draft, node.condition) for draft in self._build(node.input)]
             case Window():
                 return [self._windowed(self._sealed(draft), node) for draft in self._build(node.input)]
+            case Expand():
+                return [self._expanded(self._sealed(draft), node) for draft in self._build(node.input)]
             case Aggregate():
                 return [self._aggregate(node)]
             case TopN():
                 return [self._first_rows(node)]
+            case Arrivals():
+                return [self._arrivals(node)]
             case Join():
                 return [self._join(node)]
             case Merge():
@@ -238,6 +245,11 @@ class _Compiler:
     def _windowed(self, draft: _Draft, node: Window) -> _Draft:
         draft.steps.append(WindowStep(node))
         draft.fields = node.fields
+        return draft
+
+    def _expanded(self, draft: _Draft, node: Expand) -> _Draft:
+        draft.steps.append(ExpandStep(node))
+        draft.fields, draft.placed_by = node.fields, None
         return draft
 
     def _sealed(self, draft: _Draft) -> _Draft:
@@ -302,6 +314,13 @@ class _Compiler:
         for draft in self._inputs(node.input):
             draft.feeds.append(Feed(exchange, operator, group=node.partition))
         return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.partition)
+
+    def _arrivals(self, node: Arrivals) -> _Draft:
+        operator = Arrived(node, self._state())
+        exchange = self._exchange()
+        for draft in self._inputs(node.input):
+            draft.feeds.append(Feed(exchange, operator, group=node.key))
+        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key)
 
     def _join(self, node: Join) -> _Draft:
         operator = Matches(node, self._state(), self._state())

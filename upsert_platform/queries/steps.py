@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.plan import Expression, Field, Native, Window
+from upsert_platform.plan import Expand, Expression, Field, Native, Window
 from upsert_platform.types import arrow_type
 
 WEIGHT: Final = "_w"
@@ -52,7 +52,14 @@ class WindowStep:
     window: Window
 
 
-Step = ProjectStep | FilterStep | WindowStep
+@dataclass(frozen=True, slots=True)
+class ExpandStep:
+    """Copies rows for each grouping of GROUPING SETS."""
+
+    expand: Expand
+
+
+Step = ProjectStep | FilterStep | WindowStep | ExpandStep
 
 
 def is_native(step: Step) -> bool:
@@ -81,6 +88,8 @@ def take_steps(table: pa.Table, steps: Sequence[Step]) -> pa.Table:
                     table = table.set_column(table.schema.get_field_index(step.into), step.into, both)
             case WindowStep():
                 table = _windows(table, step.window)
+            case ExpandStep():
+                table = pa.concat_tables([_project(table, ProjectStep(columns)) for columns in step.expand.sets])
     return table
 
 
@@ -159,4 +168,6 @@ def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field,
             found = tuple(Field(name, expression.type) for name, expression in step.columns)
         elif isinstance(step, WindowStep):
             found = (*found, *step.window.fields[-3:])
+        elif isinstance(step, ExpandStep):
+            found = step.expand.fields
     return found

@@ -154,7 +154,13 @@ class InsertResolver:
             for name, value in given.items()
         }
         columns = tuple(used[name] for name in key.values() if name is not None)
-        query = planned.query(query_name(target.name), used=used, key=columns, statement=self.declaration.sql)
+        query = planned.query(
+            query_name(target.name),
+            used=used,
+            key=columns,
+            keyed=bool(target.primary_key),
+            statement=self.declaration.sql,
+        )
         for varying in planned.varies():
             self.error(
                 f"the query depends on {varying}, which is evaluated once per row, when the batch is computed",

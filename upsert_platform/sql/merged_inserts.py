@@ -14,6 +14,7 @@ from upsert_platform.model import Column, Insert, Table
 from upsert_platform.plan import Expression, Field, Filter, Merge, Node, Project, Scan, Union, Window, column
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.insert import InsertResolver, declared_order
+from upsert_platform.sql.planning.arrivals import last_arrivals
 from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
 from upsert_platform.sql.planning.scope import Relation, as_type, common_type
@@ -146,11 +147,7 @@ class _Branch:
         if not node.appends or not target.primary_key:
             return [Project(node, columns)]
         if not is_ordered(node):
-            raise Fault(
-                "beside another INSERT of the same table, rows of a join or DISTINCT have no order that tells the last"
-                " row of a key; group by the target's key, or keep the last row by ROW_NUMBER",
-                line,
-            )
+            return [last_arrivals(Project(node, columns), target.primary_key)]
         return [Project(_renamed(branch, node), columns) for branch in _branches(node)]
 
     def _expression(self, value: Rendered | None, wanted: Column, fields: dict[str, Field]) -> Expression:

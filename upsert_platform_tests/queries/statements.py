@@ -17,6 +17,14 @@ STATEMENTS: Final = {
     " AS s, COUNT(DISTINCT uid) FILTER (WHERE amount >= 0) AS u, MAX(amount) FILTER (WHERE uid < 4) AS m FROM orders"
     " GROUP BY kind",
     "having": "SELECT uid, SUM(amount) AS s FROM orders WHERE kind = 'a' GROUP BY uid HAVING COUNT(*) > 1",
+    "rollup": "SELECT kind, uid, GROUPING_ID(kind, uid) AS g, COUNT(*) AS n, SUM(uid) AS s, MAX(amount) AS hi FROM"
+    " orders GROUP BY ROLLUP (kind, uid) HAVING COUNT(*) > 0",
+    "cube of what is added": "SELECT uid, page, GROUPING_ID(uid, page) AS g, COUNT(DISTINCT secs) AS u FROM views GROUP"
+    " BY CUBE (uid, page) HAVING COUNT(*) > 0",
+    "grouping sets": "SELECT region, id, COUNT(*) AS n, GROUPING(region) AS g, SUM(age) AS s FROM users WHERE region IS"
+    " NOT NULL GROUP BY id, GROUPING SETS ((region), ()) HAVING COUNT(*) > 0",
+    "groups of a rollup": "SELECT n, COUNT(*) AS m FROM (SELECT kind, uid, COUNT(*) AS n FROM orders GROUP BY ROLLUP"
+    " (kind, uid)) t GROUP BY n HAVING n > 0",
     "filter": "SELECT id, region FROM users WHERE age > 1 AND region IS NOT NULL",
     "distinct": "SELECT DISTINCT region, age FROM users WHERE age > 1 OR age IS NULL",
     "distinct of what is added": "SELECT DISTINCT uid, page FROM views",
@@ -42,6 +50,8 @@ STATEMENTS: Final = {
     "exists": "SELECT id, region FROM users AS u WHERE EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id AND o.kind ="
     " 'b')",
     "not exists": "SELECT id, age FROM users AS u WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id)",
+    "exists with a name used twice": "SELECT id, region FROM users AS o WHERE EXISTS (SELECT 1 FROM (SELECT o.uid AS x,"
+    " o.kind AS region FROM orders AS o WHERE o.amount > 0) AS t WHERE t.x = o.id AND region = 'b')",
     "union all": "SELECT id, region FROM users UNION ALL SELECT uid, page FROM views",
     "intersect": "SELECT region, id FROM users INTERSECT SELECT page, uid FROM views",
     "except": "SELECT uid, kind FROM orders EXCEPT SELECT uid, page FROM views WHERE secs > 10",

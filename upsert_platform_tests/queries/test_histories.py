@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from datetime import datetime, timedelta
@@ -69,6 +70,33 @@ def test_sums_of_doubles_do_not_drift(tmp_path: Path) -> None:
         assert {region: (total, mean) for region, total, mean in kept.result()} == exact
 
 
+def test_variances_are_those_of_the_rows_that_are_there(tmp_path: Path) -> None:
+    """Rounded once, however far apart values are and whatever was taken back."""
+    world = World(tmp_path, random.Random(7))
+    calls = "VAR_POP(score) AS p, VAR_SAMP(score) AS s, STDDEV_POP(score) AS r, STDDEV(DISTINCT score) AS d"
+    kept = Kept(world, plan_query(f"SELECT region, {calls} FROM users GROUP BY region"))
+
+    def variance(values: list[Fraction], divisor: int) -> Fraction | None:
+        mean = sum(values, Fraction(0)) / max(1, len(values))
+        return sum(((item - mean) ** 2 for item in values), Fraction(0)) / divisor if divisor > 0 else None
+
+    for _ in range(8):
+        world.change("users", 15)
+        kept.advance()
+        expected = {}
+        for region in {row["region"] for row in world.rows["users"]}:
+            scores = [row["score"] for row in world.rows["users"] if row["region"] == region]
+            values = [Fraction(item) for item in scores if item is not None]
+            different = list(set(values))
+            wanted = (
+                variance(values, len(values)), variance(values, len(values) - 1), variance(values, len(values)),
+                variance(different, len(different) - 1),
+            )  # fmt: skip
+            shown = [None if item is None else float(item) for item in wanted]
+            expected[region] = (*shown[:2], *(None if item is None else math.sqrt(item) for item in shown[2:]))
+        assert {region: tuple(found) for region, *found in kept.result()} == expected
+
+
 def test_averages_are_those_of_flink(tmp_path: Path) -> None:
     """Of whole numbers towards zero, of decimals with six digits or more."""
     world = World(tmp_path, random.Random(6))
@@ -83,6 +111,31 @@ def test_averages_are_those_of_flink(tmp_path: Path) -> None:
             assert age == (int(sum(ages) / len(ages)) if ages else None)
             mean = (sum(money) / len(money)).quantize(Decimal("0.000001"), ROUND_HALF_UP) if money else None
             assert spent == mean
+
+
+def test_texts_are_put_together_in_their_order(tmp_path: Path) -> None:
+    """LISTAGG: every copy, or each text once; ascending, since what came first cannot be told after changes."""
+    sql = (
+        "SELECT uid, LISTAGG(kind) AS k, LISTAGG(DISTINCT kind, '; ') AS d, LISTAGG(kind, '') FILTER (WHERE amount > 0)"
+        " AS f, COUNT(DISTINCT kind) AS n, MIN(kind) AS lo, MAX(amount) AS hi FROM orders GROUP BY uid"
+    )
+    world = World(tmp_path, random.Random(8))
+    kept = Kept(world, plan_query(sql))
+    for _ in range(6):
+        world.change("orders", 20)
+        kept.advance()
+        expected = []
+        for uid in {row["uid"] for row in world.rows["orders"]}:
+            rows = [row for row in world.rows["orders"] if row["uid"] == uid]
+            kinds = sorted(row["kind"] for row in rows if row["kind"] is not None)
+            some = sorted(row["kind"] for row in rows if row["kind"] is not None and (row["amount"] or 0) > 0)
+            amounts = [row["amount"] for row in rows if row["amount"] is not None]
+            different = sorted(set(kinds))
+            expected.append(
+                (uid, ",".join(kinds) if kinds else None, "; ".join(different) if different else None,
+                 "".join(some) if some else None, len(different), min(kinds, default=None), max(amounts, default=None))
+            )  # fmt: skip
+        assert same_rows(kept.result(), expected)
 
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone

@@ -166,8 +166,6 @@ def test_table_without_key_holds_the_rows_of_all(tmp_path: Path) -> None:
     [
         (["INSERT INTO t SELECT id, age, region FROM users", "INSERT INTO t SELECT uid, amount, kind FROM orders"],
          "nothing tells the rows of the query apart"),
-        (["INSERT INTO t SELECT id, age, region FROM users",
-          "INSERT INTO t SELECT DISTINCT uid, secs, page FROM views"], "rows of a join or DISTINCT have no order"),
         (["INSERT INTO t SELECT id, age, region FROM users", "INSERT OVERWRITE t SELECT uid, secs, page FROM views"],
          "INSERT OVERWRITE t: replaces what another INSERT writes"),
         (["INSERT INTO t SELECT id, age, region FROM users", "INSERT INTO t SELECT uid, page, secs FROM views"],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from upsert_platform.changelog import compaction
-from upsert_platform.queries import engine, rebuild, state, store, tasks
+from upsert_platform.queries import engine, reading, rebuild, state, store, tasks
 from upsert_platform.queries.runners import LocalRunner
 from upsert_platform.queries.store import QueryStore
 from upsert_platform.queries.tasks import Answer, Task
@@ -90,7 +90,7 @@ def play(folder: Path, seed: int, number: int) -> Played:
         (store, "BUCKETS", rng.choice([1, 2, 3])),
         (state, "MOST_FILES", rng.choice([2, 3, 8])),
         (state, "WORTHWHILE_ROWS", rng.choice([1, 1 << 16])),
-        (tasks, "_CHUNK", rng.choice([3, 1 << 17])),
+        (reading, "_CHUNK", rng.choice([3, 1 << 17])),
         (tasks, "_WAITING", rng.choice([5, 1 << 18])),
         (engine, "_FEW_ROWS", 1),
     )

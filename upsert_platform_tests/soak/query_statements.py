@@ -83,8 +83,8 @@ class Maker:
         self.rng = rng
         self.names = 0
         self.unary: dict[str, Callable[[Relation], Relation | None]] = {
-            "filter": self.filtered, "groups": self.grouped, "everything": self.totalled, "distinct": self.distinct,
-            "first rows": self.first_rows,
+            "filter": self.filtered, "groups": self.grouped, "groupings": self.groupings,
+            "everything": self.totalled, "distinct": self.distinct, "first rows": self.first_rows,
         }  # fmt: skip
         self.binary: dict[str, Callable[[Relation, Relation], Relation | None]] = {
             **{f"{kind.lower()} join": self._joins(kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
@@ -164,7 +164,13 @@ class Maker:
                 only = f" FILTER (WHERE {self._condition(one, alias)})"
             numbers = one.of(*NUMBERS)
             item = self.rng.choice(one.columns)
-            name = self.rng.choice(["*", "COUNT", "COUNT DISTINCT", "MIN", "MAX"] + ["SUM", "SUM DISTINCT", "AVG"] * 2)
+            name = self.rng.choice(
+                ["*", "COUNT", "COUNT DISTINCT", "MIN", "MAX", "LISTAGG"] + ["SUM", "SUM DISTINCT", "AVG"] * 2
+            )
+            if name == "LISTAGG":
+                if one.of(TEXT):
+                    found.append(self._listed(f"{alias}.{self.rng.choice(one.of(TEXT)).name}", only))
+                continue
             if name.partition(" ")[0] in ("SUM", "AVG"):
                 if not numbers:
                     continue
@@ -179,6 +185,21 @@ class Maker:
             judged = f"CAST(trunc(SUM({argument}){only} / COUNT({argument}){only}) AS BIGINT)"
             found.append((text, judged if function == "AVG" else text, kind))
         return found or [("COUNT(*)", "COUNT(*)", BIGINT)]
+
+    def _listed(self, argument: str, only: str) -> tuple[str, str, str]:
+        """Texts put together: ascending here, which DuckDB has to be told."""
+        distinct = self.rng.choice(["", "DISTINCT "])
+        flink = f"LISTAGG({distinct}{argument}, '+'){only}"
+        return flink, f"STRING_AGG({distinct}{argument}, '+' ORDER BY {argument}){only}", TEXT
+
+    def groupings(self, one: Relation) -> Relation | None:
+        by = self._some(one.columns)[:2]
+        names = ", ".join(f"t.{item.name}" for item in by)
+        told = f"GROUPING_ID({names})"
+        how = self.rng.choice([f"ROLLUP ({names})", f"CUBE ({names})", f"GROUPING SETS (({names}), ())"])
+        shown = [*self._plain(by, "t"), (told, told, BIGINT), *self._calls(one, "t")]
+        # Of no rows a standard database makes a total, and Flink none.
+        return self._select(shown, f"FROM {{0}} AS t GROUP BY {how} HAVING COUNT(*) > 0", [one])
 
     def grouped(self, one: Relation) -> Relation | None:
         by = self._some(one.columns)[:2]

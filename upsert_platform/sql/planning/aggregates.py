@@ -9,24 +9,35 @@ from sqlglot import exp
 
 from upsert_platform.plan import Aggregate, Call, Expression, Field, Node, Project, column
 from upsert_platform.sql.functions import AGGREGATES
+from upsert_platform.sql.planning.groupings import Groupings, expand_rows, is_grouping
 from upsert_platform.sql.planning.scope import Columns, Named, Names
-from upsert_platform.sql.rendered import INTEGERS
+from upsert_platform.sql.rendered import INTEGERS, STRINGS
 from upsert_platform.types import LogicalType, TypeName
 
-_KEPT: Final = {"COUNT": "count", "SUM": "sum", "AVG": "avg", "MIN": "min", "MAX": "max"}
+_MOMENTS: Final = {
+    "VAR_POP": "var_pop", "VAR_SAMP": "var_samp", "VARIANCE": "var_samp", "STDDEV_POP": "stddev_pop",
+    "STDDEV_SAMP": "stddev_samp", "STDDEV": "stddev_samp",
+}  # fmt: skip
+_KEPT: Final = {
+    "COUNT": "count",
+    "SUM": "sum",
+    "AVG": "avg",
+    "MIN": "min",
+    "MAX": "max",
+    "LISTAGG": "listagg",
+    **_MOMENTS,
+}
 _NUMBERS: Final = (*INTEGERS, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
 _UNORDERED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
-_MOMENTS: Final = "keep COUNT(x), SUM(x) and SUM(x * x) of a DOUBLE, from which readers of the table compute it"
 _VALUES: Final = "write the rows to a table whose key ends with the value; its readers put them together"
 _NEAREST: Final = {
     "APPROX_COUNT_DISTINCT": "COUNT(DISTINCT ...) is exact and kept up to date",
     "FIRST_VALUE": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1 gives the first row",
     "LAST_VALUE": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ... DESC) with WHERE rn = 1 gives the last row",
-    "LISTAGG": _VALUES, "STRING_AGG": _VALUES, "COLLECT": _VALUES, "ARRAY_AGG": _VALUES, "JSON_ARRAYAGG": _VALUES,
-    "JSON_OBJECTAGG": _VALUES, "VAR_POP": _MOMENTS, "VAR_SAMP": _MOMENTS, "VARIANCE": _MOMENTS, "STDDEV": _MOMENTS,
-    "STDDEV_POP": _MOMENTS, "STDDEV_SAMP": _MOMENTS,
-    "GROUPING": "it belongs to GROUPING SETS, which are not supported",
-    "GROUPING_ID": "it belongs to GROUPING SETS, which are not supported",
+    "STRING_AGG": _VALUES, "COLLECT": _VALUES, "ARRAY_AGG": _VALUES, "JSON_ARRAYAGG": _VALUES,
+    "JSON_OBJECTAGG": _VALUES,
+    "GROUPING": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
+    "GROUPING_ID": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
 }  # fmt: skip
 
 
@@ -70,11 +81,11 @@ class Grouped:
         return node.transform(swap)
 
 
-def group_rows(source: Node, columns: Columns, names: Names, *, by: list[exp.Expr], asked: list[exp.Expr]) -> Grouped:
+def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Groupings, asked: list[exp.Expr]) -> Grouped:
     """Plans a GROUP BY.
 
     Args:
-        by: expressions to group by; empty for one row for everything.
+        groupings: what to group by; nothing for one row for everything.
         asked: select list and HAVING, where aggregates stand.
     """
     given: list[tuple[str, Expression]] = []
@@ -88,26 +99,30 @@ def group_rows(source: Node, columns: Columns, names: Names, *, by: list[exp.Exp
         given.append((name, expression))
         return name
 
-    group: list[str] = []
-    for item in by:
+    grouped: list[str] = []
+    for item in groupings.by:
         expression = columns.expression(item)
-        name = add(expression, item.name if isinstance(item, exp.Column) else "g")
-        if name not in group:
-            group.append(name)
-        known.append((_bare(item), Field(name, expression.type)))
-    calls: list[Call] = []
+        grouped.append(add(expression, item.name if isinstance(item, exp.Column) else "g"))
+        known.append((_bare(item), Field(grouped[-1], expression.type)))
+    found: list[exp.Expr] = []
     for root in asked:
-        for node in list(root.walk(prune=lambda item: isinstance(item, exp.Select) or is_aggregate(item))):
-            if is_aggregate(node) and not any(node == other for other, _ in known):
-                call = _call(node, columns, names, add)
-                calls.append(call)
-                known.append((node.copy(), Field(call.name, call.type)))
-    result = Aggregate(Project(source, tuple(given)), tuple(group), tuple(calls))
+        for node in root.walk(prune=lambda item: isinstance(item, exp.Select) or is_aggregate(item)):
+            if is_aggregate(node) and node not in found and all(node != other for other, _ in known):
+                found.append(node)
+    asking = [node for node in found if is_grouping(node)] if groupings.sets is not None else []
+    calls = {id(node): _call(node, columns, names, add) for node in found if node not in asking}
+    rows: Node = Project(source, tuple(given))
+    group, unique = tuple(dict.fromkeys(grouped)), None
+    if groupings.sets is not None:
+        copied = expand_rows(rows, groupings, grouped, asking, columns, names)
+        rows, group, unique, known = copied.node, copied.group, copied.unique, list(copied.known)
+    known += [(node.copy(), Field(call.name, call.type)) for node in found if (call := calls.get(id(node)))]
+    result = Aggregate(rows, group, tuple(calls.values()), unique)
     shown = [
         Named(item.qualifiers, item.shown, field)
         for node, field in known
         if isinstance(node, exp.Column)
-        for item in [found[0] for found in [columns.find(node)] if found is not None]
+        for item in [named[0] for named in [columns.find(node)] if named is not None]
     ]
     own = [Named((), field.name, field) for _, field in known]
     shown += [item for item in own if all(item.shown != other.shown for other in shown)]
@@ -143,6 +158,9 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
+    separator: str | None = None
+    if function == "listagg":
+        arguments, separator = _separated(arguments, columns, node)
     if len(arguments) != 1:
         remedy = "; group by them in a subquery first" if distinct else ""
         raise columns.fault(f"{name} takes one argument, not {len(arguments)}{remedy}", node)
@@ -154,13 +172,27 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
         return Call(names.fresh(wish), function, _count_type(), None, filter=filtered)
     argument = columns.expression(arguments[0])
     kind = _result_type(function, argument.type)
+    if kind is None and function in _MOMENTS.values() and argument.type.name in _NUMBERS:
+        # Flink multiplies and divides in the argument's own type: whole numbers overflow, and are cut to whole ones.
+        raise columns.fault(f"{name} takes DOUBLE or FLOAT, not {argument.type}: write CAST(... AS DOUBLE)", node)
     if kind is None:
         raise columns.fault(f"{name} does not take a value of type {argument.type}", node)
     # Of counts without DISTINCT only nulls matter, and there are none: the same as COUNT(*).
     if function == "count" and not distinct and not argument.type.nullable:
         return Call(names.fresh(wish), function, _count_type(), None, filter=filtered)
     distinct = distinct and function not in ("min", "max")
-    return Call(names.fresh(wish), function, kind, add(argument, "arg"), distinct, filtered)  # type: ignore[operator]
+    name = add(argument, "arg")  # type: ignore[operator]
+    return Call(names.fresh(wish), function, kind, name, distinct, filtered, separator)
+
+
+def _separated(arguments: list[exp.Expr], columns: Columns, node: exp.Expr) -> tuple[list[exp.Expr], str]:
+    """The value of LISTAGG and what stands between values: a comma by default."""
+    if len(arguments) < 2:
+        return arguments, ","
+    separator = arguments[1]
+    if len(arguments) > 2 or not isinstance(separator, exp.Literal) or not separator.is_string:
+        raise columns.fault("LISTAGG takes a column and, if wanted, a constant text between values", node)
+    return arguments[:1], separator.name
 
 
 def _count_type() -> LogicalType:
@@ -173,6 +205,10 @@ def _result_type(function: str, argument: LogicalType) -> LogicalType | None:
         return _count_type()
     if function in ("min", "max"):
         return None if argument.name in _UNORDERED else replace(argument, nullable=True)
+    if function == "listagg":
+        return LogicalType(TypeName.STRING) if argument.name in STRINGS else None
+    if function in _MOMENTS.values():
+        return replace(argument, nullable=True) if argument.name in (TypeName.DOUBLE, TypeName.FLOAT) else None
     if argument.name not in _NUMBERS:
         return None
     if argument.name is TypeName.DECIMAL:

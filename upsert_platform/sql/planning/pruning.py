@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from upsert_platform.plan import Aggregate, Filter, Join, Merge, Node, Project, Scan, TopN, Union, Window, column
+from upsert_platform.plan import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Filter,
+    Join,
+    Merge,
+    Node,
+    Project,
+    Scan,
+    TopN,
+    Union,
+    Window,
+    column,
+)
 
 
 def prune(node: Node, needed: Collection[str]) -> Node:
@@ -27,11 +41,17 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             if not calls and not node.group:
                 calls = node.calls[:1]
             used = {name for call in calls for name in (call.argument, call.filter) if name is not None}
-            return Aggregate(prune(node.input, {*node.group, *used}), node.group, calls)
+            return Aggregate(prune(node.input, {*node.group, *used}), node.group, calls, node.unique)
+        case Expand():
+            sets = tuple(tuple(item for item in columns if item[0] in needed) for columns in node.sets)
+            return Expand(prune(node.input, {name for columns in sets for name in _reads(columns)}), sets)
         case TopN():
             rank = node.rank if node.rank is not None and node.rank.name in needed else None
             used = {*node.partition, *(item.column for item in node.order)}
             return TopN(prune(node.input, {*needed, *used}), node.partition, node.order, node.limit, rank)
+        case Arrivals():
+            used = {*node.key, *(name for order in node.orders for name in order)}
+            return Arrivals(prune(node.input, {*needed, *used}), node.key, node.orders, node.first)
         case Join():
             left = prune(node.left, {*needed, *node.left_on})
             right = prune(node.right, {*needed, *node.right_on})

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from upsert_platform.plan import Project, Query, column, expressions
+from upsert_platform.plan import Node, Project, Query, column, expressions
 from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
+from upsert_platform.sql.planning.arrivals import last_arrivals
 from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.pruning import prune
 from upsert_platform.sql.planning.scope import Relation
@@ -86,16 +87,19 @@ class PlannedQuery:
             line,
         )
 
-    def query(self, name: str, *, used: Mapping[str, str], key: tuple[str, ...], statement: str) -> Query:
+    def query(self, name: str, *, used: Mapping[str, str], key: tuple[str, ...], keyed: bool, statement: str) -> Query:
         """The query, with the columns that are written.
 
         Args:
             used: columns of the result to what the query calls them.
-            key: of those names.
+            key: of those names; without constants.
+            keyed: the target has a key: of rows that are only added the last one of each wins.
         """
         pruned = prune(self.found.node, list(used))
         types = {field.name: field for field in pruned.fields}
-        plan = Project(pruned, tuple((new, column(types[old])) for old, new in used.items()))
+        plan: Node = Project(pruned, tuple((new, column(types[old])) for old, new in used.items()))
+        if plan.appends and keyed and not any(unique <= set(key) for unique in plan.keys):
+            plan = last_arrivals(plan, key)
         return Query(name, plan, () if plan.appends else key, statement)
 
     def varies(self) -> tuple[str, ...]:

@@ -118,6 +118,11 @@ class Columns:
             )
         return (found[0], rest) if found else None
 
+    def hides(self, node: exp.Column) -> bool:
+        """Whether the name of a table before a column is known here, and the table has no such column."""
+        qualifiers = {".".join(part.name for part in node.parts[:length]) for length in range(1, len(node.parts))}
+        return self.find(node) is None and any(qualifiers & set(item.qualifiers) for item in self.named)
+
     def reads(self, node: exp.Expr) -> list[Named]:
         """The columns in an expression."""
         return [found[0] for item in node.find_all(exp.Column) if (found := self.find(item)) is not None]

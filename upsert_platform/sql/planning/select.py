@@ -14,6 +14,7 @@ from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate
 from upsert_platform.sql.planning.from_clause import Find, View
+from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
 from upsert_platform.sql.planning.sets import common_rows
@@ -26,10 +27,6 @@ _CLAUSES: Final = {
     "sample": "TABLESAMPLE", "locks": "FOR UPDATE", "into": "INTO", "sort": "SORT BY", "cluster": "CLUSTER BY",
     "distribute": "DISTRIBUTE BY", "connect": "CONNECT BY", "offset": "OFFSET",
 }  # fmt: skip
-_GROUPINGS: Final = (
-    "GROUPING SETS, CUBE and ROLLUP are not supported: write one INSERT INTO of the same table per grouping, with a"
-    " constant in the place of each column that is not grouped by"
-)
 _RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
 
@@ -154,8 +151,8 @@ class _Planner(WhereClause):
         asked = [value for _, value in items] + ([having.this] if having is not None else [])
         rows = relation.node
         if group is not None or having is not None or any(has_aggregate(item) for item in asked):
-            by = self._group(group, items)
-            grouped = group_rows(rows, columns, self.names, by=by, asked=asked)
+            groupings = self._group(group, columns)
+            grouped = group_rows(rows, columns, self.names, groupings=groupings, asked=asked)
             rows, columns = grouped.node, grouped.columns
             items = [(name, grouped.replaced(value)) for name, value in items]
             if having is not None:
@@ -168,19 +165,13 @@ class _Planner(WhereClause):
             result = replace(result, node=distinct_rows(result.node))
         return self._limited(node, result)
 
-    def _group(self, group: exp.Group | None, items: list[tuple[str, exp.Expr]]) -> list[exp.Expr]:
+    def _group(self, group: exp.Group | None, columns: Columns) -> Groupings:
         if group is None:
-            return []
-        for name in ("grouping_sets", "cube", "rollup", "totals", "all"):
+            return Groupings(())
+        for name in ("totals", "all"):
             if group.args.get(name):
-                raise self.fault(_GROUPINGS, group)
-        for item in group.expressions:
-            if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)):
-                raise self.fault(_GROUPINGS, item)
-            if isinstance(item, exp.Literal):
-                raise self.fault("GROUP BY takes expressions, not positions", item)
-        del items
-        return list(group.expressions)
+                raise self.fault(f"GROUP BY {name.upper()} is not Flink SQL", group)
+        return read_groupings(group, columns)
 
     def _items(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:
         found: list[tuple[str, exp.Expr]] = []

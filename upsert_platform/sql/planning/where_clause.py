@@ -104,18 +104,28 @@ class WhereClause(FromClause):
 
     def correlated(self, node: exp.Expr, outer: Columns) -> tuple[Relation, list[tuple[Expression, Expression]]]:
         """A subquery, and pairs of (outer, own) expressions that its WHERE sets equal."""
-        if not isinstance(node, exp.Select) or not self._reads_outer(node, outer):
+        where = node.args.get("where") if isinstance(node, exp.Select) else None
+        inside = self._from(node, conjuncts(where.this)) if where is not None and not _has_with(node) else None
+        around = [] if inside is None else _around(inside[2], Columns(inside[1], self.first_line))
+        if inside is None or not around:
             relation = self.query(node)
             self.check_no_rank(relation, node)
             return relation, []
         for clause in ("group", "having", "limit", "distinct"):
             if node.args.get(clause):
                 raise self.fault(f"a subquery with {clause.upper()} reads no column of the query around it", node)
-        where = node.args.get("where")
-        relation, named, parts, _ = self._from(node, conjuncts(where.this if where else None))
+        relation, named, parts, _ = inside
         own = Columns(named, self.first_line)
-        pairs, rest = split_pairs([part for part in parts if not own.fits(part)], outer, own)
-        relation = self._where(relation, named, [*(part for part in parts if own.fits(part)), *rest])
+        pairs, rest = split_pairs(around, outer, own)
+        for part in rest:
+            if outer.reads(part):
+                raise self.fault(
+                    "a subquery meets the query around it in equalities of columns alone (a.x = b.y); write the other"
+                    " condition in WHERE of a join",
+                    part,
+                )
+            own.expression(part)
+        relation = self._where(relation, named, [part for part in parts if not any(part is one for one in around)])
         keys = [(outer.expression(one), own.expression(other)) for one, other in pairs]
         if len(node.expressions) == 1 and not isinstance(node.expressions[0], (exp.Star, exp.Literal)):
             given = node.expressions[0]
@@ -126,16 +136,20 @@ class WhereClause(FromClause):
             return Relation(Project(relation.node, wide), shown), keys
         return relation, keys
 
-    def _reads_outer(self, node: exp.Select, outer: Columns) -> bool:
-        """Whether WHERE names a column of the query around it, and not one of its own tables'."""
-        where = node.args.get("where")
-        if where is None:
-            return False
-        own = {item.alias_or_name for item in node.find_all(exp.Table)}
-        shown = {item.shown for item in outer.named}
-        qualifiers = {name for item in outer.named for name in item.qualifiers}
-        return any(
-            (len(item.parts) > 1 and item.parts[0].name in qualifiers and item.parts[0].name not in own)
-            or (len(item.parts) == 1 and item.name in shown)
-            for item in where.find_all(exp.Column)
-        )
+
+def _has_with(node: exp.Expr) -> bool:
+    return bool(node.args.get("with_") or node.args.get("with"))
+
+
+def _around(parts: Sequence[exp.Expr], own: Columns) -> list[exp.Expr]:
+    """The conditions of a subquery that name columns of the query around it: its own tables' names come first.
+
+    Raises:
+        Fault: a column that its own table of that name does not have; a table around it of the same name is hidden.
+    """
+    found = [part for part in parts if not list(part.find_all(exp.Select)) and not own.fits(part)]
+    for part in found:
+        for item in part.find_all(exp.Column):
+            if own.hides(item):
+                own.expression(item)
+    return found

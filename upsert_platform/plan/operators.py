@@ -1,53 +1,12 @@
-"""What a kept-up query is made of: a tree of operators over changelogs, with names, types and keys.
-
-Columns are known by names that are unique within an operator, also when letter case is ignored. A tree is data: `sql`
-makes it of a statement, `queries` carries it out.
-"""
+"""The operators of a plan: what each gives, by which columns its rows are told apart, and whether it only adds rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
-from upsert_platform.types import LogicalType, quote_name
-
-Native = tuple[Any, ...]
-"""An expression that Arrow evaluates as Flink does: ``("column", name)``, ``("literal", value)`` or an operator and its
-operands (see `upsert_platform.queries.steps`)."""
-Keys = tuple[frozenset[str], ...]
-"""Sets of columns whose values occur once each in a result; ``frozenset()``: there is at most one row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column of an operator's result."""
-
-    name: str
-    type: LogicalType
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A scalar expression over the columns of an operator.
-
-    Attributes:
-        sql: Spark SQL.
-        native: the same without Spark, where that is possible.
-        varies: name of a function in it that gives another value each time.
-        reads: names of the columns in it.
-    """
-
-    sql: str
-    type: LogicalType
-    native: Native | None = None
-    varies: str | None = None
-    reads: tuple[str, ...] = ()
-
-    @property
-    def column(self) -> str | None:
-        """The column's name, when it is nothing but one."""
-        return self.native[1] if self.native is not None and self.native[0] == "column" else None
+from upsert_platform.plan.columns import Call, Expression, Field, Keys, Order
+from upsert_platform.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,30 +135,37 @@ class Window(_OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """An aggregate of a GROUP BY.
+class Expand(_OverOne):
+    """Every row once per grouping of GROUPING SETS, with nulls in the place of what that does not group by.
 
     Attributes:
-        function: ``count``, ``sum``, ``avg``, ``min`` or ``max``.
-        argument: the column aggregated; None for ``COUNT(*)``.
-        filter: a BOOLEAN column: rows for which it is true take part.
+        sets: the columns of each copy: the same names and types, values of columns or constants.
     """
 
-    name: str
-    function: str
-    type: LogicalType
-    argument: str | None = None
-    distinct: bool = False
-    filter: str | None = None
+    input: Node
+    sets: tuple[tuple[tuple[str, Expression], ...], ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(Field(name, expression.type) for name, expression in self.sets[0])
+
+    @property
+    def keys(self) -> Keys:
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(_OverOne):
-    """GROUP BY; without calls SELECT DISTINCT, without columns one row for everything."""
+    """GROUP BY; without calls SELECT DISTINCT, without columns one row for everything.
+
+    Attributes:
+        unique: those columns of the group that tell groups apart; all of them if left out.
+    """
 
     input: Node
     group: tuple[str, ...]
     calls: tuple[Call, ...]
+    unique: tuple[str, ...] | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -208,20 +174,11 @@ class Aggregate(_OverOne):
 
     @property
     def keys(self) -> Keys:
-        return (frozenset(self.group),)
+        return (frozenset(self.group if self.unique is None else self.unique),)
 
     @property
     def appends(self) -> bool:
         return not self.calls and self.input.appends and bool(self.group)
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A column of ORDER BY."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +301,37 @@ class Merge(Union):
         return False
 
 
-Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Union
+@dataclass(frozen=True, slots=True)
+class Arrivals(_OverOne):
+    """One row per key of rows that are only added: the first or the last, by the records that they are made of.
+
+    Attributes:
+        orders: per record that a row is made of its time, topic, partition, offset and row number there, as names of
+            columns; the first record decides, between rows of one such record the next.
+        first: the first row of a key stays, and the columns of `orders` with it. Otherwise a row takes the place of the
+            one before it, and those columns are left out.
+    """
+
+    input: Node
+    key: tuple[str, ...]
+    orders: tuple[tuple[str, ...], ...]
+    first: bool
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        hidden = set() if self.first else {name for order in self.orders for name in order}
+        return tuple(field for field in self.input.fields if field.name not in hidden)
+
+    @property
+    def keys(self) -> Keys:
+        return (frozenset(self.key),)
+
+    @property
+    def appends(self) -> bool:
+        return self.first
+
+
+Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Union | Arrivals | Expand
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,11 +353,6 @@ class Query:
     def tables(self) -> tuple[str, ...]:
         """Names of the tables and queries that it reads, in the order of the statement."""
         return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
-
-
-def column(field: Field) -> Expression:
-    """The expression that is nothing but a column."""
-    return Expression(quote_name(field.name), field.type, ("column", field.name), reads=(field.name,))
 
 
 def scans(node: Node) -> list[Scan]:

@@ -1,0 +1,49 @@
+"""What a kept-up query is made of: a tree of operators over changelogs, with names, types and keys.
+
+Columns are known by names that are unique within an operator, also when letter case is ignored. A tree is data: `sql`
+makes it of a statement, `queries` carries it out.
+"""
+
+from upsert_platform.plan.columns import Call, Expression, Field, Keys, Native, Order, column
+from upsert_platform.plan.operators import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Filter,
+    Join,
+    Merge,
+    Node,
+    Project,
+    Query,
+    Scan,
+    TopN,
+    Union,
+    Window,
+    expressions,
+    scans,
+)
+
+__all__ = [
+    "Aggregate",
+    "Arrivals",
+    "Call",
+    "Expand",
+    "Expression",
+    "Field",
+    "Filter",
+    "Join",
+    "Keys",
+    "Merge",
+    "Native",
+    "Node",
+    "Order",
+    "Project",
+    "Query",
+    "Scan",
+    "TopN",
+    "Union",
+    "Window",
+    "column",
+    "expressions",
+    "scans",
+]

@@ -1,0 +1,117 @@
+"""Rows that are only added, into a table with a key: the last one wins, by the records that they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from upsert_platform.plan import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Expression,
+    Field,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Scan,
+    Union,
+    Window,
+    column,
+)
+from upsert_platform.types import LogicalType, TypeName, spark_type
+
+_RECORD: Final = (
+    Field("_timestamp", LogicalType(TypeName.TIMESTAMP_LTZ, precision=6)),
+    Field("_topic", LogicalType(TypeName.STRING)),
+    Field("_partition", LogicalType(TypeName.INT)),
+    Field("_offset", LogicalType(TypeName.BIGINT)),
+    Field("_row", LogicalType(TypeName.INT)),
+)
+"""Columns of every changelog that tell a record's place."""
+
+
+def last_arrivals(node: Node, key: tuple[str, ...]) -> Node:
+    """The last row of each key.
+
+    Args:
+        node: rows that are only added.
+
+    Within one batch the record of the first table in FROM decides, then that of the next; what a later batch brings
+    comes after everything. A row of SELECT DISTINCT comes with its first record, as in Flink.
+    """
+    found, orders = _Places().add(node)
+    return Arrivals(found, key, orders, first=False)
+
+
+Orders = tuple[tuple[str, ...], ...]
+
+
+@dataclass
+class _Places:
+    """Adds the places of records as columns, from the tables up."""
+
+    names: list[str] = field(default_factory=list)
+
+    def add(self, node: Node) -> tuple[Node, Orders]:
+        """The same rows with further columns, and the names of those."""
+        match node:
+            case Scan():
+                return self.add(Project(node, tuple((item.name, column(item)) for item in node.columns)))
+            case Project(input=Scan() as scan):
+                order = tuple(self._fresh(item.name) for item in _RECORD)
+                placed = tuple((name, column(item)) for name, item in zip(order, _RECORD, strict=True))
+                return Project(replace(scan, columns=(*scan.columns, *_RECORD)), (*node.columns, *placed)), (order,)
+            case Project():
+                inner, orders = self.add(node.input)
+                return Project(inner, (*node.columns, *_kept(inner, orders))), orders
+            case Filter() | Window():
+                inner, orders = self.add(node.input)
+                return replace(node, input=inner), orders
+            case Expand():
+                inner, orders = self.add(node.input)
+                return Expand(inner, tuple((*columns, *_kept(inner, orders)) for columns in node.sets)), orders
+            case Join():
+                left, one = self.add(node.left)
+                right, other = self.add(node.right)
+                return replace(node, left=left, right=right), (*one, *other)
+            case Aggregate():
+                inner, orders = self.add(node.input)
+                first = Arrivals(inner, node.group, orders, first=True)
+                shown = tuple((item.name, column(item)) for item in node.fields)
+                return Project(first, (*shown, *_kept(first, orders))), orders
+            case Union():
+                return self._union(node)
+        raise AssertionError(node)
+
+    def _union(self, node: Union) -> tuple[Node, Orders]:
+        """Branches with as many records as that with the most; those that a branch lacks are null."""
+        placed = [self.add(branch) for branch in node.branches]
+        most = max(len(orders) for _, orders in placed)
+        names = tuple(tuple(self._fresh(item.name) for item in _RECORD) for _ in range(most))
+        branches = []
+        for (inner, orders), branch in zip(placed, node.branches, strict=True):
+            shown = tuple((item.name, column(item)) for item in branch.fields)
+            given = dict(_kept(inner, orders))
+            records = tuple(
+                (new, given[orders[at][part]] if at < len(orders) else _null(item.type))
+                for at, order in enumerate(names)
+                for part, (new, item) in enumerate(zip(order, _RECORD, strict=True))
+            )
+            branches.append(Project(inner, (*shown, *records)))
+        return Union(tuple(branches)), names
+
+    def _fresh(self, wish: str) -> str:
+        """A name that no column has: those of a plan do not begin so."""
+        self.names.append(f"_p{len(self.names)}{wish}")
+        return self.names[-1]
+
+
+def _kept(node: Node, orders: Orders) -> tuple[tuple[str, Expression], ...]:
+    fields = {item.name: item for item in node.fields}
+    return tuple((name, column(fields[name])) for order in orders for name in order)
+
+
+def _null(kind: LogicalType) -> Expression:
+    return Expression(f"CAST(NULL AS {spark_type(kind)})", kind, ("literal", None, kind))
