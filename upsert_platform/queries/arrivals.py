@@ -45,8 +45,8 @@ class Arrived:
             return table
         # One record in several windows: they stand in the order in which Flink gives them.
         (codes,) = code_rows([table], [self.node.key]) if self.node.key else [np.zeros(table.num_rows, dtype=np.int64)]
-        order = np.arange(table.num_rows)
-        return table.take(pa.array(last_rows(codes, order[::-1] if self.node.first else order)))
+        rows = np.arange(table.num_rows)
+        return table.take(pa.array(last_rows(codes, rows[::-1] if self.node.first else rows)))
 
     combine = prepare
 

@@ -104,8 +104,10 @@ class WhereClause(FromClause):
 
     def correlated(self, node: exp.Expr, outer: Columns) -> tuple[Relation, list[tuple[Expression, Expression]]]:
         """A subquery, and pairs of (outer, own) expressions that its WHERE sets equal."""
-        where = node.args.get("where") if isinstance(node, exp.Select) else None
-        inside = self._from(node, conjuncts(where.this)) if where is not None and not _has_with(node) else None
+        where = node.args.get("where")
+        inside = None
+        if isinstance(node, exp.Select) and where is not None and not _has_with(node):
+            inside = self._from(node, conjuncts(where.this))
         around = [] if inside is None else _around(inside[2], Columns(inside[1], self.first_line))
         if inside is None or not around:
             relation = self.query(node)
