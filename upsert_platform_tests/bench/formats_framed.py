@@ -47,6 +47,12 @@ class _Registry:
         self._text = schema
         return 1
 
+    def lookup(self, subject: str, schema: str, *, kind: str = "AVRO") -> int:
+        return 1
+
+    def latest(self, subject: str, *, kind: str = "AVRO") -> tuple[int, RegisteredSchema]:
+        return 1, self.schema(1)
+
 
 def run_framed(rows: int) -> Iterator[dict[str, Any]]:
     """Measures each format in the directions that it has."""
@@ -109,7 +115,7 @@ def _written(schema: Any, item: dict[str, Any]) -> bytes:
 def _debezium_avro(rows: int) -> dict[str, Any]:
     """Updates with both images."""
     columns = columns_of(SIMPLE)
-    image = {**derive_schema(columns, legacy=False), "name": "image", "namespace": "bench"}  # type: ignore[dict-item]
+    image = {**derive_schema(columns, legacy=False), "name": "image", "namespace": "bench"}
     fields = [
         {"name": "before", "type": ["null", image]},
         {"name": "after", "type": ["null", "bench.image"]},
@@ -139,8 +145,9 @@ def _protobuf(rows: int) -> Iterator[dict[str, Any]]:
         path = write_set(Path(folder) / "users.desc", file)
         options = {"protobuf.descriptor-file": path, "protobuf.message-class-name": "bench.User"}
         official = message_class(path, "bench.User")
-        encoder, decoder = (build("protobuf", columns, options) for build in (build_encoder, build_decoder))
-        messages: list[bytes] = encoder.encode(batch)[0].to_pylist()  # type: ignore[attr-defined]
+        encoder = build_encoder("protobuf", columns, options)
+        messages: list[bytes] = encoder.encode(batch)[0].to_pylist()
+        decoder = build_decoder("protobuf", columns, options)
 
         def by_library(given: list[bytes], _: Columns) -> list[pa.Array]:
             found = [official.FromString(message) for message in given]
@@ -150,5 +157,5 @@ def _protobuf(rows: int) -> Iterator[dict[str, Any]]:
             return [official(**item).SerializeToString() for item in given.to_pylist()]
 
         peer = "protobuf's own classes"
-        yield measure_decoder("protobuf_decode", decoder, columns, messages, by_library, peer, "")  # type: ignore[arg-type]
-        yield measure_encoder("protobuf_encode", encoder, columns, batch, to_library, peer, "")  # type: ignore[arg-type]
+        yield measure_decoder("protobuf_decode", decoder, columns, messages, by_library, peer, "")
+        yield measure_encoder("protobuf_encode", encoder, columns, batch, to_library, peer, "")

@@ -49,9 +49,8 @@ def produce_json_users(servers: str, topic: str, *, records: int, keys: int, tom
         Seconds taken.
     """
     started = time.monotonic()
-    producer = KafkaEndpoint(servers).open_producer(
-        **{"queue.buffering.max.messages": 500_000, "linger.ms": 50, "enable.idempotence": "true"}
-    )
+    settings: dict[str, str | int] = {"queue.buffering.max.messages": 500_000, "linger.ms": 50}
+    producer = KafkaEndpoint(servers).open_producer(**settings, **{"enable.idempotence": "true"})
     numbers = random.Random(7)  # the same load in every run
     chosen = numbers.choices(range(keys), k=records)
     for index, key in enumerate(chosen):

@@ -7,6 +7,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
             bare, ours = [], []
             for repeat in range(REPEATS + 1):  # the first round is not counted
                 bare.append(_timed(servers, lambda topic: _produce(servers, topic, pairs)))
-                ours.append(_timed(servers, lambda topic, how=guarantee: _write(servers, topic, batches, how)))
+                ours.append(_timed(servers, partial(_write, servers, batches, guarantee)))
                 if repeat == 0:
                     bare.clear()
                     ours.clear()
@@ -125,7 +126,7 @@ def _produce(servers: str, topic: str, pairs: Pairs) -> float:
     return time.monotonic() - started
 
 
-def _write(servers: str, topic: str, batches: list[pa.RecordBatch], guarantee: str) -> float:
+def _write(servers: str, batches: list[pa.RecordBatch], guarantee: str, topic: str) -> float:
     """The same records by the sink's task: with its lease, and in a transaction when they are written exactly once."""
     destination = _destination(servers, topic, guarantee)
     destination.prepare()
@@ -144,7 +145,7 @@ def _write(servers: str, topic: str, batches: list[pa.RecordBatch], guarantee: s
 
 
 def _destination(servers: str, topic: str, guarantee: str) -> KafkaDestination:
-    options = {
+    options: dict[str, Any] = {
         "topic": topic,
         "properties.bootstrap.servers": servers,
         "sink.control-topic": f"{topic}-control",

@@ -134,9 +134,8 @@ def _upserts(servers: str, count: int) -> _Load:
 
 def _send(servers: str, topic: str, records: Iterator[tuple[bytes | None, bytes | None]]) -> None:
     """Sends records; of one key all go to one partition, in their order."""
-    producer = KafkaEndpoint(servers).open_producer(
-        **{"queue.buffering.max.messages": 1_000_000, "linger.ms": 50, "enable.idempotence": "true"}
-    )
+    settings: dict[str, str | int] = {"queue.buffering.max.messages": 1_000_000, "linger.ms": 50}
+    producer = KafkaEndpoint(servers).open_producer(**settings, **{"enable.idempotence": "true"})
     for at, (key, value) in enumerate(records):
         while True:
             try:

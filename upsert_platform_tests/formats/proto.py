@@ -8,7 +8,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 KINDS = {
     name.removeprefix("TYPE_").lower(): number
-    for name, number in FieldDescriptorProto.Type.items()  # type: ignore[attr-defined]
+    for name, number in FieldDescriptorProto.Type.items()
 }
 
 
@@ -23,7 +23,7 @@ def add_field(
     elif kind.startswith("."):
         field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, kind
     else:
-        field.type = KINDS[kind]  # type: ignore[assignment]
+        field.type = KINDS[kind]
     if optional:
         field.proto3_optional = True
         field.oneof_index = len(message.oneof_decl)
