@@ -6,10 +6,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-KINDS = {
-    name.removeprefix("TYPE_").lower(): number
-    for name, number in FieldDescriptorProto.Type.items()
-}
+KINDS = {name.removeprefix("TYPE_").lower(): number for name, number in FieldDescriptorProto.Type.items()}
 
 
 def add_field(
