@@ -24,7 +24,7 @@ def _whole(unit: str) -> BeforeValidator:
         if isinstance(value, str):
             text = value.strip()
             if not re.fullmatch(r"[+-]?\d+", text):
-                raise ValueError(f"takes a whole number{unit}, not '{text}'")
+                raise ValueError(f"takes a whole number{unit}, in digits alone")
             return int(text)
         return value
 
