@@ -126,6 +126,8 @@ class HttpSchemaRegistry:
 
     def _collect(self, references: list[dict[str, Any]], texts: dict[str, str], kind: Kind) -> None:
         for one in references:
+            if not isinstance(one, dict) or not {"name", "subject", "version"} <= one.keys():
+                raise self._no_registry(self._bases[0], "GET", "/schemas", "a reference without name and subject")
             if one["name"] not in texts:
                 subject = quote(one["subject"], safe="")
                 path = f"/subjects/{subject}/versions/{one['version']}"
@@ -230,10 +232,7 @@ def _error_code(answer: Any) -> int | None:
 
 def _reason(answer: Any) -> str:
     hints = {401: "check the credentials", 403: "the credentials lack the right", 409: "the schema is incompatible"}
-    try:
-        text = str(answer.json().get("message", ""))[:300]
-    except ValueError:
-        text = ""
+    text = str((_json(answer) or {}).get("message", ""))[:300]
     hint = hints.get(answer.status_code, "")
     return "; ".join(part for part in (f"status {answer.status_code}", text, hint) if part)
 
