@@ -133,9 +133,11 @@ def replay(table: str, places: tuple[str, ...]) -> None:
 
 
 def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> None:
+    from upsert_platform.hops.replay import check_order
     from upsert_platform.hops.replay import replay as run_replay
 
     source, store = _source(binding, table)
+    check_order([bound.query for bound in binding.queries.values()], table)
     if not store.quarantined_places().num_rows:
         click.echo(f"nothing of '{table}' is in quarantine")
         return

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.replay import check_order
 from upsert_platform.plan import Query
 from upsert_platform.queries import store
 from upsert_platform.sql.variables import Variables
@@ -126,6 +128,16 @@ def test_rows_that_are_only_added_keep_the_order_of_their_records(tmp_path: Path
             world.change("views", 40)
             kept.advance()
             assert same_rows(kept.result(), list(_views(world).values()))
+
+
+def test_records_that_would_come_out_of_order_are_not_replayed() -> None:
+    """A replayed record of a table without a key would stand over the rows that had overtaken it."""
+    users, groups, views = BRANCHES
+    with pytest.raises(ChangelogError, match="records of 'views' cannot be replayed: it has no key, and 't'"):
+        check_order([query_of(users, views)], "views")
+    check_order([query_of(users, views)], "users")
+    counted = "INSERT INTO t SELECT uid, COUNT(*), 'views' FROM views WHERE uid IS NOT NULL GROUP BY uid"
+    check_order([query_of(users, counted), query_of(groups)], "views")
 
 
 def test_a_statement_per_grouping_gives_subtotals(tmp_path: Path) -> None:
