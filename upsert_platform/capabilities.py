@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
@@ -104,3 +105,28 @@ class ComparesRecords(ABC):
             changes: as `Destination.write` takes them.
             refused: keys of `RefusedRow`.
         """
+
+
+class WritesHere(ABC):
+    """A destination whose `Destination.write` also takes few rows as an Arrow table, which this process writes itself.
+
+    Then a row is stored as it is: no value of a declared column is another in the table (`StoresOtherValues`).
+    """
+
+    @abstractmethod
+    def writes_here(self) -> bool:
+        """Whether it does so for the table as it is. After `Destination.prepare`."""
+
+    @abstractmethod
+    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
+        """What `Destination.read` gives for keys, and perhaps rows of others too, read by this process.
+
+        Args:
+            keys: columns named as the primary key, each key once.
+            since: the keys were written by batches after it.
+            most: rows, or records, that this process may read; None is given where it would have to read more.
+        """
+
+    def held_here(self, changes: pa.Table) -> pa.Table:
+        """What `HoldsLess.held` gives of a change frame."""
+        return changes

@@ -17,6 +17,7 @@ from upsert_platform.errors import RecordError
 from upsert_platform.model import Column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 OPERATION: Final = "_op"
@@ -248,12 +249,13 @@ class Destination(ABC):
 
     @abstractmethod
     def write(
-        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
     ) -> WriteReport:
         """Applies a change frame and records `span.upto` as applied, so that a replay of the span changes nothing.
 
         Args:
-            changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key.
+            changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key. An Arrow
+                table is taken by destinations that write it here (`capabilities.WritesHere`).
             keep_refused: is given every row that the destination will not take, before anything is recorded.
 
         Raises:

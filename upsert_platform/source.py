@@ -84,6 +84,12 @@ class Source(ABC):
             EndpointError: no answer.
         """
 
+    def write_here(
+        self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    ) -> list[DataFile] | None:
+        """As `write`, by this process, which is meant for few records; None where only Spark makes the rows."""
+        return None
+
     @abstractmethod
     def publish(self, positions: Positions) -> None:
         """Tells the system's own tools how far the platform is; never read back."""

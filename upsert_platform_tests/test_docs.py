@@ -373,6 +373,6 @@ def test_defaults_are_told_in_the_units_of_the_option() -> None:
 
 
 def test_lease_is_as_long_as_told() -> None:
-    from upsert_platform.hops.destination_hop import LEASE
+    from upsert_platform.hops.leased import LEASE
 
     assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("README.md")

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import DataFile, read_rows, write_here
 from upsert_platform.changelog.latest import last_rows, last_rows_per_partition
 from upsert_platform.changelog.store import ChangelogStore, LiveFile
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
 from upsert_platform.errors import ChangelogError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL_FILES: Final = 64
@@ -26,6 +28,10 @@ SMALL_FILES: Final = 64
 SMALL_FILE_BYTES: Final = 32 << 20
 """Files from this size on are left alone, so the cost of merging stays with what is new."""
 LARGE_FILE_BYTES: Final = SMALL_FILE_BYTES * 4
+MERGED_HERE_BYTES: Final = 64 << 20
+"""So many bytes of small files are merged without Spark."""
+_GROUP_ROWS: Final = 100_000
+_GROUP_BYTES: Final = 32 << 20
 FEW_FILES: Final = 8
 """So many small files make a compaction that was asked for merge them."""
 _SPAN: Final = "_span"
@@ -61,6 +67,41 @@ def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
     small = small_files(store)
     if len(small) > 1:
         _rewrite(store, _spread(store.rows_of(spark, small), size=sum(item.size for item in small)), small)
+
+
+def merge_here(store: ChangelogStore) -> bool:
+    """As `merge_files`, by this process, where small files are few megabytes; False where they are more. No JVM.
+
+    Rows are read and written again part by part, by files in the order of their batches.
+
+    Raises:
+        ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
+    """
+    small = sorted(small_files(store), key=lambda item: item.first_batch or 0)
+    if sum(item.size for item in small) > MERGED_HERE_BYTES:
+        return False
+    if len(small) > 1:
+        schema = rows.arrow_schema(store.table)
+        parts = read_rows(store.location, [item.path for item in small], schema=schema)
+        _replace(store, write_here(_joined(parts), location=store.location, schema=schema), small)
+    return True
+
+
+def _joined(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Parts put together into row groups of some size, in their order."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    for part in parts:
+        waiting.append(part)
+        if (
+            sum(item.num_rows for item in waiting) >= _GROUP_ROWS
+            or sum(item.nbytes for item in waiting) >= _GROUP_BYTES
+        ):
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def reduce_history(
@@ -125,7 +166,12 @@ def _spread(frame: DataFrame, *, size: int) -> DataFrame:
 
 def _rewrite(store: ChangelogStore, frame: DataFrame, replaced: Sequence[LiveFile], *, reduced: int = 0) -> None:
     """Puts the rows of a frame, each in its own batch, in the place of files, in one commit."""
-    files = store.write(frame, batch=None)
+    _replace(store, store.write(frame, batch=None), replaced, reduced=reduced)
+
+
+def _replace(
+    store: ChangelogStore, files: Sequence[DataFile], replaced: Sequence[LiveFile], *, reduced: int = 0
+) -> None:
     if not store.replace(files, replaced=[item.path for item in replaced], reduced=reduced):
         raise ChangelogError(
             f"another run rewrote files of the changelog of '{store.table.name}' meanwhile; nothing was changed, the"

@@ -165,6 +165,14 @@ def write_files(
         yield _manifest(done)
 
 
+def write_here(
+    batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None = None
+) -> list[DataFile]:
+    """What `write_files` writes in this process."""
+    manifests = write_files(batches, location=location, schema=schema, batch=batch)
+    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+
+
 def write_frame(frame: DataFrame, *, location: TableLocation, schema: pa.Schema, batch: int | None) -> list[DataFile]:
     """Writes the rows of a frame into new files of a changelog; see `write_files`."""
     return collect_files(
@@ -231,6 +239,20 @@ def read_files(spark: SparkSession, location: TableLocation, paths: Sequence[str
     wanted = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
     listed = spark.createDataFrame([(path,) for path in paths], "path STRING").repartition(len(paths), "path")
     return listed.mapInArrow(partial(_read_listed, location=location, wanted=wanted), schema)
+
+
+def read_rows(location: TableLocation, paths: Sequence[str], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of data files of a table, read by this process, a row group at a time and file after file.
+
+    Args:
+        location: of the Delta table.
+        paths: relative to it.
+        schema: of the rows; columns that a file lacks are null.
+    """
+    import pyarrow as pa
+
+    listed = [pa.record_batch({"path": pa.array(paths, pa.string())})]
+    yield from _read_listed(listed, location=location, wanted=schema)
 
 
 def _read_listed(

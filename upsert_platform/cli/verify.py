@@ -19,9 +19,9 @@ from upsert_platform.cli.text import counted, printable
 
 if TYPE_CHECKING:
     from upsert_platform.hops.binding import Binding, Target
+    from upsert_platform.hops.comparison import Comparison
     from upsert_platform.hops.destination_hop import DestinationHop
     from upsert_platform.hops.reconcile import Reconciliation
-    from upsert_platform.hops.verify import Comparison
 
 DIFFERS: Final = 2
 """Exit code where a table differs; 1 is an error."""

@@ -13,7 +13,8 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
-from upsert_platform.hops.verify import Comparison, check_batch, check_everything, is_comparable
+from upsert_platform.hops.comparison import Comparison
+from upsert_platform.hops.verify import check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
 
 _REPAIR: Final = (
@@ -152,7 +153,7 @@ def _compared(
             context.log.info("nothing was written since the last check")
             return
         else:
-            found = check_batch(spark.spark_session, hop, after=checked, upto=state.applied_batch)
+            found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
         kept = hop.refused.count()
         yield dg.AssetCheckResult(

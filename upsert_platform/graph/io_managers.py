@@ -56,7 +56,7 @@ class ChangelogIOManager(_PlatformIOManager):
         self.spark.expect(obj.lag)
         with told_plainly():
             check_writable(self.platform.root)
-            run = hop.execute(self.spark.spark_session, obj, progress=tell)
+            run = hop.execute(self.spark.on_demand(), obj, progress=tell)
             after = hop.plan()
         for topic in after.topics:
             context.log_event(metadata.observed_topic(after, topic.name))
@@ -64,7 +64,8 @@ class ChangelogIOManager(_PlatformIOManager):
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:
-                compaction.merge_files(self.spark.spark_session, hop.store)
+                if not compaction.merge_here(hop.store):
+                    compaction.merge_files(self.spark.spark_session, hop.store)
             except ChangelogError as error:  # what the run was for is done
                 context.log.info(str(error))
 
@@ -121,7 +122,7 @@ class DestinationIOManager(_PlatformIOManager):
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
             try:
                 self.spark.expect(hop.rows_behind(obj))
-                session = self.spark.spark_session
+                session = self.spark.on_demand()
                 run = hop.execute(session, obj, tell=context.log.warning, progress=context.log.info)
             finally:
                 hop.destination.close()

@@ -19,6 +19,7 @@ from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
 from upsert_platform.hops.query_hop import QueryHop
 
 _BRIEF_ROWS = 1_000_000
@@ -26,14 +27,18 @@ _BRIEF_ROWS = 1_000_000
 
 
 class SparkResource(LazyPySparkResource):
-    """The Spark session of a run, opened when a hop has work and closed at the end of the run.
+    """The Spark session of a run, closed at its end.
 
-    `settings` win over the platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
+    It is opened when a hop has more than `little_rows` to do, or what only Spark computes. `settings` win over the
+    platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
     ``EnvVar`` inside them is resolved.
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict, description="Not used; see `settings`.")
     settings: dict[str, str] = Field(default_factory=dict, description="Spark settings, name to value.")
+    little_rows: int = Field(
+        LITTLE_ROWS, ge=0, description="Up to so many rows are worked on without Spark, where that gives the same."
+    )
     _spark_session: Any = PrivateAttr(default=None)
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
@@ -41,6 +46,10 @@ class SparkResource(LazyPySparkResource):
     def expect(self, rows: int) -> None:
         """Tells how many rows the run will move at least; a session that is not open yet is made to fit."""
         self._brief = rows < _BRIEF_ROWS
+
+    def on_demand(self) -> OnDemand:
+        """The session for whoever does by itself what is little, and opens it for more."""
+        return OnDemand(lambda: self.spark_session, rows=self.little_rows)
 
     def _init_session(self) -> None:
         if self._spark_session is None:
@@ -218,7 +227,7 @@ def keeping_values(resource: PlatformResource | SparkResource) -> Any:
     own = {
         name: (field.annotation, Field(default=getattr(resource, name), description=field.description))
         for name, field in kind.model_fields.items()
-        if name in ("project", "home", "spark_config", "settings")
+        if name in ("project", "home", "spark_config", "settings", "little_rows")
     }
     nested = {
         name: getattr(resource, name) for name in ("kafka", "tablestore", "maxcompute") if hasattr(resource, name)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, new_partitions
 from upsert_platform.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.kafka.source.offsets import TopicOffsets
 
 _LOST_RACES = 5
@@ -101,9 +103,16 @@ class ChangelogHop:
         return ChangelogPlan(head, tuple(topics), tuple(backlog))
 
     def execute(
-        self, spark: SparkSession, plan: ChangelogPlan, *, progress: Callable[[CommittedBatch], None] | None = None
+        self,
+        spark: SparkSession | OnDemand,
+        plan: ChangelogPlan,
+        *,
+        progress: Callable[[CommittedBatch], None] | None = None,
     ) -> ChangelogRun:
         """Reads and commits batches until the planned end is reached.
+
+        Args:
+            spark: a session, or what opens one when this process should not do it by itself.
 
         Raises:
             RecordError: a record cannot be decoded and ``on-error`` is ``fail``.
@@ -135,7 +144,7 @@ class ChangelogHop:
                 head.batch,
                 tuple(self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, ())),
                 time.monotonic() - since,
-                tuple(moved_keys(spark, self.store, batch=head.batch, partitions=new)),
+                tuple(moved_keys(opened(spark), self.store, batch=head.batch, partitions=new) if new else ()),
             )
             accounts.extend(done.accounts)
             moved.extend(done.moved)
@@ -149,12 +158,24 @@ class ChangelogHop:
         return self.source.bound(remaining, record_bytes=record_bytes) if remaining else ()
 
     def _commit(
-        self, spark: SparkSession, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
+        self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        files = self.source.write(spark, ranges, batch=head.batch + 1, location=self.store.location)
+        files = self._written_here(spark, head, ranges) if isinstance(spark, OnDemand) else None
+        if files is None:
+            files = self.source.write(opened(spark), ranges, batch=head.batch + 1, location=self.store.location)
         ends = {(item.topic, item.partition): item.end for item in ranges}
         topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
         return self.store.append(files, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
+
+    def _written_here(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> list[DataFile] | None:
+        """The files of a batch that this process reads, if that is little."""
+        offsets = sum(item.offsets for item in ranges)
+        if not spark.is_little(offsets, 0):
+            return None
+        before = self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, []) if head.batch else []
+        if not spark.is_little(offsets, offsets * (_mean_bytes(before) or 0.0)):
+            return None
+        return self.source.write_here(ranges, batch=head.batch + 1, location=self.store.location)
 
 
 def _mean_bytes(accounts: list[RangeAccount]) -> float | None:

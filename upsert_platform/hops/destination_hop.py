@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesRecords, StoresOtherValues
@@ -35,8 +34,11 @@ from upsert_platform.destination import (
     Lease,
     WriteReport,
 )
-from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
+from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.hops.binding import Target
+from upsert_platform.hops.changes_here import InsertHere
+from upsert_platform.hops.leased import leased
+from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.types import quote_name
 from upsert_platform.writing.outcomes import TaskStats, Written
@@ -45,10 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-LEASE = timedelta(seconds=30)
-PATIENCE = LEASE * 1.5
-"""How long a run waits for a destination that another holds: the lease of a killed run has ended by then."""
-_WAIT_SECONDS = 2.0
 _SHOWN = 20
 """Refused rows that a report shows."""
 
@@ -142,16 +140,16 @@ class DestinationHop:
 
     def rows_behind(self, plan: DestinationPlan) -> int:
         """Change rows that a plan found to apply. No JVM."""
-        return 0 if plan.head is None else self._rows(after=plan.state.applied_batch, upto=plan.head.batch)
+        return 0 if plan.head is None else self.rows_between(after=plan.state.applied_batch, upto=plan.head.batch)
 
-    def _rows(self, *, after: int, upto: int) -> int:
+    def rows_between(self, *, after: int, upto: int) -> int:
         """Change rows of a span of batches, by their accounts. No JVM."""
         accounts = self.store.accounts(after=after, upto=upto)
         return sum(account.rows for ranges in accounts.values() for account in ranges)
 
     def execute(
         self,
-        spark: SparkSession,
+        spark: SparkSession | OnDemand,
         plan: DestinationPlan,
         *,
         tell: Callable[[str], None] = lambda message: None,
@@ -160,6 +158,7 @@ class DestinationHop:
         """Applies every batch that is not applied yet; None when another run did so meanwhile.
 
         Args:
+            spark: a session, or what opens one when this process should not do it by itself.
             plan: what was found to do; it is made anew under the lease.
             tell: is given a line when the run has to wait for another writer, or has to write everything again.
             progress: is given a line every few seconds while rows are written.
@@ -168,50 +167,81 @@ class DestinationHop:
             LeaseHeldError: another run writes the destination, and does so for longer than PATIENCE.
             DestinationError: the write failed; nothing is recorded as applied.
         """
-        started = time.monotonic()
         if plan.state.lost:
             tell(f"table '{self.destination.name}': {plan.state.lost}")
         self.destination.prepare()
         with self.leased(tell) as lease:
-            plan = self.plan()
-            if plan.head is None or not plan.behind:
-                return None
-            replaces = self.target.insert.overwrite
-            after = 0 if replaces else plan.state.applied_batch
-            span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
-            from pyspark.sql import Observation
-            from pyspark.sql import functions as F
+            return self.apply(spark, lease, progress=progress)
 
-            met = F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("met")
-            read = Observation(f"reduced {self.destination.name} {span.upto}")
-            made = Observation(f"changes {self.destination.name} {span.upto}")
-            reduced = self._reduced(spark, after=span.after, upto=span.upto)
-            deleted = self._is_of(reduced, after=span.after) & (F.col(KIND) == KIND_DELETE)
-            reduced = reduced.observe(read, met, F.count(F.when(deleted, 1)).alias("deleted"))
-            transformed = self._transformed(spark, reduced)
-            # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
-            self.refused.forget(span)
-            failed = self._failed(transformed, span)
-            changes = self._last_written(computed(transformed), after=span.after)
-            deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
-            if PARTITIONS_MET in changes.columns:
-                changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
-            else:
-                changes = changes.observe(made, F.lit(0).alias("met"), deletes)
-            rows = self._rows(after=span.after, upto=span.upto)
-            watch = None if progress is None else self.progress(progress, most=rows)
-            keep = self.refused.of(span, failed=() if failed is None else failed.files, progress=watch)
-            try:
-                report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
-            finally:
-                keep.give_up()
-            report = with_refused(report, failed)
-            note_applied(self.store, self.destination.name, span.upto)
-            self._settle_overtaken(spark, span)
-            # Of a batch without a row Spark leaves out all operators, those that count too.
-            unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"])) if rows else 0
-            multi_partition_keys = int(read.get["met"]) + int(made.get["met"]) if rows else 0
-        return DestinationRun(span, report, multi_partition_keys, unmatched, time.monotonic() - started)
+    def apply(
+        self, spark: SparkSession | OnDemand, lease: Lease, *, progress: Callable[[str], None] | None = None
+    ) -> DestinationRun | None:
+        """What `execute` does once the destination is prepared and its lease is held."""
+        started = time.monotonic()
+        plan = self.plan()
+        if plan.head is None or not plan.behind:
+            return None
+        replaces = self.target.insert.overwrite
+        after = 0 if replaces else plan.state.applied_batch
+        span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
+        # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
+        self.refused.forget(span)
+        done = self._applied_here(spark, span, lease) if isinstance(spark, OnDemand) else None
+        report, met, unmatched = done or self._applied_by_spark(opened(spark), span, lease, progress)
+        note_applied(self.store, self.destination.name, span.upto)
+        self._settle_overtaken(spark, span)
+        return DestinationRun(span, report, met, unmatched, time.monotonic() - started)
+
+    def _applied_here(self, spark: OnDemand, span: BatchSpan, lease: Lease) -> tuple[WriteReport, int, int] | None:
+        """Applies a span in this process, if it is little and Spark has nothing to compute."""
+        files = [item for item in self.store.files() if item.may_hold(after=span.after, upto=span.upto)]
+        if not spark.is_little(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
+            return None
+        insert = InsertHere.of(self.target, self.destination)
+        if insert is None:
+            return None
+        changes = insert.changes(self.store, files, after=span.after, upto=span.upto)
+        keep = self.refused.of(span, failed=())
+        report = self.destination.write(changes.table, span=span, lease=lease, keep_refused=keep)
+        return report, changes.met, changes.unmatched
+
+    def _applied_by_spark(
+        self, spark: SparkSession, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
+    ) -> tuple[WriteReport, int, int]:
+        """Applies a span in Spark's workers.
+
+        Returns:
+            The report, how many keys were met in several partitions, and unmatched deletes.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        met = F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("met")
+        read = Observation(f"reduced {self.destination.name} {span.upto}")
+        made = Observation(f"changes {self.destination.name} {span.upto}")
+        reduced = self._reduced(spark, after=span.after, upto=span.upto)
+        deleted = self._is_of(reduced, after=span.after) & (F.col(KIND) == KIND_DELETE)
+        reduced = reduced.observe(read, met, F.count(F.when(deleted, 1)).alias("deleted"))
+        transformed = self._transformed(spark, reduced)
+        failed = self._failed(transformed, span)
+        changes = self._last_written(computed(transformed), after=span.after)
+        deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
+        if PARTITIONS_MET in changes.columns:
+            changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
+        else:
+            changes = changes.observe(made, F.lit(0).alias("met"), deletes)
+        rows = self.rows_between(after=span.after, upto=span.upto)
+        watch = None if progress is None else self.progress(progress, most=rows)
+        keep = self.refused.of(span, failed=() if failed is None else failed.files, progress=watch)
+        try:
+            report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
+        finally:
+            keep.give_up()
+        # Of a batch without a row Spark leaves out all operators, those that count too.
+        if not rows:
+            return with_refused(report, failed), 0, 0
+        unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
+        return with_refused(report, failed), int(read.get["met"]) + int(made.get["met"]), unmatched
 
     def progress(self, tell: Callable[[str], None], *, most: int | None) -> WriteProgress:
         """Tells how far a write of the destination has come.
@@ -222,7 +252,7 @@ class DestinationHop:
         """
         return WriteProgress(self.refused.location, what=f"table '{self.destination.name}'", tell=tell, most=most)
 
-    def _settle_overtaken(self, spark: SparkSession, span: BatchSpan) -> None:
+    def _settle_overtaken(self, spark: SparkSession | OnDemand, span: BatchSpan) -> None:
         """Takes out refused rows of whose keys the destination has now taken a later value (or their delete)."""
         import pyarrow.compute as pc
 
@@ -235,8 +265,9 @@ class DestinationHop:
             return
         from pyspark.sql import functions as F
 
-        found = key_frame(spark, older, columns=self.destination.columns, key=key)
-        changes = self.changes(spark, after=span.after, upto=span.upto)
+        session = opened(spark)
+        found = key_frame(session, older, columns=self.destination.columns, key=key)
+        changes = self.changes(session, after=span.after, upto=span.upto)
         written = changes.select(*[F.col(quote_name(name)).alias(f"k{index}") for index, name in enumerate(key)])
         met = F.broadcast(found).join(written, [f"k{index}" for index in range(len(key))], "left_semi")
         overtaken = {text for row in met.select("_keys").collect() for text in row["_keys"]}
@@ -358,30 +389,3 @@ class DestinationHop:
                 " table was not declared or not reached: its deleted rows would stay for ever. Drop the destination"
                 " table to have it built anew"
             )
-
-
-@contextmanager
-def leased(destination: Destination, *, owner: str, tell: Callable[[str], None]) -> Iterator[Lease]:
-    """Takes the lease of a destination; waits a while for one that is held, which may be a dead run's.
-
-    Args:
-        tell: is given a line when it has to wait.
-
-    Raises:
-        LeaseHeldError: another run has it for longer than PATIENCE.
-    """
-    deadline = time.monotonic() + PATIENCE.total_seconds()
-    told = False
-    with ExitStack() as held:
-        while True:
-            try:
-                lease = held.enter_context(destination.lease(owner=owner, duration=LEASE))
-                break
-            except LeaseHeldError as error:
-                if time.monotonic() >= deadline:
-                    raise
-                if not told:
-                    tell(f"waiting up to {PATIENCE.total_seconds():.0f} s: {error}")
-                    told = True
-                time.sleep(_WAIT_SECONDS)
-        yield lease

@@ -19,7 +19,7 @@ from upsert_platform.destination import (
     WriteReport,
 )
 from upsert_platform.errors import DestinationError
-from upsert_platform.hops.destination_hop import leased
+from upsert_platform.hops.leased import leased
 from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from upsert_platform.destination import (
     WriteReport,
 )
 from upsert_platform.errors import DestinationError
+from upsert_platform.hops.comparison import STATUS, Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.verify import CHANGE, STATUS, Comparison, as_held, check_everything, judged_rows, summed
+from upsert_platform.hops.verify import CHANGE, as_held, check_everything, judged_rows, summed
 from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ keys of the batches just before. `check_everything` compares all rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.capabilities import (
     EXPIRY_MARGIN,
@@ -24,8 +23,11 @@ from upsert_platform.capabilities import (
 )
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.refused import key_frame
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination, Verdict
+from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination
+from upsert_platform.hops.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Comparison, describe, sampled_since
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand, opened
+from upsert_platform.hops.verify_here import check_batch_here
 from upsert_platform.model import Column
 from upsert_platform.types import LogicalType, TypeName, quote_name
 
@@ -33,58 +35,24 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-SAMPLE_BATCHES: Final = 20
-SAMPLE_ROWS: Final = 1000
-SAMPLE_SCANNED_ROWS: Final = 200_000
-"""Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
-SHOWN_ROWS: Final = 20
 NO_DIFFERENCE: Final = ("refused", "expired")
-STATUS: Final = "_status"
 CHANGE: Final = "_change"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Result of comparing expected rows with a destination.
+def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
+    """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones.
 
-    Attributes:
-        compared: keys that were looked at.
-        missing: keys that should be in the table and are not.
-        extra: keys that are in the table and should not be.
-        stale: keys whose row differs.
-        refused: keys whose last change the destination refused; they are in the lake and count as no difference.
-        expired: keys whose row the destination has let go of, as it may after its time to live; no difference either.
-        sample: some differing rows: status, key, and the columns that differ with both values, as text.
+    Args:
+        spark: a session, or what opens one when this process should not do it by itself.
     """
-
-    batch: int
-    complete: bool
-    compared: int
-    missing: int
-    extra: int
-    stale: int
-    refused: int
-    sample: tuple[Mapping[str, str], ...]
-    expired: int = 0
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing differs."""
-        return not (self.missing or self.extra or self.stale)
-
-    def verdict(self) -> Verdict:
-        """The form that is kept in the destination."""
-        detail = "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
-        return Verdict(self.batch, self.passed, self.complete, datetime.now(UTC), detail)
-
-
-def check_batch(spark: SparkSession, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
-    """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones."""
+    if isinstance(spark, OnDemand):
+        found = check_batch_here(spark, hop, after=after, upto=upto)
+        return check_batch(opened(spark), hop, after=after, upto=upto) if found is None else found
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
     destination = hop.destination
     recent = destination if isinstance(destination, ReadsRecent) else None
-    since, earlier_rows = _sampled_since(hop, after, None if recent is None else recent.recent_batches())
+    since, earlier_rows = sampled_since(hop, after, None if recent is None else recent.recent_batches())
     changes = hop.changes(spark, after=since, upto=upto)
     if since < after:
         changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
@@ -111,28 +79,6 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
 def as_held(destination: Destination, changes: DataFrame) -> DataFrame:
     """A change frame with the values that the destination can hold."""
     return destination.held(changes) if isinstance(destination, HoldsLess) else changes
-
-
-def _sampled_since(hop: DestinationHop, before: int, starts: Collection[int] | None) -> tuple[int, int]:
-    """The batch after which keys of earlier batches are sampled, and the change rows between: few enough to read.
-
-    Args:
-        before: the last batch to sample from.
-        starts: of a destination that is read on from a position, the batches that it can start behind.
-
-    Returns:
-        `before` and 0 where even the nearest start has more rows behind it than a sample may cost.
-    """
-    first = max(0, before - SAMPLE_BATCHES)
-    accounts = hop.store.accounts(after=first, upto=before) if before > first else {}
-    found, rows = (before, 0), 0
-    for batch in range(before, first, -1):
-        rows += sum(account.rows for account in accounts.get(batch, ()))
-        if rows > SAMPLE_SCANNED_ROWS:
-            break
-        if starts is None or batch - 1 in starts:
-            found = (batch - 1, rows)
-    return found
 
 
 def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_rows: int) -> DataFrame:
@@ -241,7 +187,7 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     counts = {row[STATUS]: row["count"] for row in judged.groupBy(STATUS).count().collect()}
     differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
     shown = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS).collect() if differs else ()
-    sample = tuple(_describe(row.asDict(), key, columns, skips_nulls=skips_nulls) for row in shown)
+    sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls) for row in shown)
     return Comparison(
         batch=batch,
         complete=complete,
@@ -282,22 +228,6 @@ def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str
     parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop("_keys")
     joined = expected.join(F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
     return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
-
-
-def _describe(
-    row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str], *, skips_nulls: bool
-) -> dict[str, str]:
-    differing = [
-        f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
-        for index, name in enumerate(columns)
-        if row[STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
-        if row[f"e{index}"] is not None or not skips_nulls
-    ]
-    return {
-        "status": str(row[STATUS]),
-        "key": ", ".join(f"{name}={row[f'k{index}']!r}" for index, name in enumerate(key)),
-        "difference": "; ".join(differing),
-    }
 
 
 def _comparable(value: SparkColumn, column: Column) -> SparkColumn:

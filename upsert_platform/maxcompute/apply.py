@@ -31,6 +31,7 @@ from upsert_platform.maxcompute.task_result import TaskResult
 from upsert_platform.writing.outcomes import Judge, Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -58,15 +59,22 @@ class Batch:
     judge: Judge
 
 
-def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
+def apply_batch(changes: DataFrame | pa.Table, batch: Batch) -> WriteReport:
     """Sends a change frame, commits it and records the batch as applied.
+
+    Args:
+        changes: an Arrow table where the table has no partitions that follow from rows; this process sends it.
 
     Raises:
         DestinationError, RecordError, EndpointError, LeaseHeldError: as `Destination.write` says.
     """
     started = time.monotonic()
     batch.lease.check()
+    import pyarrow as pa
+
     table = batch.table
+    if isinstance(changes, pa.Table):
+        return _send_and_commit(batch, changes, distinct_specs(changes, table), started)
     if batch.span.replaces:
         changes = changes.where(f"{OPERATION} = '{OPERATION_UPSERT}'")
     frame = with_partitions(changes, table)
@@ -91,7 +99,7 @@ def apply_batch(changes: DataFrame, batch: Batch) -> WriteReport:
                 kept.unpersist()
 
 
-def _send_and_commit(batch: Batch, frame: DataFrame, specs: list[Spec], started: float) -> WriteReport:
+def _send_and_commit(batch: Batch, frame: DataFrame | pa.Table, specs: list[Spec], started: float) -> WriteReport:
     table, span, sending = batch.table, batch.span, batch.sending
     opened = Pending(
         api=sending.api,
@@ -160,11 +168,14 @@ def _counted(specs: list[Spec], table: MaxComputeTable) -> tuple[str, ...]:
     return tuple(spec_text(spec) for spec in specs) or (WHOLE_TABLE,)
 
 
-def _send(batch: Batch, frame: DataFrame) -> Written[TaskResult]:
+def _send(batch: Batch, frame: DataFrame | pa.Table) -> Written[TaskResult]:
+    import pyarrow as pa
+
     table, sending = batch.table, batch.sending
+    here = isinstance(frame, pa.Table)
     return run_tasks(
-        sending.spread(frame),
-        sending.task(opener_of(batch.keep_refused)),
+        frame if here else sending.spread(frame),
+        sending.task(opener_of(batch.keep_refused), here=here),
         TaskResult,
         what=f"table '{table.name}'",
         keep=batch.keep_refused,

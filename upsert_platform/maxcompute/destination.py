@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import KeepsOlderRows, StoresOtherValues
+from upsert_platform.capabilities import KeepsOlderRows, StoresOtherValues, WritesHere
 from upsert_platform.destination import (
     BatchSpan,
     Destination,
@@ -40,6 +40,7 @@ from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.table import MaxComputeTable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
@@ -49,7 +50,7 @@ _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
 
 
-class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues):
+class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, WritesHere):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
     kind = "maxcompute"
@@ -153,7 +154,7 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues):
             _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
 
     def write(
-        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
     ) -> WriteReport:
         """Applies a change frame and records `span.upto` as applied.
 
@@ -250,6 +251,18 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues):
         from upsert_platform.maxcompute.stored import stored_value
 
         return stored_value(self.table, self._actual(), name, value)
+
+    def writes_here(self) -> bool:
+        """Tables that are kept equal to the last value per key, without partitions or CHAR columns."""
+        from upsert_platform.maxcompute.stored import stores_as_given
+
+        return self.table.upserts and stores_as_given(self.table, self._actual())
+
+    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
+        """Rows of keys that are named to the service."""
+        from upsert_platform.maxcompute.read_back import rows_of_keys
+
+        return rows_of_keys(self._clients.reading(self._actual()), keys, most=most)
 
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.

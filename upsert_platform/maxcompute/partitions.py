@@ -138,7 +138,7 @@ def load_assigner(name: str) -> Callable[[Any], Any]:
     return function
 
 
-def distinct_specs(frame: DataFrame, table: MaxComputeTable) -> list[Spec]:
+def distinct_specs(frame: DataFrame | pa.Table, table: MaxComputeTable) -> list[Spec]:
     """The partitions that a frame writes; values that no partition can have are left out (their rows are refused).
 
     Args:
@@ -147,13 +147,13 @@ def distinct_specs(frame: DataFrame, table: MaxComputeTable) -> list[Spec]:
     Raises:
         DestinationError: more than ``sink.dynamic-partition.limit``.
     """
-    from pyspark.sql import functions as F
-
     plan = table.partitions
     if not plan.columns:
         return []
     if not plan.dynamic:
         return [plan.static]
+    from pyspark.sql import functions as F
+
     names = partition_columns(plan)
     for name in names:
         frame = frame.where(~F.col(name).rlike(_REFUSED_VALUE) & (F.octet_length(F.col(name)) <= MAX_VALUE_BYTES))

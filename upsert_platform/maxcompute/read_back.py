@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
@@ -20,6 +20,10 @@ from upsert_platform.types import LogicalType, TypeName
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+_MOST_KEYS_HERE: Final = 4 * MOST_PREDICATE_KEYS
+"""Where there is no Spark to read the whole table, the service is rather told more keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,47 @@ def first_rows(reading: Reading, limit: int) -> pa.Table:
     except ServiceError as error:
         explain(error, reading.client.connection, f"reading {reading.table.target}")
     schema = pa.schema([pa.field(column.name, arrow_type(column.declared)) for column in columns])
+    return pa.Table.from_batches(found, schema=schema)
+
+
+def rows_of_keys(reading: Reading, keys: pa.Table, *, most: int) -> pa.Table | None:
+    """Rows of keys, and perhaps of others, in declared columns and types; read here, without Spark.
+
+    The table `stores_as_given`.
+
+    Args:
+        keys: columns named as the primary key.
+        most: None is given where keys cannot be named to the service, or more rows than this would be read.
+
+    Raises:
+        DestinationError: the service refuses.
+        EndpointError: no answer.
+    """
+    import pyarrow as pa
+
+    from upsert_platform.types import arrow_type
+
+    if keys.num_rows > min(most, _MOST_KEYS_HERE):
+        return None
+    columns = declared_columns(reading.table, reading.actual)
+    by_name = {column.name: column for column in columns}
+    key = list(reading.table.primary_key)
+    kinds = [(by_name[name].source, by_name[name].declared, by_name[name].kind) for name in key]
+    predicate = key_predicate(list(zip(*(keys.column(name).to_pylist() for name in key), strict=True)), kinds)
+    if not predicate:
+        return None
+    job = _open(columns, reading, predicate)
+    schema = pa.schema([pa.field(column.name, arrow_type(column.declared)) for column in columns])
+    found: list[pa.RecordBatch] = []
+    splits = iter([pa.record_batch([pa.array(range(job.session.splits), pa.int64())], names=["split"])])
+    try:
+        with closing(read_task(splits, job)) as batches:
+            for batch in batches:
+                found.append(batch)
+                if sum(part.num_rows for part in found) > most:  # the service may ignore the predicate
+                    return None
+    except ServiceError as error:
+        explain(error, reading.client.connection, f"reading {reading.table.target}")
     return pa.Table.from_batches(found, schema=schema)
 
 

@@ -60,8 +60,12 @@ class Sending(Protocol):
     def spread(self, frame: DataFrame) -> DataFrame:
         """The frame as the tasks should see it."""
 
-    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
-        """The function of `mapInArrow`; picklable. Refused rows go to files that it opens, else among its outcomes."""
+    def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
+        """The function of `mapInArrow`; picklable. Refused rows go to files that it opens, else among its outcomes.
+
+        Args:
+            here: this process calls it, once.
+        """
 
     def filled(self, streams: Sequence[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
         """Partition text and id of the sessions to commit, given the streams that tasks closed."""
@@ -113,7 +117,7 @@ class MaxStorageSending:
             frame = frame.sortWithinPartitions(*partition_columns(self._table.partitions))
         return frame
 
-    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
         """Writes a stream of the session."""
         from upsert_platform.maxcompute.writer import WriteJob
 
@@ -130,9 +134,10 @@ class MaxStorageSending:
         own = tuple(self._sessions) if self._table.session_per_task else ()
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from upsert_platform.maxcompute.writer import write_task
+            from upsert_platform.maxcompute.writer import ONLY_ATTEMPT, attempt_of_task, write_task
 
-            return write_task(batches, job, sessions=own, open_file=open_file)
+            attempt = ONLY_ATTEMPT if here else attempt_of_task()
+            return write_task(batches, job, attempt=attempt, sessions=own, open_file=open_file)
 
         return write
 
@@ -245,7 +250,7 @@ class TunnelSending:
         tasks = min(tasks, first.buckets)
         return frame.mapInArrow(add, schema).repartitionById(tasks, F.col(_BUCKET) % tasks)
 
-    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
         """Sends records of buckets into the sessions."""
         from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 

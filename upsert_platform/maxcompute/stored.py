@@ -80,6 +80,11 @@ def _trims(kind: MaxComputeType) -> bool:
     return kind.root == "CHAR" or any(_trims(child) for child in kind.children)
 
 
+def stores_as_given(table: MaxComputeTable, actual: TableState) -> bool:
+    """Whether `stored_value` changes no value of any column."""
+    return not table.partitions.columns and not any(_trims(column.type) for column in actual.columns)
+
+
 def is_absent(value: SparkColumn, declared: LogicalType) -> SparkColumn:
     """Whether a partition column has no value of its own: null, or text that is blank."""
     if spark_type(declared) == "STRING":

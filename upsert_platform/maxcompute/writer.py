@@ -154,25 +154,48 @@ def _body(batches: list[pa.RecordBatch], compression: str | None) -> memoryview:
     return memoryview(sink.getvalue())
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which task writes, and which of its attempts.
+
+    Attributes:
+        task: from 0.
+        version: of its stream.
+    """
+
+    task: int
+    version: int
+
+
+ONLY_ATTEMPT = Attempt(0, stream_version(0))
+"""Of the process that writes a session by itself."""
+
+
+def attempt_of_task() -> Attempt:
+    """Of the Spark task that asks."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return Attempt(context.partitionId(), stream_version(context.taskAttemptId()))
+
+
 def write_task(
     batches: Iterator[pa.RecordBatch],
     job: WriteJob,
     *,
+    attempt: Attempt,
     sessions: Sequence[WriteSession] = (),
     open_file: OpenFile | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The function of `mapInArrow`: writes a task's rows, yields outcomes (none without rows).
 
     Args:
+        attempt: names and versions the stream.
         open_file: opens a file for refused rows; without it they are yielded.
         sessions: one for each task, by its number, where they do not share the job's.
     """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
     if sessions:
-        job = replace(job, session=sessions[context.partitionId()])
-    version = stream_version(context.taskAttemptId())
-    writer = TaskWriter(job, stream_id=str(context.partitionId()), version=version)
+        job = replace(job, session=sessions[attempt.task])
+    writer = TaskWriter(job, stream_id=str(attempt.task), version=attempt.version)
     yield from write_all(batches, writer, target=job.target, connection=job.connection, open_file=open_file)

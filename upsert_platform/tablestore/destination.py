@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ExpiresRows, WritesByMode
+from upsert_platform.capabilities import ExpiresRows, WritesByMode, WritesHere
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
@@ -16,10 +16,11 @@ from upsert_platform.types import spark_type
 from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
+class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere):
     """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -55,7 +56,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
         return seconds if seconds > 0 else None
 
     def write(
-        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
     ) -> WriteReport:
         """Applies a change frame, then records the span under the lease's epoch.
 
@@ -66,13 +67,15 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
             LeaseHeldError: the lease was lost, or ends before the write can.
             RecordError: Tablestore does not take a row, and ``on-error`` is ``fail``.
         """
+        import pyarrow as pa
+
         from upsert_platform.tablestore.task import TaskStats
         from upsert_platform.tablestore.writer import writing_task
 
         assert isinstance(lease, TablestoreLease)
         lease.check()
         started = time.monotonic()
-        if self.table.settings.parallelism is not None:
+        if self.table.settings.parallelism is not None and not isinstance(changes, pa.Table):
             changes = changes.repartition(self.table.settings.parallelism)
         opener = opener_of(keep_refused)
         task = writing_task(self.table, terms=lease.terms, open_file=opener)
@@ -107,3 +110,19 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows):
         ranges = read_ranges(self.table)
         frame = spark.createDataFrame([(bounds,) for bounds in ranges], RANGES_DDL).repartition(len(ranges))
         return frame.mapInArrow(scanning_task(self.table), schema)
+
+    def writes_here(self) -> bool:
+        """Always: a row is written by itself."""
+        return True
+
+    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
+        """Rows of keys, 100 per request."""
+        import pyarrow as pa
+
+        from upsert_platform.tablestore.reader import fetching_task
+        from upsert_platform.types import arrow_type
+
+        if keys.num_rows > most:
+            return None
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns if column.type]
+        return pa.Table.from_batches(fetching_task(self.table)(iter(keys.to_batches())), schema=pa.schema(fields))

@@ -16,12 +16,15 @@ from upsert_platform.model import Column
 from upsert_platform.types import LogicalType
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 OUTCOME_DDL: Final = "stats STRING, file STRING, key STRING, row STRING, reason STRING"
 """What a task yields: rows with its counts as JSON (stats) and the file of its refused rows; refused rows (key, row,
 reason) where there is no file for them."""
 _EXAMPLES: Final = 20
+_BATCH_ROWS: Final = 20_000
+"""Rows that a task in this process is given at once: as many as Spark gives its tasks."""
 _TASK_DIED: Final = "PythonException"
 _RAISED: Final = re.compile(
     r"^upsert_platform\.(?:\w+\.)*(?P<kind>\w+): (?P<text>.*?)(?=\n\s*(?:\n|at |\tat |JVM stacktrace)|\Z)",
@@ -160,7 +163,7 @@ def opener_of(keep: KeepRefused) -> Callable[[], RefusedFile] | None:
 
 
 def run_tasks(
-    frame: DataFrame,
+    frame: DataFrame | pa.Table,
     task: Callable[[Any], Any],
     stats: type[_Stats],
     *,
@@ -172,6 +175,7 @@ def run_tasks(
     """Writes a frame by a function for ``mapInArrow`` that yields outcomes (`OUTCOME_DDL`).
 
     Args:
+        frame: of Spark, whose workers call the function; rows in Arrow are written here, by one call of it.
         what: is written, for messages: ``table 'users'``.
         keep: where refused rows go; the task has its `opener_of`.
         judge: sets rows aside before the task sees them.
@@ -192,13 +196,14 @@ def run_tasks(
         from upsert_platform.writing.progress import counted_task
 
         task = counted_task(task, progress.counter)
-    with raising_what_tasks_raised(what), nullcontext() if progress is None else progress.watched():
-        for row in frame.mapInArrow(task, OUTCOME_DDL).collect():
-            if row.stats is not None:
-                parts.append(stats.from_json(row.stats))
-                files += [row.file] if row.file is not None else []
-            else:
-                refused.append(RefusedRow(row.key, row.row, row.reason))
+    with nullcontext() if progress is None else progress.watched():
+        rows = _outcomes(frame, task, what)
+    for row in rows:
+        if row["stats"] is not None:
+            parts.append(stats.from_json(row["stats"]))
+            files += [row["file"]] if row["file"] is not None else []
+        else:
+            refused.append(RefusedRow(row["key"], row["row"], row["reason"]))
     written = Written(stats, tuple(parts), tuple(files), tuple(refused), keep)
     count = sum(part.refused for part in parts)
     if most is not None and count > most:
@@ -206,6 +211,24 @@ def run_tasks(
         written.discard()
         raise too_many_refused(what, most, count, example)
     return written
+
+
+def _outcomes(frame: DataFrame | pa.Table, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
+    """What the tasks yielded, row by row."""
+    import pyarrow as pa
+
+    if not isinstance(frame, pa.Table):
+        with raising_what_tasks_raised(what):
+            rows: list[Any] = frame.mapInArrow(task, OUTCOME_DDL).collect()
+            return rows
+    try:
+        return [
+            row for outcome in task(iter(frame.to_batches(max_chunksize=_BATCH_ROWS))) for row in outcome.to_pylist()
+        ]
+    except UpsertPlatformError:
+        raise
+    except Exception as error:
+        raise DestinationError(f"{what}: writing failed: {type(error).__name__}: {str(error)[:2000]}") from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import SEQUENCE, BatchSpan
-from upsert_platform.hops.destination_hop import LEASE
+from upsert_platform.hops.leased import LEASE
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder

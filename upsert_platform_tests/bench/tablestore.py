@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from upsert_platform.hops.destination_hop import LEASE
+from upsert_platform.hops.leased import LEASE
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server

@@ -9,7 +9,7 @@ import pytest
 from upsert_platform.errors import DestinationError
 from upsert_platform.graph import checks, console
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.hops.verify import Comparison
+from upsert_platform.hops.comparison import Comparison
 
 LINE = re.compile(r"^\d\d:\d\d:\d\d (\S+)  (.+)$")
 

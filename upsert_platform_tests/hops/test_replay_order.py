@@ -16,9 +16,10 @@ from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.hops.binding import Target, changelog_of
+from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.replay import replay
-from upsert_platform.hops.verify import Comparison, check_batch, check_everything
+from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.model import Insert, SourceLocation
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records

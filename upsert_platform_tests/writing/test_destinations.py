@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from upsert_platform.capabilities import WritesHere
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
@@ -31,7 +32,7 @@ def frame(spark: SparkSession, rows: Sequence[tuple[int, str | None, str, int]])
     return spark.createDataFrame(list(rows), DDL)
 
 
-def write(destination: Destination, changes: DataFrame, upto: int, after: int = 0, **options: Any) -> WriteReport:
+def write(destination: Destination, changes: DataFrame | pa.Table, upto: int, after: int = 0, **options: Any) -> WriteReport:
     destination.prepare()
     with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
         return destination.write(changes, span=BatchSpan(after, upto, "changelog-1", "run"), lease=lease, **options)
@@ -69,6 +70,40 @@ def test_a_span_may_be_written_again_and_a_run_killed_before_its_position(spark:
     assert opened().state().applied_batch == 2
     keys = spark.createDataFrame([(4,), (9,)], "id BIGINT")
     assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["d"]
+
+
+def test_few_rows_are_written_and_read_by_this_process(
+    spark: SparkSession, declared: Callable[..., Open], tmp_path: Path
+) -> None:
+    """As Spark's tasks do it: with deletes, with rows that are refused, and once more after a kill."""
+    opened = declared(STRICT)
+    destination = opened()
+    destination.prepare()
+    if not isinstance(destination, WritesHere) or not destination.writes_here():
+        pytest.skip("Spark writes it")
+    names = ["id", "name", "_op", "_seq"]
+    store = RefusedStore(str(tmp_path / "refused"))
+
+    def few(*rows: tuple[int, str | None, str, int]) -> pa.Table:
+        return pa.table([pa.array(values) for values in zip(*rows, strict=True)], names=names)
+
+    first = few((1, "a", "U", 1), (2, "b", "U", 1), (3, None, "D", 1), (4, None, "U", 1))
+    for _ in range(2):
+        keep = store.of(BatchSpan(0, 1, "changelog-1", "run"))
+        write(opened(), first, 1, keep_refused=keep)
+    assert [json.loads(row["key"])["id"] for row in store.read().to_pylist()] == [4]
+    assert contents(spark, opened()) == {1: "a", 2: "b"}
+    second = few((2, None, "D", 2), (5, "é", "U", 2))
+    report = write(opened(), second, 2, 1)
+    assert (report.upserts, report.deletes, opened().state().applied_batch) == (1, 1, 2)
+    assert contents(spark, opened()) == {1: "a", 5: "é"}
+    reader = opened()
+    assert isinstance(reader, WritesHere)
+    found = reader.read_here(pa.table({"id": [1, 2, 5, 9]}), since=0, most=100)
+    assert found is not None
+    assert sorted(row["name"] for row in found.to_pylist() if row["id"] in (1, 2, 5, 9)) == ["a", "é"]
+    assert found.schema.types == [pa.int64(), pa.string()]
+    assert reader.read_here(pa.table({"id": [1, 2, 5, 9]}), since=0, most=1) is None
 
 
 def test_nulls_of_not_null_columns_are_refused_before_the_write_and_kept_by_tasks(

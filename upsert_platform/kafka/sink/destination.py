@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import HoldsLess, ReadsRecent
+from upsert_platform.capabilities import HoldsLess, ReadsRecent, WritesHere
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import (
     BatchSpan,
@@ -39,13 +39,14 @@ from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic
 from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 _FENCED_AT_ONCE = 16
 
 
-class KafkaDestination(Destination, ReadsRecent, HoldsLess):
+class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:
@@ -129,7 +130,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess):
         return hold_lease(self._control, owner=owner, duration=duration)
 
     def write(
-        self, changes: DataFrame, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
     ) -> WriteReport:
         """Writes one record per row, then records the span under the lease.
 
@@ -249,18 +250,28 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess):
                 fenced.result()
         return self._control.shares()
 
-    def _shares(self, changes: DataFrame, before: Applied, committed: Mapping[int, Share], span: BatchSpan) -> int:
+    def _shares(
+        self, changes: DataFrame | pa.Table, before: Applied, committed: Mapping[int, Share], span: BatchSpan
+    ) -> int:
         """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
         if self._exactly_once:
             unfinished = unfinished_share(committed, before, changelog_id=span.changelog_id, topic_id=before.topic_id)
             if unfinished is not None:
                 return unfinished.shares
+        import pyarrow as pa
+
+        if isinstance(changes, pa.Table):
+            return 1
         return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
 
-    def _dealt(self, changes: DataFrame, shares: int) -> DataFrame:
-        from pyspark.sql import functions as F
+    def _dealt(self, changes: DataFrame | pa.Table, shares: int) -> DataFrame | pa.Table:
+        import pyarrow as pa
 
         from upsert_platform.kafka.sink.sink import SHARE
+
+        if isinstance(changes, pa.Table):
+            return changes.append_column(SHARE, pa.repeat(pa.scalar(0, pa.int32()), changes.num_rows))
+        from pyspark.sql import functions as F
 
         key = [F.col(f"`{name}`") for name in self.primary_key]
         dealt = changes.withColumn(SHARE, F.pmod(F.hash(*key), F.lit(shares)).cast("int"))
@@ -281,6 +292,27 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess):
         from upsert_platform.kafka.sink.held import HeldRows
 
         return changes.mapInArrow(HeldRows(self.table), changes.schema)
+
+    def writes_here(self) -> bool:
+        """Unless exactly once: what a transaction of a broken attempt holds follows from how Spark dealt its rows."""
+        return not self._exactly_once
+
+    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
+        """As `read_recent`, where little was written since then."""
+        from upsert_platform.kafka.sink.read_back import last_values_here
+
+        ranges = self.recent_ranges(since)
+        if sum(item.offsets for item in ranges) > most:
+            return None
+        return last_values_here(self.table, ranges)
+
+    def held_here(self, changes: pa.Table) -> pa.Table:
+        """As `held`."""
+        import pyarrow as pa
+
+        from upsert_platform.kafka.sink.held import HeldRows
+
+        return pa.Table.from_batches(HeldRows(self.table)(iter(changes.to_batches())), schema=changes.schema)
 
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""

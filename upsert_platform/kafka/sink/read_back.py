@@ -13,6 +13,7 @@ from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -65,3 +66,27 @@ def last_values(
         found = found.join(keys.select(*key).distinct(), list(table.primary_key), "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
+
+
+def last_values_here(table: KafkaTable, ranges: Sequence[OffsetRange]) -> pa.Table:
+    """As `last_values`, of all keys in the ranges; read by this process."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from upsert_platform.changelog.changes_here import last_rows
+    from upsert_platform.kafka.source.read_range import RangeReader
+
+    reader = RangeReader(table, reduces=True)
+    known = rows.arrow_schema(table.table)
+    schema = pa.schema([field for field in known if field.name != rows.BATCH])
+    kinds = pa.array(rows.CHANGE_KINDS, pa.string())
+    found = [schema.empty_table()]
+    for wanted in ranges:
+        for batch in reader.read(wanted):
+            part = pa.Table.from_arrays([batch.column(field.name).cast(field.type) for field in schema], schema=schema)
+            found.append(part.filter(pc.is_in(part.column(rows.KIND), value_set=kinds)))
+    changes = pa.concat_tables(found)
+    changes = changes.append_column(known.field(rows.BATCH), pa.repeat(pa.scalar(1, pa.int64()), changes.num_rows))
+    last = last_rows(changes, key=table.primary_key)
+    last = last.filter(pc.not_equal(last.column(rows.KIND), rows.KIND_DELETE))
+    return last.select([column.name for column in table.table.physical_columns])

@@ -107,6 +107,21 @@ def write_changes(
     return collect_files(_frame(spark, plan, ranges))
 
 
+def write_changes_here(
+    table: KafkaTable, ranges: Sequence[OffsetRange], *, batch: int, mode: str, location: TableLocation
+) -> list[DataFile]:
+    """As `write_changes`, by the task's function in this process, one range after the other.
+
+    Raises:
+        RecordError, TopicError, EndpointError: as a task would. Nothing was committed.
+    """
+    import pyarrow as pa
+
+    plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
+    manifests = _reading(plan, [tuple(ranges)])(iter([pa.record_batch({"id": pa.array([0])})]))
+    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+
+
 def _reduces(table: KafkaTable, mode: str) -> bool:
     if mode not in (MODE_UPSERT, MODE_APPEND):
         raise ValueError(f"mode is {MODE_UPSERT} or {MODE_APPEND}, not '{mode}'")

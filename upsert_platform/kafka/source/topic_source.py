@@ -63,6 +63,12 @@ class TopicSource(DecodesAgain):
                 raise
             raise raised from error
 
+    def write_here(self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation) -> list[DataFile]:
+        """Reads ranges one after the other, into as few files as they fill."""
+        from upsert_platform.kafka.source.source import write_changes_here
+
+        return write_changes_here(self.kafka, ranges, batch=batch, mode=self.mode, location=location)
+
     def publish(self, positions: Positions) -> None:
         """Commits the offsets to the table's consumer group, so that Kafka's own lag tools show them."""
         offsets.commit_to_group(self.kafka, positions.offsets)

@@ -1,0 +1,86 @@
+"""Few change rows of a changelog, held by this process: read, and reduced to the rows that count, by Arrow.
+
+Which row of a key counts is what `latest` tells Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import read_rows
+from upsert_platform.changelog.latest import IN_PARTITION, PARTITIONS_MET, PLACE
+from upsert_platform.types import LogicalType, TypeName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from upsert_platform.changelog.live_files import LiveFile
+    from upsert_platform.changelog.store import ChangelogStore
+
+_UNSURE: Final = (TypeName.FLOAT, TypeName.DOUBLE, TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
+"""Types whose equal values Arrow and Spark may tell apart differently (zeros, NaN), or which Arrow does not group."""
+
+
+def change_rows(
+    store: ChangelogStore, files: Sequence[LiveFile], *, columns: Sequence[str], after: int, upto: int
+) -> pa.Table:
+    """What `ChangelogStore.read` gives of the batches after `after` and up to `upto`, in Arrow. No JVM.
+
+    Args:
+        files: those that may hold such rows; the caller knows that they are small.
+        columns: of the rows; what orders rows, and `_kind`, are there too.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = rows.arrow_schema(store.table)
+    names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, rows.TIMESTAMP, *PLACE, *IN_PARTITION])
+    schema = pa.schema([known.field(name) for name in names])
+    kinds = pa.array(rows.CHANGE_KINDS, pa.string())
+    parts = [schema.empty_table()]
+    for found in read_rows(store.location, [item.path for item in files], schema=schema):
+        batch, kind = found.column(rows.BATCH), found.column(rows.KIND)
+        wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
+        parts.append(pa.Table.from_batches([found.filter(pc.and_(wanted, pc.is_in(kind, value_set=kinds)))]))
+    return pa.concat_tables(parts)
+
+
+def can_be_told_apart(kind: LogicalType | None) -> bool:
+    """Whether `last_rows` takes a key column of a type."""
+    return kind is not None and kind.name not in _UNSURE
+
+
+def last_rows(changes: pa.Table, *, key: Sequence[str]) -> pa.Table:
+    """The row of each key that counts; see `latest.last_rows`.
+
+    Args:
+        changes: rows of a changelog, with the system columns that order them.
+        key: names of the key columns, of which there is at least one; `can_be_told_apart` holds for each.
+
+    Returns:
+        All columns of `changes`, and `_partitions`.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    in_partition, _ = _last(changes, [*key, *PLACE], IN_PARTITION)
+    found, counts = _last(in_partition, key, (rows.BATCH, rows.TIMESTAMP, *PLACE))
+    met = pc.if_else(pc.greater(counts, 1), pa.scalar(2, pa.int32()), pa.scalar(1, pa.int32()))
+    return found.append_column(PARTITIONS_MET, met)
+
+
+def _last(changes: pa.Table, group: Sequence[str], order: Sequence[str]) -> tuple[pa.Table, pa.ChunkedArray]:
+    """Of each group the row that comes last in an order, where null comes first; and how many rows the group has."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    by = [(name, "ascending", "at_start") for name in order]
+    ordered = changes.take(pc.sort_indices(changes, sort_keys=by))
+    names = [f"k{place}" for place in range(len(group))]
+    places = pa.array(np.arange(ordered.num_rows))
+    numbered = pa.table([*(ordered.column(name) for name in group), places], names=[*names, "at"])
+    found = numbered.group_by(names, use_threads=False).aggregate([("at", "max"), ("at", "count")])
+    return ordered.take(found.column("at_max")), found.column("at_count")

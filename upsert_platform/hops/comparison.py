@@ -1,0 +1,94 @@
+"""What a comparison of a destination with its changelog found, and which keys of earlier batches one looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from upsert_platform.destination import Verdict
+from upsert_platform.hops.destination_hop import DestinationHop
+
+SAMPLE_BATCHES: Final = 20
+SAMPLE_ROWS: Final = 1000
+SAMPLE_SCANNED_ROWS: Final = 200_000
+"""Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
+SHOWN_ROWS: Final = 20
+STATUS: Final = "_status"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of comparing expected rows with a destination.
+
+    Attributes:
+        compared: keys that were looked at.
+        missing: keys that should be in the table and are not.
+        extra: keys that are in the table and should not be.
+        stale: keys whose row differs.
+        refused: keys whose last change the destination refused; they are in the lake and count as no difference.
+        expired: keys whose row the destination has let go of, as it may after its time to live; no difference either.
+        sample: some differing rows: status, key, and the columns that differ with both values, as text.
+    """
+
+    batch: int
+    complete: bool
+    compared: int
+    missing: int
+    extra: int
+    stale: int
+    refused: int
+    sample: tuple[Mapping[str, str], ...]
+    expired: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.missing or self.extra or self.stale)
+
+    def verdict(self) -> Verdict:
+        """The form that is kept in the destination."""
+        detail = "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
+        return Verdict(self.batch, self.passed, self.complete, datetime.now(UTC), detail)
+
+
+def sampled_since(
+    hop: DestinationHop, before: int, starts: Collection[int] | None, *, most: int = SAMPLE_SCANNED_ROWS
+) -> tuple[int, int]:
+    """The batch after which keys of earlier batches are sampled, and the change rows between: few enough to read.
+
+    Args:
+        before: the last batch to sample from.
+        most: change rows between.
+        starts: of a destination that is read on from a position, the batches that it can start behind.
+
+    Returns:
+        `before` and 0 where even the nearest start has more rows behind it than a sample may cost.
+    """
+    first = max(0, before - SAMPLE_BATCHES)
+    accounts = hop.store.accounts(after=first, upto=before) if before > first else {}
+    found, rows = (before, 0), 0
+    for batch in range(before, first, -1):
+        rows += sum(account.rows for account in accounts.get(batch, ()))
+        if rows > most:
+            break
+        if starts is None or batch - 1 in starts:
+            found = (batch - 1, rows)
+    return found
+
+
+def describe(
+    row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str], *, skips_nulls: bool
+) -> dict[str, str]:
+    differing = [
+        f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
+        for index, name in enumerate(columns)
+        if row[STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
+        if row[f"e{index}"] is not None or not skips_nulls
+    ]
+    return {
+        "status": str(row[STATUS]),
+        "key": ", ".join(f"{name}={row[f'k{index}']!r}" for index, name in enumerate(key)),
+        "difference": "; ".join(differing),
+    }
