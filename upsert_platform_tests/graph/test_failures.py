@@ -78,7 +78,7 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
         destination=SimpleNamespace(close=lambda: None),
     )
     manager = SimpleNamespace(
-        spark=SimpleNamespace(spark_session=None, expect=lambda rows: None),
+        spark=SimpleNamespace(on_demand=lambda: None, expect=lambda rows: None),
         platform=SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop),
     )
     context = dg.build_output_context(definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run")
