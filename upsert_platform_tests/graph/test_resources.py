@@ -40,7 +40,10 @@ def test_what_a_run_is_launched_with_is_used_by_assets_io_managers_and_checks(st
     project, _ = load(stack.project, root=str(stack.lake))
     definitions = build_definitions(project, platform=stack.platform(), spark=NotingSpark(settings={"spark.a": "b"}))
     other, launched = tmp_path / "other", {"spark.upsert.test": "launched"}
-    resources = {"platform": {"config": {"home": str(other)}}, "spark": {"config": {"settings": launched, "little_rows": 0}}}
+    resources = {
+        "platform": {"config": {"home": str(other)}},
+        "spark": {"config": {"settings": launched, "little_rows": 0}},
+    }
     NotingSpark.asked.clear()
     result = definitions.resolve_job_def("sync").execute_in_process(
         run_config={"resources": resources}, raise_on_error=False

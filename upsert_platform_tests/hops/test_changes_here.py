@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 INSERT = Insert("users", "memory", ("`id`", "`name`"), None, "", SourceLocation("tables.sql", 1))
 NOON = dt.datetime.fromisoformat("2024-02-29 12:00:00.123456")
+OLD = dt.datetime.fromisoformat("1969-12-31 23:59:59.999999")
 SOURCE = """CREATE TABLE users (
   user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), at TIMESTAMP(3), tags ARRAY<STRING>,
   since AS CURRENT_DATE, PRIMARY KEY (user_id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
@@ -191,8 +192,8 @@ def changes(text: str, records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def test_rows_that_do_not_meet_the_condition_become_deletes() -> None:
     found = changes(
-        """CREATE TABLE t (id BIGINT, at TIMESTAMP(3), tags ARRAY<STRING>, n STRING, missing INT, kind STRING, PRIMARY KEY
-             (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+        """CREATE TABLE t (id BIGINT, at TIMESTAMP(3), tags ARRAY<STRING>, n STRING, missing INT, kind STRING,
+             PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
            INSERT INTO t (id, at, tags, n, kind) SELECT user_id, at, tags, name, 'user' FROM users
            WHERE region <> 'test';""",
         [
@@ -200,7 +201,7 @@ def test_rows_that_do_not_meet_the_condition_become_deletes() -> None:
             ("+U", 2, 20, "bob", "test", None, NOON, ["b"]),
             ("+U", 3, 30, "cid", None, None, None, None),
             ("-D", 4, 40, None, None, None, None, None),
-            ("+U", 5, 50, None, "us", None, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), []),
+            ("+U", 5, 50, None, "us", None, OLD, []),
         ],
     )
     cut = NOON.replace(microsecond=123_000)
@@ -209,7 +210,7 @@ def test_rows_that_do_not_meet_the_condition_become_deletes() -> None:
         (20, None, None, None, None, None, "D", 2),
         (30, None, None, None, None, None, "D", 3),
         (40, None, None, None, None, None, "D", 4),
-        (50, dt.datetime(1969, 12, 31, 23, 59, 59, 999_000), [], None, None, "user", "U", 5),
+        (50, OLD.replace(microsecond=999_000), [], None, None, "user", "U", 5),
     ]
 
 

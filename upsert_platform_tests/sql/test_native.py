@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TYPES = {name: parse_type(kind) for name, kind in {
-    "id": "BIGINT", "small": "TINYINT", "region": "STRING", "odd `name": "STRING", "ok": "BOOLEAN", "price": "DECIMAL(8, 2)",
+    "id": "BIGINT", "small": "TINYINT", "region": "STRING", "odd `name": "STRING", "ok": "BOOLEAN",
+    "price": "DECIMAL(8, 2)",
     "ratio": "DOUBLE", "at": "TIMESTAMP(3)",
 }.items()}  # fmt: skip
 ROWS = [
@@ -33,8 +34,10 @@ SAME = [
     "`odd ``name` = 'tést'",
 ]  # fmt: skip
 UNSURE = [
-    "`price` > 1", "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) = 'EU'", "`region` LIKE 'e%'",
-    "`region` = 'a\\\\b'", "`id` + 1 = 2", "`id` IN (1, 2)", "CAST(`id` AS STRING) = '1'", "`other` = 1", "`region` AND `ok`",
+    "`price` > 1", "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) = 'EU'",
+    "`region` LIKE 'e%'",
+    "`region` = 'a\\\\b'", "`id` + 1 = 2", "`id` IN (1, 2)", "CAST(`id` AS STRING) = '1'", "`other` = 1",
+    "`region` AND `ok`",
     "`at` > '2024-01-01'", "`id` = 9223372036854775808", "region.name = 'x'", "NOT `id`", "`id`", "'true'",
 ]  # fmt: skip
 

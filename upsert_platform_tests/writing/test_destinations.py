@@ -32,7 +32,9 @@ def frame(spark: SparkSession, rows: Sequence[tuple[int, str | None, str, int]])
     return spark.createDataFrame(list(rows), DDL)
 
 
-def write(destination: Destination, changes: DataFrame | pa.Table, upto: int, after: int = 0, **options: Any) -> WriteReport:
+def write(
+    destination: Destination, changes: DataFrame | pa.Table, upto: int, after: int = 0, **options: Any
+) -> WriteReport:
     destination.prepare()
     with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
         return destination.write(changes, span=BatchSpan(after, upto, "changelog-1", "run"), lease=lease, **options)
