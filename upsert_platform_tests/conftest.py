@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.scheduler import LoadFileScheduling
 
+    from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
+    from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
     from upsert_platform_tests.secure_kafka import SecureBroker
 
 _TOGETHER = {
     "/interop/": "interop",
     "/formats/test_avro_confluent.py": "registry",
+    "/formats/registered/test_registered_formats.py": "registry",
     "/kafka/catalogue/test_formats.py": "registry",
     "/local/test_registry.py": "registry",
 }
@@ -30,15 +33,19 @@ _TOGETHER = {
 _LONG_FIRST = (
     "/graph/",
     "/interop/",
+    "/demo/",
     "/soak/",
+    "/writing/",
+    "/queries/",
     "/kafka/",
     "/maxcompute/",
-    "/writing/",
+    "/test_docs.py",
+    "/cli/",
     "/hops/",
     "/local/",
     "/tablestore/",
 )
-"""Rooms whose files take long come first, so that two workers end together (needs ``--no-loadscope-reorder``)."""
+"""Rooms whose files take long come first, so that workers end together (needs ``--no-loadscope-reorder``)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -143,6 +150,24 @@ def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Regist
     """An Apicurio schema registry; its ``url`` is that of the Confluent API."""
     with start_registry(tmp_path_factory.mktemp("registry"), die_with_parent=True) as registry:
         yield registry
+
+
+@pytest.fixture(scope="session")
+def shared_tablestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TablestoreServer]:
+    """One local Tablestore server for the rooms whose tests have tables of their own, and disturb nobody."""
+    from upsert_platform_tests.local.tablestore.server import tablestore_server
+
+    with tablestore_server(tmp_path_factory.mktemp("tablestore"), arguments=["--max-tables", "10000"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_maxcompute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MaxComputeServer]:
+    """One local MaxCompute server for the rooms whose tests have tables of their own, and disturb nobody."""
+    from upsert_platform_tests.local.maxcompute.server import maxcompute_server
+
+    with maxcompute_server(tmp_path_factory.mktemp("maxcompute")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,16 +11,14 @@ from pyspark.sql import SparkSession
 
 from upsert_platform.local.kafka import Broker
 from upsert_platform_tests.graph.stack import Stack, variables_of
-from upsert_platform_tests.local.maxcompute.server import maxcompute_server
-from upsert_platform_tests.local.tablestore.server import tablestore_server
+from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxCompute
+from upsert_platform_tests.local.tablestore.server import ServerHandle as Tablestore
 
 
 @pytest.fixture(scope="session")
-def variables(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+def variables(kafka_broker: Broker, shared_tablestore: Tablestore, shared_maxcompute: MaxCompute) -> Mapping[str, str]:
     """Endpoints of a broker, a Tablestore server and a MaxCompute server, as `local up` names them."""
-    path = tmp_path_factory.mktemp("servers")
-    with tablestore_server(path / "tablestore") as tablestore, maxcompute_server(path / "maxcompute") as maxcompute:
-        yield variables_of(kafka_broker, tablestore, maxcompute)
+    return variables_of(kafka_broker, shared_tablestore, shared_maxcompute)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import dagster as dg
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stack.produce(stack.users.first_wave(300))
     first = stack.run()
@@ -35,8 +36,12 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
         "last_value_per_key:users_warehouse": True,
     }
     stack.produce(stack.users.second_wave(200))
+    monkeypatch.setattr("upsert_platform.changelog.progress.EVERY", 0.02)  # as of a write that takes minutes
     second = stack.run()
     assert second.success
+    told = capsys.readouterr().err
+    for name in ("users_serving", "users_warehouse"):
+        assert re.search(rf"tables__{name}  table '{name}': \d+ of at most \d+ rows in \d+ s, ", told), told
     assert stack.serving_differences() == []
     assert stack.warehouse_differences() == []
     serving = metadata_of(second, "tables", "users_serving")

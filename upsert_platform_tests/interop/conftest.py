@@ -11,7 +11,6 @@ from upsert_platform_tests.interop.java import Java, java
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
-from upsert_platform_tests.local.tablestore.server import tablestore_server
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +29,9 @@ def tablestore_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 
 
 @pytest.fixture(scope="session")
-def tablestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TablestoreServer]:
+def tablestore(shared_tablestore: TablestoreServer) -> TablestoreServer:
     """A local Tablestore server."""
-    with tablestore_server(tmp_path_factory.mktemp("tablestore")) as server:
-        yield server
+    return shared_tablestore
 
 
 @pytest.fixture(scope="session")

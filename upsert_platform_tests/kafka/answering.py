@@ -40,6 +40,8 @@ def answering(answer: Callable[[Asked], tuple[int, bytes]]) -> Iterator[Answerin
     """
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # or every answer waits 40 ms for an acknowledgement
+
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}

@@ -18,7 +18,8 @@ def produce(kafka_bootstrap: str) -> Callable[..., None]:
     """Writes pairs of key and value in order: ``produce(topic, pairs, partition=0, timestamp=1000)``."""
 
     def write(topic: str, pairs: Sequence[Pair], *, partition: int = 0, timestamp: int = 0, headers=None) -> None:
-        producer = KafkaEndpoint(kafka_bootstrap).open_producer()
+        # Without idempotence: a producer that has it asks for its id half a second after it was opened.
+        producer = KafkaEndpoint(kafka_bootstrap).open_producer(**{"enable.idempotence": "false"})
         failures: list[object] = []
         for key, value in pairs:
             producer.produce(

@@ -11,15 +11,14 @@ from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
-from upsert_platform_tests.local.maxcompute.server import ServerHandle, maxcompute_server
+from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.declare import USERS, declare
 
 
 @pytest.fixture(scope="session")
-def maxcompute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
+def maxcompute(shared_maxcompute: ServerHandle) -> ServerHandle:
     """The server."""
-    with maxcompute_server(tmp_path_factory.mktemp("maxcompute")) as server:
-        yield server
+    return shared_maxcompute
 
 
 def options_for(server: ServerHandle, table: str) -> dict[str, str]:

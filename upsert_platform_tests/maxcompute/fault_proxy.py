@@ -73,6 +73,7 @@ def fault_proxy(server: ServerHandle) -> Iterator[FaultProxy]:
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # or every answer waits 40 ms for an acknowledgement
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:

@@ -141,6 +141,7 @@ def garbler(port: int) -> Iterator[Garbler]:
     running = Garbler()
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # or every answer waits 40 ms for an acknowledgement
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:

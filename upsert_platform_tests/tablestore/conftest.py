@@ -12,10 +12,9 @@ from upsert_platform_tests.local.tablestore.server import ServerHandle, tablesto
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
+def server(shared_tablestore: ServerHandle) -> ServerHandle:
     """One server for the tests that disturb nobody."""
-    with tablestore_server(tmp_path_factory.mktemp("tablestore"), arguments=["--max-tables", "2000"]) as handle:
-        yield handle
+    return shared_tablestore
 
 
 @pytest.fixture(scope="session")

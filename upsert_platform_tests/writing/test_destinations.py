@@ -17,8 +17,8 @@ from upsert_platform.capabilities import WritesHere
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
-from upsert_platform.writing.lease import RenewedLease
 from upsert_platform_tests.writing.conftest import STRICT, Open
+from upsert_platform_tests.writing.leases import die
 
 MINUTE = timedelta(seconds=60)
 DDL = "id BIGINT, name STRING, _op STRING, _seq BIGINT"
@@ -42,12 +42,6 @@ def write(
 
 def contents(spark: SparkSession, destination: Destination) -> dict[int, str]:
     return {row["id"]: row["name"] for row in destination.read(spark).collect()}
-
-
-def die(lease: Any) -> None:
-    """As if the holder's process were frozen: nobody renews any more."""
-    assert isinstance(lease, RenewedLease)
-    lease._ended.set()
 
 
 def test_a_span_may_be_written_again_and_a_run_killed_before_its_position(spark: SparkSession, opened: Open) -> None:
@@ -136,12 +130,13 @@ def test_one_holder_and_a_dead_ones_lease_is_taken_over(spark: SparkSession, ope
     changes = frame(spark, [(1, "late", "U", 1)])
     dead, other = opened(), opened()
     dead.prepare()
-    with dead.lease(owner="first", duration=timedelta(seconds=4)) as lease:
+    with dead.lease(owner="first", duration=MINUTE) as lease:
         assert other.state().holder == "first"
         with pytest.raises(LeaseHeldError, match="'first'"), other.lease(owner="second", duration=MINUTE):
             pass
-        die(lease)
-        time.sleep(4.2)
+        die(lease, left=1)
+        assert other.state().holder == "first"
+        time.sleep(1.1)
         with other.lease(owner="second", duration=MINUTE) as taken:
             assert taken.epoch > lease.epoch
             with pytest.raises(LeaseHeldError):
@@ -154,14 +149,16 @@ def test_one_holder_and_a_dead_ones_lease_is_taken_over(spark: SparkSession, ope
 
 def test_a_lease_that_ends_while_rows_are_sent_records_nothing(spark: SparkSession, opened: Open) -> None:
     def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        time.sleep(4)
+        time.sleep(max(0.0, until - time.time()))
         yield from batches
 
     destination = opened()
     destination.prepare()
-    slow = frame(spark, [(1, "a", "U", 1)]).mapInArrow(slowly, DDL)
-    with destination.lease(owner="slow", duration=timedelta(seconds=4)) as lease:
-        die(lease)
+    with destination.lease(owner="slow", duration=MINUTE) as lease:
+        rows = frame(spark, [(1, "a", "U", 1)])
+        die(lease, left=3)
+        until = lease.deadline.timestamp() + 0.1  # rows come when nothing may be sent any more
+        slow = rows.mapInArrow(slowly, DDL)
         with pytest.raises(DestinationError, match="lease"):
             destination.write(slow, span=BatchSpan(0, 1, "changelog-1", "slow"), lease=lease)
     assert opened().state().applied_batch == 0

@@ -35,6 +35,7 @@ class Fake(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # or every answer waits 40 ms for an acknowledgement
     server: Fake
 
     def _answer(self) -> None:

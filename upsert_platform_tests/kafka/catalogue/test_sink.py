@@ -184,7 +184,7 @@ PARTITIONS: Final[dict[bytes, dict[int, int]]] = {
 @pytest.fixture(scope="module")
 def partitions(kafka_bootstrap: str, make_topic: Callable[..., str]) -> dict[tuple[bytes, int], int]:
     """Where a producer of the platform really put those keys."""
-    producer = KafkaEndpoint(kafka_bootstrap).open_producer()
+    producer = KafkaEndpoint(kafka_bootstrap).open_producer(**{"enable.idempotence": "false"})
     found: dict[tuple[bytes, int], int] = {}
     for count in (3, 4, 12, 15, 32):
         topic = make_topic(partitions=count)

@@ -21,6 +21,7 @@ from upsert_platform.kafka.sink.written_metadata import table_id_headers
 from upsert_platform.kafka.topics import describe_topic
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
+from upsert_platform_tests.writing.leases import die
 
 EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
 
@@ -299,16 +300,15 @@ class TestLease:
     def test_a_dead_holders_lease_expires(self, destination_of, name):
         destination = destination_of(name)
         destination.prepare()
-        with destination.lease(owner="dead", duration=timedelta(seconds=3)) as lease:
-            lease._ended.set()  # as if its process had died: nobody renews
+        with destination.lease(owner="dead", duration=MINUTE) as lease:
             with pytest.raises(LeaseHeldError), destination.lease(owner="next", duration=MINUTE):
                 pass
-            time.sleep(3.2)
+            die(lease, left=1)
+            time.sleep(1.1)
             with pytest.raises(LeaseHeldError, match="ended"):
                 lease.check()
             with destination.lease(owner="next", duration=MINUTE) as other:
                 assert other.epoch == 2
-                lease._thread.join()
                 with pytest.raises(LeaseHeldError, match="'next' holds it"):
                     lease._put("state", {})
                 other.check()
@@ -350,7 +350,7 @@ def test_a_share_counts_only_for_its_own_changelog_and_topic(kafka_bootstrap, na
     control = ControlTopic(KafkaEndpoint(kafka_bootstrap), f"control-{name}", topic=name)
     assert control.shares() == {}
     control.create()
-    producer = KafkaEndpoint(kafka_bootstrap).open_producer()
+    producer = KafkaEndpoint(kafka_bootstrap).open_producer(**{"enable.idempotence": "false"})
     control.produce_share(producer, 0, Share("c", "t", 5, 2))
     producer.flush(10)
     found = control.shares()
@@ -365,7 +365,7 @@ def test_65_partitions_are_those_of_java_producers(make_topic, kafka_bootstrap):
     import base64
 
     vectors = [json.loads(line) for line in (Path(__file__).parent / "kafka_partition.jsonl").read_text().splitlines()]
-    producer = KafkaEndpoint(kafka_bootstrap).open_producer()
+    producer = KafkaEndpoint(kafka_bootstrap).open_producer(**{"enable.idempotence": "false"})
     wrong: list[tuple] = []
     compared = 0
     for count in (3, 7, 12):
