@@ -14,6 +14,8 @@ from upsert_platform.hops.reconcile import Reconciliation, reconcile
 from upsert_platform.model import Project
 
 RECONCILE = "reconcile"
+_STEP = "repair"
+"""A job and a step of one name cannot be loaded as a code location."""
 
 
 class ReconcileConfig(dg.Config):
@@ -28,7 +30,7 @@ def reconcile_job(project: Project) -> dg.JobDefinition:
     targets = sorted({insert.target for insert in project.inserts})
 
     @dg.op(
-        name=RECONCILE,
+        name=_STEP,
         description=f"Repairs tables: {', '.join(targets)}.",
         tags={"dagster/kind/spark": ""},
         out=dg.Out(dg.Nothing),

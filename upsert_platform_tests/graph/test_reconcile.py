@@ -48,7 +48,7 @@ def repair(stack: Stack, instance: dg.DagsterInstance, **config: Any) -> dict[st
     """Runs the job; metadata per table."""
     job = stack.definitions().resolve_job_def("reconcile")
     result = job.execute_in_process(
-        run_config={"ops": {"reconcile": {"config": config}}}, instance=instance, raise_on_error=False
+        run_config={"ops": {"repair": {"config": config}}}, instance=instance, raise_on_error=False
     )
     assert result.success, result.all_events[-1]
     observed = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]

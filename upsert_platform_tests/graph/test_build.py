@@ -1,0 +1,41 @@
+"""Whole projects as Dagster loads them: a code location, not a job at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from upsert_platform.graph.build import build_definitions
+from upsert_platform.hops.binding import load
+from upsert_platform_tests.graph import vendor_statements as vendor
+from upsert_platform_tests.graph.test_vendor_statements import VALUES
+
+DEMO = Path(__file__).parents[2] / "upsert_platform" / "demo" / "project"
+
+
+def test_the_demo_is_a_code_location(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of every system, a query and a topic that is written: all jobs and assets stand side by side."""
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "TABLESTORE_ENDPOINT", "MAXCOMPUTE_ENDPOINT"):
+        monkeypatch.setenv(f"UPSERT_{name}", "http://127.0.0.1:1")
+    for name in ("TABLESTORE_INSTANCE", "TABLESTORE_ACCESS_KEY_ID", "TABLESTORE_ACCESS_KEY_SECRET"):
+        monkeypatch.setenv(f"UPSERT_{name}", "x")
+    for name in ("MAXCOMPUTE_PROJECT", "MAXCOMPUTE_ACCESS_ID", "MAXCOMPUTE_ACCESS_KEY"):
+        monkeypatch.setenv(f"UPSERT_{name}", "x")
+    jobs = _loaded(DEMO)
+    assert {"sync", "verify", "reconcile", "compact", "rebuild"} <= jobs
+
+
+@pytest.mark.parametrize("name", vendor.FILES)
+def test_the_documents_statements_are_a_code_location(name: str, tmp_path: Path) -> None:
+    (tmp_path / "vendor.sql").write_text(vendor.FILES[name].format(**VALUES))
+    assert "sync" in _loaded(tmp_path)
+
+
+def _loaded(folder: Path) -> set[str]:
+    project, problems = load(folder)
+    assert not [problem for problem in problems if problem.severity == "error"], problems
+    definitions = build_definitions(project)
+    dg.Definitions.validate_loadable(definitions)
+    return {job.name for job in definitions.get_repository_def().get_all_jobs()}
