@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from upsert_platform.hops.destination_hop import DestinationHop
     from upsert_platform.hops.reconcile import Reconciliation
 
-DIFFERS: Final = 2
-"""Exit code where a table differs; 1 is an error."""
+DIFFERS: Final = 3
+"""Exit code where a table differs; 1 is an error, and 2 a command that was written wrongly."""
 _SHOWN: Final = 10
 _project = click.option(
     "--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project."
@@ -56,7 +56,7 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
     """Compare every row of TABLE (of all tables, if left out) with the last values per key of its changelog.
 
     Writes nothing but the verdict, which 'status' shows and the next run heeds. Does what the job 'verify' does,
-    without Dagster. Ends with 0 if all are equal, 2 if one differs, 1 after an error.
+    without Dagster. Ends with 0 if all are equal, 3 if one differs, 1 after an error.
     """
     from upsert_platform.cli.session import spark_session
     from upsert_platform.errors import UpsertPlatformError
@@ -90,7 +90,7 @@ def reconcile(table: str, project: Path | None, *, dry_run: bool, as_json: bool)
     """Write the rows of TABLE that differ from the last values per key of its changelog, and delete the extra ones.
 
     The table serves on meanwhile; its lease is held, so that no run writes at the same time. Does what the job
-    'reconcile' does, without Dagster. Ends with 0 if the table is equal now, 2 if it differs, 1 after an error.
+    'reconcile' does, without Dagster. Ends with 0 if the table is equal now, 3 if it differs, 1 after an error.
     """
     from upsert_platform.cli.session import spark_session
     from upsert_platform.hops.reconcile import reconcile as repair

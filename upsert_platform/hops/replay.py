@@ -17,7 +17,7 @@ from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC, read_in, replays_of
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
-from upsert_platform.plan import Merge, Node, Query, scans
+from upsert_platform.plan import Arrivals, Merge, Node, Query, scans
 from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
 from upsert_platform.types import quote_name
 
@@ -89,21 +89,25 @@ def check_order(queries: Iterable[Query], table: str) -> None:
         queries: all of the project.
 
     Raises:
-        ChangelogError: several inserts into one table take the last of its rows per key.
+        ChangelogError: a query takes the last of its rows per key.
     """
     for query in queries:
         if _takes_last_rows(query.plan, table):
             raise ChangelogError(
-                f"records of '{table}' cannot be replayed: it has no key, and '{query.name.removesuffix('$query')}',"
-                " into which several inserts write, shows the row of a key that came last, which a replayed record"
-                " would be. Send the records anew, where they still count"
+                f"records of '{table}' cannot be replayed: it has no key, and '{query.name.removesuffix('$query')}'"
+                " shows the row of a key that came last, which a replayed record would be. Send the records anew, where"
+                " they still count"
             )
 
 
 def _takes_last_rows(node: Node, table: str) -> bool:
     """Whether the last row per key is taken of rows that are only added to a table, by their order there."""
-    if isinstance(node, Merge):
-        return any(branch.appends and table in {scan.table for scan in scans(branch)} for branch in node.branches)
+    if isinstance(node, Arrivals):
+        return table in {scan.table for scan in scans(node)}
+    if isinstance(node, Merge) and any(
+        branch.appends and table in {scan.table for scan in scans(branch)} for branch in node.branches
+    ):
+        return True
     return any(_takes_last_rows(item, table) for item in node.inputs)
 
 

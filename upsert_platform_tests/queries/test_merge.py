@@ -136,6 +136,9 @@ def test_records_that_would_come_out_of_order_are_not_replayed() -> None:
     with pytest.raises(ChangelogError, match="records of 'views' cannot be replayed: it has no key, and 't'"):
         check_order([query_of(users, views)], "views")
     check_order([query_of(users, views)], "users")
+    joined = "INSERT INTO t SELECT v.uid, v.secs, w.page FROM views v JOIN views w ON v.uid = w.uid"
+    with pytest.raises(ChangelogError, match="records of 'views' cannot be replayed"):
+        check_order([query_of(joined)], "views")
     counted = "INSERT INTO t SELECT uid, COUNT(*), 'views' FROM views WHERE uid IS NOT NULL GROUP BY uid"
     check_order([query_of(users, counted), query_of(groups)], "views")
 
