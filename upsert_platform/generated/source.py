@@ -15,19 +15,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
+from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import RecordError, TopicError
 from upsert_platform.generated.providers import ExpressionError
 from upsert_platform.generated.table import GeneratedTable
 from upsert_platform.source import MODE_APPEND, Source
-from upsert_platform.types import quote_name, spark_type
+from upsert_platform.sql.evaluation import flink_sql
+from upsert_platform.types import arrow_type, quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from upsert_platform.changelog.accounting import OffsetRange
-    from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.store import Positions
 
 _MOST_ROWS: Final = 200_000
@@ -81,8 +83,6 @@ class NumberedRows(Source):
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
     ) -> list[DataFile]:
         """Writes the rows of a range into new data files of a changelog."""
-        from upsert_platform.changelog import rows
-        from upsert_platform.changelog.data_files import DataFile, write_files
 
         schema = rows.arrow_schema(self.table)
         (span,) = ranges
@@ -93,8 +93,6 @@ class NumberedRows(Source):
     def _batches(self, spark: SparkSession, span: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in batches of the changelog's columns."""
         import pyarrow as pa
-
-        from upsert_platform.changelog import rows
 
         for table in self.rows(spark, span.start, span.end):
             first = table.column("_number").to_numpy()
@@ -132,9 +130,6 @@ class NumberedRows(Source):
 def _account(span: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from upsert_platform.changelog import rows
-    from upsert_platform.changelog.accounting import RangeAccount
-
     count = span.end - span.start
     account = RangeAccount(span.topic, 0, span.start, span.end, records=count, kept=count, rows=count)
     given = {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()}
@@ -142,7 +137,6 @@ def _account(span: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _range(stream: Stream, start: int, end: int) -> tuple[OffsetRange, ...]:
-    from upsert_platform.changelog.accounting import OffsetRange
 
     return (OffsetRange(stream.name, 0, start, end),) if start < end else ()
 
@@ -168,8 +162,6 @@ class GeneratedRows(NumberedRows):
         """Makes rows; those of a chunk follow from its number alone."""
         import pyarrow as pa
 
-        from upsert_platform.types import arrow_type
-
         fields = [
             pa.field(column.name, arrow_type(column.type))
             for column in self.table.columns
@@ -194,7 +186,6 @@ class GeneratedRows(NumberedRows):
         """The rows with their computed columns."""
         if not self.generated.computed:
             return table
-        from upsert_platform.sql.evaluation import flink_sql
 
         view = f"rows_{abs(hash((self.table.name, table.column('_number')[0].as_py())))}"
         spark.createDataFrame(table).createOrReplaceTempView(view)
@@ -247,7 +238,6 @@ class WrittenRows(NumberedRows):
 
     def rows(self, spark: SparkSession, start: int, end: int) -> Iterator[pa.Table]:
         """Evaluates the rows."""
-        from upsert_platform.sql.evaluation import flink_sql
 
         columns = [column for column in self.table.columns if column.type is not None]
         for low in range(start, end, _CHUNK // 10):

@@ -5,6 +5,7 @@ Runs beside `sync`: an append does not meet what a compaction rewrites, and read
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -70,17 +71,7 @@ def _step(table: Table) -> Any:
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
         context.log.info(f"{removed} files deleted that were unused for {config.keep_hours} hours")
-        context.log_event(
-            dg.AssetObservation(
-                asset_key=keys.changelog_key(table.name),
-                description="compacted" if report else "nothing to compact",
-                metadata={
-                    **(_shown(report) if report else {}),
-                    "files_deleted": removed,
-                    "applied_everywhere": applied,
-                },
-            )
-        )
+        _tell(context, keys.changelog_key(table.name), report, removed=removed, applied=applied)
 
     return step
 
@@ -100,17 +91,7 @@ def _query_step(query: Query) -> Any:
             report = queries_upkeep.compact(store, applied_everywhere=applied, applied=tables) if worthwhile else None
             removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, query.name, hours=config.keep_hours)
-        context.log_event(
-            dg.AssetObservation(
-                asset_key=keys.query_key(query.name),
-                description="compacted" if report else "nothing to compact",
-                metadata={
-                    **(_shown(report) if report else {}),
-                    "files_deleted": removed,
-                    "applied_everywhere": applied,
-                },
-            )
-        )
+        _tell(context, keys.query_key(query.name), report, removed=removed, applied=applied)
 
     return step
 
@@ -169,10 +150,9 @@ def _remove_unused_refused(platform: PlatformResource, source: str, *, hours: in
     return sum(RefusedStore(platform.lake.refused(name)).remove_unused(hours=hours) for name in tables)
 
 
-def _shown(report: CompactionReport) -> dict[str, int]:
-    return {
-        "files_before": report.files_before,
-        "files_after": report.files_after,
-        "rows_before": report.rows_before,
-        "rows_after": report.rows_after,
-    }
+def _tell(
+    context: dg.OpExecutionContext, asset: dg.AssetKey, report: CompactionReport | None, *, removed: int, applied: int
+) -> None:
+    metadata = {**(asdict(report) if report else {}), "files_deleted": removed, "applied_everywhere": applied}
+    told = "compacted" if report else "nothing to compact"
+    context.log_event(dg.AssetObservation(asset_key=asset, description=told, metadata=metadata))

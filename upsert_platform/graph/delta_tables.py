@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError
+from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import with_defaults
 from upsert_platform.hops.connectors import connector_of
+from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.model import Project, Table
 
 if TYPE_CHECKING:
@@ -125,8 +126,6 @@ def _shown(table: "MaxComputeTable", versions: "TableVersions") -> Mapping[str, 
 
 
 def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
-    from upsert_platform.errors import Problem
-    from upsert_platform.maxcompute.connector import MaxComputeConnector
 
     declared = platform.binding().project.tables.get(name)
     connector = connector_of(declared) if declared is not None else None

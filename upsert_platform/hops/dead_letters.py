@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.errors import DestinationError, EndpointError, Problem, TopicError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.properties import ClientProperties, PropertyProblem, read_properties
+from upsert_platform.kafka.topics import create_topic, describe_topic
 from upsert_platform.model import Table
 from upsert_platform.tablestore.connect.reports import ReportMessage
 from upsert_platform.tablestore.connect.table import CLIENT_PREFIX
@@ -42,7 +43,6 @@ class KafkaReports:
         Raises:
             DestinationError: it is missing, and may not be created or cannot be.
         """
-        from upsert_platform.kafka.topics import create_topic, describe_topic
 
         endpoint = self._endpoint(servers)
         if describe_topic(endpoint, topic) is not None:

@@ -17,10 +17,12 @@ from upsert_platform.errors import DeclarationError, DestinationError, UpsertPla
 from upsert_platform.hops.binding import Binding, Target, changelog_of, query_store
 from upsert_platform.hops.connect_connector import ConnectTarget
 from upsert_platform.hops.connectors import connector_of, streams_of
+from upsert_platform.hops.shown_rows import cell_texts, row_texts
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.tablestore.schema import describe
 from upsert_platform.tablestore.table import TablestoreTable
 
 if TYPE_CHECKING:
@@ -119,7 +121,6 @@ def _topic(binding: Binding, name: str, limit: int) -> tuple[str, list[str]]:
 
 
 def _newest(kafka: KafkaTable, limit: int) -> tuple[str, list[str]]:
-    from upsert_platform.hops.shown_rows import row_texts
     from upsert_platform.kafka.source.newest import newest_records
 
     found = newest_records(kafka, limit)
@@ -139,7 +140,6 @@ def _query(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, li
 
 def _committed(store: ChangelogStore, limit: int) -> tuple[str, list[str]]:
     """The newest change rows of a table of the lake: of the last batches that together have enough."""
-    from upsert_platform.hops.shown_rows import row_texts
 
     head = store.head()
     if head is None or not head.batch:
@@ -185,10 +185,8 @@ def _table(binding: Binding, name: str, limit: int) -> tuple[str, list[str]]:
 def _tablestore(table: TablestoreTable, limit: int) -> tuple[str, list[str]]:
     from contextlib import closing
 
-    from upsert_platform.hops.shown_rows import row_texts
     from upsert_platform.tablestore.ranges import WHOLE
     from upsert_platform.tablestore.reader import PAGE_ROWS, decode_rows, read_pages
-    from upsert_platform.tablestore.schema import describe
 
     with closing(_client(table.settings)) as client:
         if describe(client, table.table_name) is None:
@@ -215,10 +213,8 @@ def _connect(target: ConnectTarget, limit: int) -> tuple[str, list[str]]:
     """Cells as they are: which there are is told by records, not by a declaration."""
     from contextlib import closing
 
-    from upsert_platform.hops.shown_rows import cell_texts
     from upsert_platform.tablestore.ranges import WHOLE
     from upsert_platform.tablestore.reader import PAGE_ROWS, read_pages
-    from upsert_platform.tablestore.schema import describe
 
     sink = target.sink
     if sink.points is not None:
@@ -241,7 +237,6 @@ def _flat(pages: Iterator[list[Any]]) -> Iterator[Any]:
 def _maxcompute(target: Target, table: MaxComputeTable, limit: int) -> tuple[str, list[str]]:
     from contextlib import closing
 
-    from upsert_platform.hops.shown_rows import row_texts
     from upsert_platform.maxcompute.clients import Clients
     from upsert_platform.maxcompute.read_back import first_rows
 

@@ -21,7 +21,7 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.hops.comparison import STATUS, Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.verify import CHANGE, as_held, check_everything, judged_rows, summed
-from upsert_platform.types import quote_name
+from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,8 +126,6 @@ def _applied(hop: DestinationHop) -> int:
 def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataFrame:
     """The change frame of the rows that differ: as the changelog has them; a key that it does not know is deleted."""
     from pyspark.sql import functions as F
-
-    from upsert_platform.types import spark_type
 
     destination = hop.destination
     places = {name: f"k{index}" for index, name in enumerate(destination.primary_key)}

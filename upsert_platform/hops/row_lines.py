@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog import rows
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.formats import build_decoder
 from upsert_platform.hops.shown_rows import JSON_OPTIONS, PLACE
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.model import Column
@@ -33,8 +34,6 @@ class LineReader:
     """
 
     def __init__(self, table: KafkaTable, *, deletes: bool) -> None:
-        from upsert_platform.formats import build_decoder
-
         self._columns = {column.name: column for column in (*table.table.physical_columns, *table.written_metadata)}
         self._others = {column.name for column in table.table.columns} - set(self._columns)
         self._key = table.primary_key

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.connector import Writable
 from upsert_platform.errors import DeclarationError, Problem, TopicError, UpsertPlatformError
+from upsert_platform.formats import validate_format
 from upsert_platform.hops.binding import Binding
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.hops.row_lines import LineReader
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key
+from upsert_platform.kafka.refusals import remedy
 from upsert_platform.kafka.table import FormatSide, KafkaTable, read_kafka_table
 from upsert_platform.model import ColumnKind, Options, Table
 from upsert_platform.writing.outcomes import NotNull, not_null_columns
@@ -108,7 +110,6 @@ def _of_one_topic(table: Table, topic: str) -> Table:
 
 
 def _checked(table: Table) -> KafkaTable:
-    from upsert_platform.formats import validate_format
 
     upserts = isinstance(connector_of(table), Writable)
     kafka, problems = read_kafka_table(table, writes=upserts)
@@ -243,8 +244,6 @@ class _Sender:
             pass
 
     def _told(self, line: int) -> Any:
-        from upsert_platform.kafka.refusals import remedy
-
         def delivered(error: Any, message: Any) -> None:
             if error is None:
                 return

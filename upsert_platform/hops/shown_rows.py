@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.errors import SourceLocation
+from upsert_platform.formats import build_encoder, validate_format
 from upsert_platform.model import Column, Options
+from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,9 +60,6 @@ def cell_texts(found: Sequence[Mapping[str, Any]]) -> list[str]:
 def _declared(table: pa.Table, columns: Sequence[Column]) -> list[str]:
     """Declared columns as JSON objects; a column of a type that JSON has no form of is told as text."""
     import pyarrow as pa
-
-    from upsert_platform.formats import build_encoder, validate_format
-    from upsert_platform.types import LogicalType, TypeName, arrow_type
 
     fields: list[tuple[str, LogicalType]] = []
     arrays = []

@@ -26,7 +26,7 @@ from upsert_platform.destination import (
     drop_nothing,
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
-from upsert_platform.maxcompute.choices import WriteApi
+from upsert_platform.maxcompute.choices import OnError, WriteApi
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.clients import Clients
 from upsert_platform.maxcompute.committing import Committing
@@ -38,6 +38,7 @@ from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.writing.outcomes import Judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,8 +184,6 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
         if self._is_applied(self._effective(lease.record, actual), span):
             return WriteReport(metrics={"already_applied": 1})
         from upsert_platform.maxcompute.apply import Batch, apply_batch
-        from upsert_platform.maxcompute.choices import OnError
-        from upsert_platform.writing.outcomes import Judge
 
         if lease.record.verdict and not lease.record.describes(actual.table_id):
             lease.change(verdict="")  # of a table that was dropped: nobody has looked at this one

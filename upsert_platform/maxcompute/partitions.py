@@ -16,7 +16,7 @@ from upsert_platform.maxcompute.assigners import format_time
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, PartitionPlan, Spec
-from upsert_platform.maxcompute.rows import FITS, PARTITION_PREFIX, WirePlan
+from upsert_platform.maxcompute.rows import FITS, PARTITION_PREFIX, WirePlan, fitting
 from upsert_platform.maxcompute.stored import default_text, is_absent, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.model import Column
@@ -82,8 +82,6 @@ def with_verdicts(frame: DataFrame, plan: WirePlan, not_null: Sequence[tuple[str
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from upsert_platform.maxcompute.rows import fitting
-
         for batch in batches:
             yield batch.append_column(FITS, fitting(batch, plan, not_null))
 

@@ -15,7 +15,7 @@ from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, R
 from upsert_platform.maxcompute.stored import key_predicate, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +59,6 @@ def first_rows(reading: Reading, limit: int) -> pa.Table:
         EndpointError: no answer.
     """
     import pyarrow as pa
-
-    from upsert_platform.types import arrow_type
 
     columns = declared_columns(reading.table, reading.actual)
     job = _open(columns, reading, "")

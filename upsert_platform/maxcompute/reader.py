@@ -13,7 +13,7 @@ from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import TableName, quote
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.types import MaxComputeType
-from upsert_platform.types import LogicalType, spark_type
+from upsert_platform.types import LogicalType, arrow_type, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +99,6 @@ def decode_rows(rows: pa.RecordBatch, job: ReadJob) -> pa.RecordBatch:
     import pyarrow.compute as pc
 
     from upsert_platform.maxcompute.decode import decode, decode_partition, decode_partitions
-    from upsert_platform.types import arrow_type
 
     names = [name.lower() for name in rows.schema.names]
     for name, value in job.static:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from fastcrc.crc32 import iscsi as crc32c
 
 from upsert_platform.maxcompute.hashing import text_bytes
-from upsert_platform.maxcompute.types import MaxComputeType
+from upsert_platform.maxcompute.types import MaxComputeType, wire_type
 
 END_OF_RECORD: Final = 33_553_408
 COUNT: Final = 33_554_430
@@ -293,7 +293,6 @@ def _numeric(values: pa.Array, kind: MaxComputeType) -> list[Any]:
 
 
 def _without_times(kind: MaxComputeType) -> pa.DataType:
-    from upsert_platform.maxcompute.types import wire_type
 
     match kind.root:
         case "ARRAY":
@@ -327,7 +326,6 @@ def _nested(value: Any, kind: MaxComputeType) -> tuple[bytes, bytes]:
 
 
 def _wire(kind: MaxComputeType) -> pa.DataType:
-    from upsert_platform.maxcompute.types import wire_type
 
     return wire_type(kind)
 

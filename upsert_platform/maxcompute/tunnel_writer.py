@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.destination import RefusedRow
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
+from upsert_platform.maxcompute.encode import encode
 from upsert_platform.maxcompute.hashing import buckets_of
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.maxcompute.records import encode_records, footer
@@ -193,7 +194,6 @@ class TunnelTaskWriter:
 
 def add_bucket(batches: Iterator[pa.RecordBatch], plan: WirePlan, session: UpsertSession) -> Iterator[pa.RecordBatch]:
     """Adds `_bucket` (int32) to batches of a change frame; rows whose key is refused get bucket 0."""
-    from upsert_platform.maxcompute.encode import encode
 
     by_name = {column.name: column for column in plan.columns}
     keys = [by_name[name] for name in session.hash_key]

@@ -64,7 +64,6 @@ def remove_unused(store: QueryStore, *, hours: int) -> int:
     """As `changelog.upkeep.remove_unused`; what killed runs left of exchanges and rebuilds goes too, once it is old."""
     from pyarrow.fs import FileSelector, FileType
 
-    from upsert_platform.changelog.data_files import file_system
     from upsert_platform.queries.exchange import FOLDER
 
     removed = upkeep.remove_unused(store, hours=hours)

@@ -6,6 +6,7 @@ COMMENT, PARTITIONED BY, WITH and LIKE. A fault ends the reading of one column o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
@@ -100,17 +101,7 @@ class _TableReader:
     def _read_items(self) -> None:
         """The column list, after its opening parenthesis."""
         reader = self.reader
-        if reader.accept(")"):
-            return
-        while True:
-            if reader.next_is("..."):
-                self._warn_elision("columns")
-                reader.accept("...")
-                if reader.accept(")"):
-                    return
-                reader.accept(",")
-                continue
-            start = reader.at
+        for start in self._items("columns"):
             try:
                 self._read_item()
                 if not reader.next_is(",") and not reader.next_is(")"):
@@ -122,9 +113,27 @@ class _TableReader:
                 token = reader.peek(1)
                 computed = token is not None and token.is_word("AS")
                 reader.take_until(",", ")", angles=not computed)
+
+    def _items(self, what: str) -> Iterator[int]:
+        """Where each item of a list begins, up to its closing parenthesis; each is read before the next is asked for.
+
+        Dots in the place of items are passed over, with a warning.
+        """
+        reader = self.reader
+        if reader.accept(")"):
+            return
+        while True:
+            if reader.accept("..."):
+                self._warn_elision(what)
+                if reader.accept(")"):
+                    return
+                reader.accept(",")
+                continue
+            yield reader.at
             if reader.accept(")"):
                 return
-            reader.expect(",", where="or ')' after the columns")
+            if not reader.accept(","):
+                raise Fault(f"',' or ')' expected after the {what}", reader.line)
 
     def _read_item(self) -> None:
         reader = self.reader
@@ -235,17 +244,7 @@ class _TableReader:
         """Reads the WITH clause; its faults show no text of it, which may be a part of a secret."""
         reader = self.reader
         reader.expect("(", where="after WITH")
-        if reader.accept(")"):
-            return
-        while True:
-            if reader.next_is("..."):
-                self._warn_elision("options")
-                reader.accept("...")
-                if reader.accept(")"):
-                    return
-                reader.accept(",")
-                continue
-            start = reader.at
+        for start in self._items("options"):
             try:
                 self._read_option()
                 if not reader.next_is(",") and not reader.next_is(")"):
@@ -254,10 +253,6 @@ class _TableReader:
                 self._add(fault)
                 reader.at = start
                 reader.skip_to(",", ")")
-            if reader.accept(")"):
-                return
-            if not reader.accept(","):
-                raise Fault("',' or ')' expected after the options", reader.line)
 
     def _read_option(self) -> None:
         reader, location = self.reader, self.reader.location

@@ -20,6 +20,7 @@ from upsert_platform.tablestore.client import Client, is_missing, may_repeat
 from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
+from upsert_platform.tablestore.schema import create_table, wait_until_ready
 from upsert_platform.writing.lease import Tenure
 
 KEY: Final = "destination"
@@ -205,8 +206,6 @@ class ControlTable:
         return Condition(RowExistenceExpectation.EXPECT_EXIST, every)
 
     def _create(self) -> None:
-        from upsert_platform.tablestore.schema import create_table, wait_until_ready
-
         try:
             self._client.repeat("describe_table", self._name)
             return

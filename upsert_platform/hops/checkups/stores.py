@@ -6,19 +6,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from upsert_platform.formats import FORMATS
+from upsert_platform.formats.registered.options import RegistrySettings
+from upsert_platform.formats.registered.registry import HttpSchemaRegistry, SchemaNotFoundError
 from upsert_platform.hops.binding import Binding
 from upsert_platform.hops.checkups.finding import Check, Finding, State
 from upsert_platform.hops.connect_connector import ConnectTarget
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.options import read_settings
+from upsert_platform.tablestore.client import Client, is_missing
+from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.table import TablestoreTable
-
-if TYPE_CHECKING:
-    from upsert_platform.formats.registered.options import RegistrySettings
 
 _ANSWER_SECONDS: Final = 10.0
 _NO_SCHEMA: Final = 2**31 - 1
@@ -59,9 +62,6 @@ def endpoints(binding: Binding) -> dict[str, str]:
 
 
 def _registries(binding: Binding) -> Mapping[str, RegistrySettings]:
-    from upsert_platform.formats import FORMATS
-    from upsert_platform.formats.registered.options import RegistrySettings
-    from upsert_platform.options import read_settings
 
     tables = [source.kafka for source in binding.sources.values() if isinstance(source, TopicSource)]
     tables += [target.checked for target in binding.targets.values() if isinstance(target.checked, KafkaTable)]
@@ -79,7 +79,6 @@ def _registries(binding: Binding) -> Mapping[str, RegistrySettings]:
 
 
 def _registry(url: str, settings: RegistrySettings) -> Iterator[Finding]:
-    from upsert_platform.formats.registered.registry import HttpSchemaRegistry, SchemaNotFoundError
 
     with closing(HttpSchemaRegistry(settings)) as registry, suppress(SchemaNotFoundError):
         registry.schema(_NO_SCHEMA)
@@ -95,8 +94,6 @@ def _tablestore_check(name: str, settings: TablestoreSettings, table: str) -> Ch
 
 
 def _tablestore(name: str, settings: TablestoreSettings, table: str) -> Iterator[Finding]:
-    from upsert_platform.tablestore.client import Client, is_missing
-    from upsert_platform.tablestore.failures import ServiceError
 
     with closing(Client.of(settings)) as client:
         try:

@@ -23,6 +23,7 @@ from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 from upsert_platform.kafka.options import CONTROL_TOPIC, UpsertKafkaSettings
 from upsert_platform.kafka.refusals import NO_LEADER, remedy
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.kafka.topics import add_partitions, create_topic
 from upsert_platform.writing.lease import Tenure
 
 if TYPE_CHECKING:
@@ -190,7 +191,6 @@ class ControlTopic:
         Raises:
             EndpointError: the brokers cannot be reached, or do not let this user do so.
         """
-        from upsert_platform.kafka.topics import add_partitions, create_topic
 
         with self.endpoint.admin() as admin:
             found = admin.partitions(self.name)

@@ -9,6 +9,8 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.errors import TopicError
+from upsert_platform.kafka.source.offsets import discover
+from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.types import quote_name, spark_type
 
@@ -26,7 +28,6 @@ def ranges_behind(table: KafkaTable, ends: Sequence[int] = ()) -> list[OffsetRan
     Returns:
         One range per partition that has any; none at all when there is no topic.
     """
-    from upsert_platform.kafka.source.offsets import discover
 
     try:
         topics = discover(table)
@@ -52,8 +53,6 @@ def last_values(
         keys: only rows with these primary keys.
     """
     from pyspark.sql import functions as F
-
-    from upsert_platform.kafka.source.source import read_changes
 
     columns = table.table.physical_columns
     names = [quote_name(column.name) for column in columns]

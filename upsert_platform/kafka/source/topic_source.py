@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.kafka.source import offsets
+from upsert_platform.kafka.source.source import write_changes
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain
+from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +54,6 @@ class TopicSource(DecodesAgain):
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
     ) -> list[DataFile]:
         """Reads ranges in Spark tasks, which write their rows into data files."""
-        from upsert_platform.kafka.source.source import write_changes
-        from upsert_platform.writing.outcomes import failure_of
 
         try:
             return write_changes(spark, self.kafka, ranges, batch=batch, mode=self.mode, location=location)

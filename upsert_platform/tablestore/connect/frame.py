@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from upsert_platform.destination import SEQUENCE
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import RefusedRecord
 from upsert_platform.tablestore.connect.values import DirtyRecordError
@@ -57,8 +58,6 @@ def records_of(batch: pa.RecordBatch) -> Iterator[ConnectRecord]:
 def record_frame(changes: DataFrame) -> DataFrame:
     """The records of a change frame whose declared columns are those of records."""
     from pyspark.sql import functions as F
-
-    from upsert_platform.destination import SEQUENCE
 
     more = [HEADERS] if HEADERS in changes.columns else []
     plain = [name for name in RECORD_COLUMNS if name != "timestamp"]
