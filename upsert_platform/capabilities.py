@@ -99,7 +99,7 @@ class ComparesRecords(ABC):
 
     @abstractmethod
     def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Of changes, those of refused keys and all others of the same rows: written in turn they give the rows anew.
+        """The changes of refused keys and all others of the same rows: written in turn they give the rows anew.
 
         Args:
             changes: as `Destination.write` takes them.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
 FOLDER: Final = "_progress"
-"""Of a Delta table; folders that begin so are none of its data."""
+"""Folder of a Delta table; what begins so is none of its data."""
 EVERY: Final = 5.0
 """Seconds between two lines, and between two counts of a task."""
 _SAMPLES: Final = 7

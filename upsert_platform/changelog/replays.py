@@ -28,7 +28,7 @@ Place = tuple[str, int, int]
 
 
 def replays_of(accounts: Mapping[int, Sequence[RangeAccount]]) -> list[int]:
-    """Of batches with their accounts, those that replays committed."""
+    """The batches that replays committed, of some with their accounts."""
     return [batch for batch, found in accounts.items() if any(account.topic == ACCOUNT_TOPIC for account in found)]
 
 

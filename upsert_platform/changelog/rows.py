@@ -41,7 +41,7 @@ KIND_UPDATE_BEFORE: Final = "-U"
 KIND_REPLAYED: Final = "="
 """Marks, by topic, partition and offset, a quarantined record that was replayed; the record itself stays."""
 KIND_QUARANTINED: Final = "?"
-"""Of the kinds, + and - sort between # and ?, so file statistics tell files with quarantined rows apart."""
+"""The kinds + and - sort between # and ?, so file statistics tell files with quarantined rows apart."""
 
 CHANGE_KINDS: Final = (KIND_INSERT, KIND_UPDATE_AFTER, KIND_DELETE, KIND_UPDATE_BEFORE)
 

@@ -19,7 +19,7 @@ from upsert_platform.queries.engine import QueryBatchPlan
 
 
 def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:
-    """Of a topic: partitions, start and end offsets, lag."""
+    """Metadata of a topic: partitions, start and end offsets, lag."""
     found = next(item for item in plan.topics if item.name == topic)
     waiting = {item.partition: item.offsets for item in plan.backlog if item.topic == topic}
     return {
@@ -59,12 +59,12 @@ def observed_topic(plan: ChangelogPlan, topic: str) -> dg.AssetObservation:
 
 
 def of_changelog_plan(plan: ChangelogPlan) -> dict[str, Any]:
-    """Of a changelog before a run."""
+    """Metadata of a changelog before a run."""
     return {"lag_before": plan.lag, "batch": plan.head.batch if plan.head else 0}
 
 
 def of_changelog_run(run: ChangelogRun, *, lag: int) -> dict[str, Any]:
-    """Of a changelog after a run.
+    """Metadata of a changelog after a run.
 
     Args:
         lag: offsets that came while it ran.
@@ -116,12 +116,12 @@ def _range_row(item: RangeAccount) -> dict[str, str | int]:
 
 
 def of_destination_plan(plan: DestinationPlan) -> dict[str, Any]:
-    """Of a destination before a run."""
+    """Metadata of a destination before a run."""
     return {"batches_behind": plan.behind, "applied_batch": plan.state.applied_batch}
 
 
 def of_destination_run(run: DestinationRun) -> dict[str, Any]:
-    """Of a destination after a run."""
+    """Metadata of a destination after a run."""
     report = run.report
     written = report.upserts + report.deletes
     return {
@@ -141,7 +141,7 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
 
 
 def of_written_frame(written: WrittenFrame) -> dict[str, Any]:
-    """Of a DataFrame that was written."""
+    """Metadata of a DataFrame that was written."""
     report = written.report
     return {
         "applied_batch": written.batch,
@@ -154,7 +154,7 @@ def of_written_frame(written: WrittenFrame) -> dict[str, Any]:
 
 
 def of_comparison(found: Comparison) -> Mapping[str, Any]:
-    """Of a check."""
+    """Metadata of a check."""
     shown: dict[str, Any] = {
         "batch": found.batch,
         "compared": found.compared,
@@ -171,7 +171,7 @@ def of_comparison(found: Comparison) -> Mapping[str, Any]:
 
 
 def of_state(state: DestinationState) -> Mapping[str, Any]:
-    """Of the control record of a destination."""
+    """Metadata of a destination, from its control record."""
     verdict = state.verdict
     return {
         "applied_batch": state.applied_batch,
@@ -182,7 +182,7 @@ def of_state(state: DestinationState) -> Mapping[str, Any]:
 
 
 def of_query_plan(plan: QueryBatchPlan) -> dict[str, Any]:
-    """Of a query before a run."""
+    """Metadata of a query before a run."""
     return {"batches_behind": plan.behind, "batch": plan.head.batch if plan.head else 0}
 
 
@@ -192,7 +192,7 @@ def data_version_of_query(plan: QueryBatchPlan) -> dg.DataVersion:
 
 
 def of_query_run(run: QueryRun) -> dict[str, Any]:
-    """Of a query after a run."""
+    """Metadata of a query after a run."""
     return {
         "batch": run.batch,
         "batches": run.batches,

@@ -242,7 +242,7 @@ def _judge(
 
 
 def _read_in(store: ChangelogStore, known: DataFrame, *, upto: int) -> dict[tuple[str, int, int], int]:
-    """Of known rows that a replay committed: their places, and the batches that had read those."""
+    """Places of the known rows that a replay committed, with the batches that had read them."""
     accounts = store.accounts(after=0, upto=upto)
     replays = replays_of(accounts)
     if not replays:

@@ -82,7 +82,7 @@ def as_held(destination: Destination, changes: DataFrame) -> DataFrame:
 
 
 def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_rows: int) -> DataFrame:
-    """Of a change frame that begins before `after`: every key written after it, and about SAMPLE_ROWS of the others."""
+    """Every key of a change frame that was written after a batch, and about SAMPLE_ROWS of the others."""
     from pyspark.sql import functions as F
 
     one_in = max(1, earlier_rows // SAMPLE_ROWS)
@@ -266,7 +266,7 @@ def _compare_records(
     upto: int,
     complete: bool = False,
 ) -> Comparison:
-    """Of a destination that compares itself: the rows that records of a span touched, without a sample of others."""
+    """Has a destination compare the rows that records of a span touched, without a sample of others."""
     refused = hop.refused.keys()["key"].to_pylist()
     changes = hop.changes(spark, after=after, upto=upto)
     judged = destination.differences(changes, refused=refused, expired=_may_have_expired(hop)).collect()

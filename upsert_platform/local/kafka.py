@@ -73,7 +73,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of the first listener."""
+        """The address of the first listener."""
         return f"{_HOST}:{self.listeners[0].port}"
 
     def stop(self) -> None:

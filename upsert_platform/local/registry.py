@@ -29,7 +29,7 @@ class Registry:
 
     @property
     def url(self) -> str:
-        """Of the Confluent API, as ``schema.registry.url`` takes it."""
+        """Address of the Confluent API, as ``schema.registry.url`` takes it."""
         return registry_url(self.port)
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ def registry_server(data: Path, *, port: int) -> Server:
 
 
 def registry_url(port: int) -> str:
-    """Of the Confluent API of a registry on the port of 127.0.0.1."""
+    """Address of the Confluent API of a registry on a port of 127.0.0.1."""
     return f"http://{_HOST}:{port}{_API}"
 
 

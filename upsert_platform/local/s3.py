@@ -32,7 +32,7 @@ class S3:
 
     @property
     def uri(self) -> str:
-        """Of the bucket."""
+        """Address of the bucket."""
         return f"s3://{BUCKET}"
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ def _lower(value: object) -> object:
 
 
 ANY_CASE: Final = BeforeValidator(_lower)
-"""Of a field: the word may be written in upper case, or with blanks around it."""
+"""Marks a field whose word may be written in upper case, or with blanks around it."""
 
 
 def _whole(unit: str) -> BeforeValidator:

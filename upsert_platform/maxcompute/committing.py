@@ -139,7 +139,7 @@ class Committing(ABC):
 
 
 class MaxStorageCommitting(Committing):
-    """Of MaxStorage sessions: the streams that tasks closed."""
+    """Commits the streams that tasks closed in MaxStorage sessions."""
 
     def __init__(self, storage: MaxStorage, table: MaxComputeTable) -> None:
         super().__init__(storage.connection, threads=table.settings.insert_commit_threads)
@@ -157,7 +157,7 @@ class MaxStorageCommitting(Committing):
 
 
 class TunnelCommitting(Committing):
-    """Of upsert sessions. Each partition becomes visible on its own."""
+    """Commits upsert sessions. Each partition becomes visible on its own."""
 
     def __init__(self, tunnel: UpsertTunnel, table: MaxComputeTable) -> None:
         super().__init__(tunnel.connection, threads=table.settings.commit_threads)

@@ -99,7 +99,7 @@ def _hash_longs(values: np.ndarray, *, legacy: bool) -> np.ndarray:
 
 
 def _hash_decimals(values: pa.Array, kind: MaxComputeType, *, legacy: bool) -> np.ndarray:
-    """Of the unscaled number: as it is up to 18 digits, else its lower and its upper 64 bits added up."""
+    """The unscaled number as it is up to 18 digits, else its lower and its upper 64 bits added up."""
     filled = values.cast(pa.decimal128(kind.precision, kind.scale))
     data = filled.buffers()[1]
     words = np.frombuffer(data, dtype=np.int64)[2 * filled.offset : 2 * (filled.offset + len(filled))]

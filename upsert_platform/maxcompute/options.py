@@ -380,7 +380,7 @@ class MaxComputeSettings(Settings):
 
     @property
     def least_interval(self) -> timedelta:
-        """Of commits: as declared, else a minute, and none for a service on this machine."""
+        """Time between commits: as declared, else a minute, and none for a service on this machine."""
         if self.commit_interval is not None:
             return self.commit_interval
         return timedelta(0) if urlparse(self.endpoint).hostname in _THIS_MACHINE else _LEAST_INTERVAL

@@ -85,7 +85,7 @@ class WirePlan:
         return beside or tuple(column.name for column in self.columns if column.key)
 
     def schema(self) -> pa.Schema:
-        """Of the bodies: data columns, dynamic partition columns as text, the operation."""
+        """The schema of bodies: data columns, dynamic partition columns as text, the operation."""
         fields = [pa.field(column.name, wire_type(column.kind)) for column in self.columns]
         fields += [pa.field(name, pa.string()) for name in self.partitions]
         if self.upsert:

@@ -16,7 +16,7 @@ _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII
 _LARGEST = float(2**128 - 2**104)
 _OVERFLOWS = 2**128 - 2**103
 _SMALLEST = 2.0**-149
-"""Of single precision."""
+"""Numbers of single precision: the largest, half a step beyond it, the smallest above zero."""
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": float("-inf")}
 
 

@@ -50,7 +50,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         return created_at(self._client, self.table.table_name)
 
     def time_to_live(self) -> int | None:
-        """Of the table as it is: it may be another than was declared, which counts for a table that is created."""
+        """That of the table as it is; the declared one counts where a table is created."""
         described = describe(self._client, self.table.table_name)
         seconds = -1 if described is None else int(described.table_options.time_to_live)
         return seconds if seconds > 0 else None

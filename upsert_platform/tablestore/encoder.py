@@ -294,7 +294,7 @@ def _fixed(matrix: Bytes, present: Mask | None) -> _Part:
 
 
 def _ragged(matrix: Bytes, shown: Mask) -> _Part:
-    """Of each row of the matrix, the bytes that are shown."""
+    """The bytes of each row of the matrix that are shown."""
     lengths = shown.sum(axis=1, dtype=np.int64)
     return _Part(_binary(lengths, matrix[shown]), lengths)
 

@@ -23,7 +23,7 @@ class StoredColumn:
 
     @property
     def name(self) -> str:
-        """Of the column and of the cell: names are kept as declared."""
+        """The name of the column and of the cell, kept as declared."""
         return self.column.name
 
 

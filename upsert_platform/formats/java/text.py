@@ -104,7 +104,7 @@ def _hexadecimal(text: str) -> float:
 
 
 _LARGEST_POWER: Final = 536_870_919
-"""Of ten, that a BigInteger takes."""
+"""The greatest power of ten that a BigInteger takes."""
 
 
 def parse_decimal(text: str) -> Decimal:

@@ -82,7 +82,7 @@ def _readers(descriptor: Descriptor, columns: Columns, defaults: bool) -> list[t
 
 
 def _nothing(message: Any) -> None:
-    """Of a field that the writer did not have."""
+    """The value of a field that the writer did not have."""
 
 
 def _field_reader(field: FieldDescriptor, logical: LogicalType, defaults: bool) -> Convert:
@@ -239,7 +239,7 @@ def _map_writer(field: FieldDescriptor, logical: LogicalType, null_text: str) ->
 
 
 def _element_writer(field: FieldDescriptor, logical: LogicalType, null_text: str) -> Convert:
-    """Of arrays and maps, which hold no null: the default of the type stands for it."""
+    """What stands for null in arrays and maps, which hold none: the default of the type."""
     convert, kind = _scalar_writer(field, logical), kind_of(field)
     empty = null_text if kind == "string" else _EMPTY.get(kind, 0)
     return lambda value: empty if value is None else convert(value)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from upsert_platform.formats.registered.options import RegistrySettings
 
 _PART: Final = 0.8
-"""Of its lifetime for which a token is used."""
+"""The part of its lifetime for which a token is used."""
 _LIFETIME: Final = 300.0
 """Seconds, where the provider tells none."""
 

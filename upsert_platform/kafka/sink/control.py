@@ -36,7 +36,7 @@ _SHARE: Final = "share/"
 _RECORDS: Final = 0
 _SHARES: Final = 1
 _NOT_YET: Final = NO_LEADER | {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"}
-"""Of a topic that is known to be there: the broker that was asked does not know it yet."""
+"""Errors for a topic that is known to be there: the broker that was asked does not know it yet."""
 _LONGEST_NAME: Final = 249
 _LONGEST_NAME_APSARA: Final = 64
 LEGACY_CONTROL_TOPIC: Final = "upsert-platform-control"

@@ -153,7 +153,7 @@ def _split(arguments: Sequence[Rendered]) -> Rendered:
 
 
 def _str_to_map(arguments: Sequence[Rendered]) -> Rendered:
-    """Of a key that comes twice the last value counts; a pair without a separator has a null."""
+    """The last value of a key that comes twice counts; a pair without a separator has a null."""
     given = [argument("s", item, "STR_TO_MAP") for item in arguments]
     text = given[0].wrapped
     pairs, inner = (item.sql for item in given[1:]) if len(given) > 1 else ("','", "'='")

@@ -23,7 +23,7 @@ FLOATS: Final = ("float", "double")
 _ALIASES: Final = {"float32": "float", "float64": "double"}
 _PRIMITIVE: Final = (*INTEGERS, *FLOATS, "boolean", "string", "bytes")
 _MOST_DIGITS: Final = 10_000
-"""Of a Decimal before or behind its point: its text has them all."""
+"""Digits of a Decimal before or behind its point: its text has them all."""
 
 
 class WrittenFloat(float):

@@ -132,7 +132,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
         return found.join(keys.select(*names).distinct(), names, "left_semi")
 
     def time_to_live(self) -> int | None:
-        """Of the table as it is: it may be another than was declared, which counts for a table that is created."""
+        """That of the table as it is; the declared one counts where a table is created."""
         return sink_time_to_live(self._client, self.sink)
 
     def differences(self, changes: DataFrame, *, refused: Collection[str], expired: int) -> DataFrame:

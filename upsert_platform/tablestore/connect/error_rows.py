@@ -12,7 +12,7 @@ from upsert_platform.tablestore.connect.reports import with_schema
 from upsert_platform.tablestore.encoder import RowOperation
 
 _ROW_BYTES: Final = 3 * 1024 * 1024
-"""Of key and value, so that the row fits into a request."""
+"""Bytes of key and value, so that the row fits into a request."""
 
 
 def error_row(refused: RefusedRecord, key_side: SideFormat, value_side: SideFormat) -> RowChange:

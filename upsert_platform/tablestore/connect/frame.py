@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
-"""Of a frame of records: STRING, INT, BIGINT, BIGINT (milliseconds, or null), BINARY, BINARY."""
+"""Columns of a frame of records: STRING, INT, BIGINT, BIGINT (milliseconds, or null), BINARY, BINARY."""
 HEADERS: Final = "headers"
 """ARRAY<STRUCT<key: STRING, value: BINARY>>; only in frames of tables that report records with their headers."""
 BATCH: Final = "batch"

@@ -17,7 +17,7 @@ from upsert_platform.tablestore.connect.refusals import RefusedRecord
 ERROR_HEADER: Final = "ErrorInfo"
 _CONTEXT: Final = "__connect.errors."
 _STAGES: Final = {"transform ": "TRANSFORMATION", "the value": "VALUE_CONVERTER", "": "KEY_CONVERTER"}
-"""Of Kafka Connect, by how the reason of an undecodable record begins."""
+"""Stages of Kafka Connect, by how the reason of an undecodable record begins."""
 _TEXT_SCHEMA: Final = {"type": "string", "optional": False}
 
 

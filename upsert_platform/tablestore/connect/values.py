@@ -15,7 +15,7 @@ from upsert_platform.formats.java.double import format_double
 from upsert_platform.tablestore import limits
 
 Value = int | float | bool | str | bytes
-"""Of a cell: INTEGER, DOUBLE, BOOLEAN, STRING, BINARY."""
+"""A cell: INTEGER, DOUBLE, BOOLEAN, STRING, BINARY."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")

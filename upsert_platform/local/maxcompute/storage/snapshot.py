@@ -19,7 +19,7 @@ from upsert_platform.local.maxcompute.storage.compute import Compute, quoted
 from upsert_platform.local.maxcompute.storage.segments import Segment, SegmentFiles
 
 _REMEMBERED_BYTES = 64 << 20
-"""Of masks, the latest excepted: one of a large table has as many bytes as the table has rows."""
+"""Bytes of masks, the latest excepted: one of a large table has as many as the table has rows."""
 
 
 @dataclass(frozen=True)
