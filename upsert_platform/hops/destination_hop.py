@@ -186,13 +186,15 @@ class DestinationHop:
         span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
         # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
         self.refused.forget(span)
-        done = self._applied_here(spark, span, lease) if isinstance(spark, OnDemand) else None
+        done = self._applied_here(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
         report, met, unmatched = done or self._applied_by_spark(opened(spark), span, lease, progress)
         note_applied(self.store, self.destination.name, span.upto)
         self._settle_overtaken(spark, span)
         return DestinationRun(span, report, met, unmatched, time.monotonic() - started)
 
-    def _applied_here(self, spark: OnDemand, span: BatchSpan, lease: Lease) -> tuple[WriteReport, int, int] | None:
+    def _applied_here(
+        self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
+    ) -> tuple[WriteReport, int, int] | None:
         """Applies a span in this process, if it is little and Spark has nothing to compute."""
         files = [item for item in self.store.files() if item.may_hold(after=span.after, upto=span.upto)]
         if not spark.is_little(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
@@ -201,7 +203,7 @@ class DestinationHop:
         if insert is None:
             return None
         changes = insert.changes(self.store, files, after=span.after, upto=span.upto)
-        keep = self.refused.of(span, failed=())
+        keep = self.refused.of(span, progress=self.watch(progress, most=changes.table.num_rows))
         report = self.destination.write(changes.table, span=span, lease=lease, keep_refused=keep)
         return report, changes.met, changes.unmatched
 
@@ -231,7 +233,7 @@ class DestinationHop:
         else:
             changes = changes.observe(made, F.lit(0).alias("met"), deletes)
         rows = self.rows_between(after=span.after, upto=span.upto)
-        watch = None if progress is None else self.progress(progress, most=rows)
+        watch = self.watch(progress, most=rows)
         keep = self.refused.of(span, failed=() if failed is None else failed.files, progress=watch)
         try:
             report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
@@ -243,14 +245,15 @@ class DestinationHop:
         unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
         return with_refused(report, failed), int(read.get["met"]) + int(made.get["met"]), unmatched
 
-    def progress(self, tell: Callable[[str], None], *, most: int | None) -> WriteProgress:
-        """Tells how far a write of the destination has come.
+    def watch(self, tell: Callable[[str], None] | None, *, most: int) -> WriteProgress | None:
+        """Tells how far a write of the destination has come; nothing where nobody listens.
 
         Args:
             tell: is given a line every few seconds.
-            most: rows that are written at most; None where that is not known.
+            most: rows that are written at most.
         """
-        return WriteProgress(self.refused.location, what=f"table '{self.destination.name}'", tell=tell, most=most)
+        what = f"table '{self.destination.name}'"
+        return None if tell is None else WriteProgress(self.refused.location, what=what, tell=tell, most=most)
 
     def _settle_overtaken(self, spark: SparkSession | OnDemand, span: BatchSpan) -> None:
         """Takes out refused rows of whose keys the destination has now taken a later value (or their delete)."""

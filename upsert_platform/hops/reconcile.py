@@ -103,9 +103,7 @@ def reconcile(
             assert head is not None
             span = BatchSpan(applied, applied, head.changelog_id, hop.run, repeats=True)
             differing = _differing(hop, judged, applied=applied)
-            watch = (
-                None if progress is None else hop.progress(progress, most=before.missing + before.extra + before.stale)
-            )
+            watch = hop.watch(progress, most=before.missing + before.extra + before.stale)
             keep = hop.refused.again(applied, progress=watch)
             report = hop.destination.write(differing, span=span, lease=lease, keep_refused=keep)
         finally:

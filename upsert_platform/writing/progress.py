@@ -1,11 +1,12 @@
-"""Counts of rows that a writing task tells while it runs. Of every system alike; runs in Spark workers."""
+"""Counts of rows that a writing task tells while it runs. Of every system alike; in Spark workers,
+or in the process that writes few rows by itself."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from upsert_platform.destination import CountsRows
 
@@ -21,11 +22,16 @@ def counted_task(task: Task, counter: Callable[[int], CountsRows]) -> Task:
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        yield from task(_counted(batches, counter(context.partitionId())))
+        yield from task(_counted(batches, counter(_place())))
 
     return write
+
+
+def _place() -> int:
+    """Of this task among those of Spark; 0 in a process that writes by itself, and has not loaded Spark for it."""
+    module = sys.modules.get("pyspark")
+    context = None if module is None else module.TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
 
 
 def _counted(batches: Iterator[pa.RecordBatch], count: CountsRows) -> Iterator[pa.RecordBatch]:

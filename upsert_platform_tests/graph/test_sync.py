@@ -36,7 +36,7 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
         "last_value_per_key:users_warehouse": True,
     }
     stack.produce(stack.users.second_wave(200))
-    monkeypatch.setattr("upsert_platform.changelog.progress.EVERY", 0.02)  # as of a write that takes minutes
+    monkeypatch.setattr("upsert_platform.changelog.progress.EVERY", 0.002)  # as of a write that takes minutes
     second = stack.run()
     assert second.success
     told = capsys.readouterr().err

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,9 @@ from upsert_platform.changelog.progress import TaskCounter, WriteProgress, progr
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.destination import BatchSpan
+from upsert_platform.writing import outcomes
 from upsert_platform_tests.writing import in_memory
+from upsert_platform_tests.writing.in_memory import send
 from upsert_platform_tests.writing.test_destinations import frame, write
 
 ROWS = 40
@@ -27,34 +30,46 @@ def slow_send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A system that takes a while for every block."""
     for batch in batches:
         time.sleep(0.1)
-        yield from in_memory.send(iter([batch]))
+        yield from send(iter([batch]))
 
 
-def test_a_slow_write_tells_rows_rate_and_time_left(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def slow_write(changes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines of a slow write of ROWS rows, which are checked."""
     monkeypatch.setattr(in_memory, "send", slow_send)
     lines: list[str] = []
     store = RefusedStore(str(tmp_path / "refused"))
     watch = WriteProgress(store.location, what="table 'users'", tell=lines.append, most=ROWS, every=0.25)
     keep = store.of(BatchSpan(0, 1, "changelog-1", "run"), progress=watch)
-    changes = frame(spark, [(key, "a", "U", 1) for key in range(ROWS)]).coalesce(2)
-    size = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(size)
-    spark.conf.set(size, str(BLOCK))
-    try:
-        report = write(in_memory.MemoryDestination(in_memory.Place()), changes, 1, keep_refused=keep)
-    finally:
-        spark.conf.set(size, str(before))
+    report = write(in_memory.MemoryDestination(in_memory.Place()), changes, 1, keep_refused=keep)
     assert report.upserts == ROWS
-    told = [re.fullmatch(r"table 'users': (\d+) of at most 40 rows in \d+ s, \d+ rows/s(, at most .* left)?", line)
-            for line in lines]  # fmt: skip
+    form = re.compile(r"table 'users': (\d+) of at most 40 rows in \d+ s, \d+ rows/s(, at most .* left)?")
+    told = [form.fullmatch(line) for line in lines]
     assert all(told), lines
     counts = [int(found[1]) for found in told if found]
     assert counts == sorted(counts)
     assert any(0 < count < ROWS for count in counts), lines  # while tasks were running
     assert any("left" in line for line in lines)
     assert not list((tmp_path / "refused").rglob("*-*")), "counts are removed"
+    return lines
+
+
+def test_a_slow_write_tells_rows_rate_and_time_left(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = frame(spark, [(key, "a", "U", 1) for key in range(ROWS)]).coalesce(2)
+    size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(size)
+    spark.conf.set(size, str(BLOCK))
+    try:
+        slow_write(changes, tmp_path, monkeypatch)
+    finally:
+        spark.conf.set(size, str(before))
+
+
+def test_a_process_that_writes_by_itself_tells_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "_BATCH_ROWS", BLOCK)
+    columns = {"id": list(range(ROWS)), "name": ["a"] * ROWS, "_op": ["U"] * ROWS, "_seq": [1] * ROWS}
+    slow_write(pa.table(columns), tmp_path, monkeypatch)
 
 
 def test_counts_of_tasks_are_summed_and_a_task_tried_again_counts_once(tmp_path: Path) -> None:

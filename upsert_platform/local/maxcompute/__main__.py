@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    thread = threading.Thread(target=server.serve_forever, name="accept", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="accept", daemon=True)
     thread.start()
     print(f"listening on http://{options.host}:{server.port}", flush=True)  # noqa: T201
     stop.wait()
