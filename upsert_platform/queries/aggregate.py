@@ -26,7 +26,7 @@ from upsert_platform.queries.accumulators import (
     plan_accumulators,
     results_of,
 )  # fmt: skip
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows
+from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows, sum_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
@@ -157,6 +157,9 @@ class Multiset:
         nested = any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in table.schema.types)
         if nested or not table.num_rows:
             return consolidate(table, weight=WEIGHT)
+        sorted_rows = sum_rows(table, weight=WEIGHT)
+        if sorted_rows is not None:
+            return sorted_rows
         names = [name for name in table.column_names if name != WEIGHT]
         summed = table.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")])
         return summed.rename_columns([*names, WEIGHT]).filter(pc.not_equal(summed.column(f"{WEIGHT}_sum"), 0))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from upsert_platform.queries.tasks import Answer, Task
 
 T = TypeVar("T")
-MOST_ROWS: Final = 4_000_000
+MOST_ROWS: Final = 4_500_000
 """About so many rows of an input are taken in one batch, so that memory follows this, and not the backlog."""
 _FEW_ROWS: Final = 20_000
 """A task has at least so many rows to read."""

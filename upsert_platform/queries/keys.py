@@ -199,6 +199,62 @@ def consolidate(table: pa.Table, *, weight: str, columns: Sequence[str] | None =
     return chosen.set_column(chosen.schema.get_field_index(weight), weight, pa.array(sums[kept]))
 
 
+def sum_rows(table: pa.Table, *, weight: str) -> pa.Table | None:
+    """As `consolidate`, by sorting rows as numbers; None for rows that are not put into one number each.
+
+    Sorting whole numbers takes a third of the time of a hash table of as many rows.
+    """
+    names = [name for name in table.column_names if name != weight]
+    if not table.num_rows or not names:
+        return None
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    packed: list[tuple[int, int, pa.Array | None]] = []
+    room = 1 << 62
+    for name in names:
+        array = normal(table.column(name))
+        numbers, least, dictionary = _numbered(array)
+        radix = int(numbers.max()) + 1
+        room //= radix
+        if not room:
+            return None
+        codes = codes * radix + numbers
+        packed.append((radix, least, dictionary))
+    weights = table.column(weight).to_numpy()
+    order = np.argsort(codes)
+    codes = codes[order]
+    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+    sums = np.add.reduceat(weights[order], starts)
+    codes = codes[starts]
+    kept = sums != 0
+    codes, sums = codes[kept], sums[kept]
+    columns: dict[str, pa.Array] = {weight: pa.array(sums)}
+    for name, (radix, least, dictionary) in zip(reversed(names), reversed(packed), strict=True):
+        codes, numbers = np.divmod(codes, radix)
+        kind = table.schema.field(name).type
+        columns[name] = (
+            dictionary.take(pa.array(numbers)) if dictionary is not None else _unnumbered(numbers, least, kind)
+        )
+    return pa.table([columns[name] for name in table.column_names], names=table.column_names)
+
+
+def _numbered(array: pa.Array) -> tuple[np.ndarray, int, pa.Array | None]:
+    """A number from 0 per value; the value that is 0, or the values by their numbers."""
+    kind = array.type
+    if not array.null_count and (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+        whole = array.cast(pa.int32()) if pa.types.is_date32(kind) else array
+        numbers = whole.cast(pa.int64()).to_numpy()
+        least, greatest = int(numbers.min()), int(numbers.max())
+        if greatest - least < 1 << 62:
+            return numbers - least, least, None
+    encoded = pc.dictionary_encode(array, null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), 0, encoded.dictionary
+
+
+def _unnumbered(numbers: np.ndarray, least: int, kind: pa.DataType) -> pa.Array:
+    whole = pa.array(numbers + least)
+    return (whole.cast(pa.int32()) if pa.types.is_date32(kind) else whole).cast(kind)
+
+
 def first_rows(codes: np.ndarray, count: int) -> np.ndarray:
     """Position of the first row of each code from 0 to count - 1."""
     first = np.zeros(count, dtype=np.int64)
