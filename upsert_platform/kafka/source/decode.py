@@ -23,6 +23,7 @@ from upsert_platform.kafka.source.record_columns import (
     needs_record,
     objects_of,
     place_columns,
+    unheld_times,
 )
 from upsert_platform.kafka.source.records import RecordBlock
 from upsert_platform.kafka.source.reduce import Verdicts
@@ -183,6 +184,8 @@ class RecordDecoder:
         columns: list[pa.Array] = []
         for column in rows.stored_columns(self._table.table):
             if column.kind is ColumnKind.METADATA and column.name not in self._value_index:
+                for index, reason in unheld_times(block, column).items():
+                    verdicts.refused.setdefault(index, reason)
                 per_record = metadata_column(block, column)
                 columns.append(per_record if joined.is_identity else per_record.take(pa.array(joined.record)))
                 continue

@@ -13,6 +13,10 @@ from upsert_platform.kafka.source.records import NO_TIME, RecordBlock
 from upsert_platform.model import Column
 from upsert_platform.types import arrow_type
 
+_LAST_ORDERED: Final = 253_402_300_799_999
+"""Milliseconds of the last moment of year 9999: a later time orders records as this one does."""
+_LAST_HELD: Final = (2**63 - 1) // 1000
+"""Milliseconds of the last moment that microseconds can tell."""
 _TIMESTAMP_TYPES: Final = {0: "NoTimestampType", 1: "CreateTime", 2: "LogAppendTime"}
 
 
@@ -22,13 +26,26 @@ def place_columns(block: RecordBlock) -> dict[str, pa.Array]:
         rows.TOPIC: pa.repeat(pa.scalar(block.topic, pa.string()), len(block)),
         rows.PARTITION: pa.repeat(pa.scalar(block.partition, pa.int32()), len(block)),
         rows.OFFSET: pa.array(block.offsets),
-        rows.TIMESTAMP: _stamps(block, pa.timestamp("us", tz="UTC")),
+        rows.TIMESTAMP: _stamps(block.times, pa.timestamp("us", tz="UTC"), last=_LAST_ORDERED),
     }
 
 
-def _stamps(block: RecordBlock, kind: pa.DataType) -> pa.Array:
-    missing = block.times == NO_TIME
-    return pa.array(block.times * 1000, mask=missing if missing.any() else None).cast(kind)
+def _stamps(times: np.ndarray, kind: pa.DataType, *, last: int) -> pa.Array:
+    missing = times == NO_TIME
+    return pa.array(np.minimum(times, last) * 1000, mask=missing if missing.any() else None).cast(kind)
+
+
+def unheld_times(block: RecordBlock, column: Column) -> dict[int, str]:
+    """Records whose time a declared metadata column cannot hold, each with the reason.
+
+    Producers set times, and some of them in nanoseconds.
+    """
+    if metadata_key(column) != "timestamp":
+        return {}
+    return {
+        row: f"timestamp: {block.times[row]} ms since 1970 are more than column '{column.name}' holds"
+        for row in np.flatnonzero(block.times > _LAST_HELD).tolist()
+    }
 
 
 def needs_record(column: Column) -> bool:
@@ -42,7 +59,7 @@ def metadata_column(block: RecordBlock, column: Column) -> pa.Array:
     kind = arrow_type(column.type)
     match metadata_key(column):
         case "timestamp":
-            return _stamps(block, kind)
+            return _stamps(block.times, kind, last=_LAST_HELD)
         case "topic":
             return pa.repeat(pa.scalar(block.topic, kind), len(block))
         case "partition":

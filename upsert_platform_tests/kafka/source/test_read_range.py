@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import RecordError
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.source.decode import RULE_NO_ROW, RULE_NULL_VALUE
+from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform_tests.kafka.ranges import brief, run
 from upsert_platform_tests.kafka.tables import FakeRecord, declare, read, records
 
@@ -286,3 +288,27 @@ def test_a_reason_that_quotes_half_a_character_is_kept() -> None:
     assert brief(rows) == [("?", 0), ("+U", 1, 2, 2)]
     assert "\\ud800" in rows[0]["_reason"]
     assert account.quarantined == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "stored"),
+    [(253_402_300_799_999, 253_402_300_799_999_000), (1_700_000_000_000_000, 253_402_300_799_999_000),
+     (1_700_000_000_000_000_000, 253_402_300_799_999_000)],
+    ids=["milliseconds", "microseconds", "nanoseconds"],
+)  # fmt: skip
+def test_times_of_other_units_are_neither_turned_over_nor_shown_as_another_time(time: int, stored: int) -> None:
+    """Producers set times; what no column holds is kept aside, and orders records as the last moment does."""
+    only = [FakeRecord(0, b'{"id":1}', b'{"id":1,"name":"a"}', _time=time)]
+    for metadata in (None, {"at": ("TIMESTAMP_LTZ(3)", "timestamp")}):
+        table = read(declare(metadata=metadata, virtual=True))
+        reader = RangeReader(table, reduces=True, fetch=lambda wanted: iter([only]))
+        found = pa.Table.from_batches(list(reader.read(OffsetRange("users", 0, 0, 1)))).slice(0, 1)
+        assert found.column("_timestamp").cast(pa.int64()).to_pylist() == [stored]
+        fits = metadata is None or time * 1000 < 2**63
+        assert found.column("_kind").to_pylist() == ["+U" if fits else "?"]
+        if metadata and fits:
+            assert found.column("at").cast(pa.int64()).to_pylist() == [time * 1000]
+        elif metadata:
+            assert found.column("_reason").to_pylist() == [
+                f"timestamp: {time} ms since 1970 are more than column 'at' holds"
+            ]
