@@ -43,6 +43,7 @@ class Connector(ABC):
             where there is no system to reach.
         place_option: the option that names the table in the system; the declared name if it is not given.
         scope_options: the options that tell what the name is unique in.
+        stream_group: group of the assets that stand for what tables read.
         keyed: whether every table needs a primary key.
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
     """
@@ -52,6 +53,7 @@ class Connector(ABC):
     endpoint: ClassVar[str]
     place_option: ClassVar[str] = "table.name"
     scope_options: ClassVar[tuple[str, ...]] = ()
+    stream_group: ClassVar[str] = "topics"
     keyed: ClassVar[bool] = False
     pipeline_options: ClassVar[Mapping[str, str] | None] = None
 

@@ -7,8 +7,8 @@ in the commit of each batch, up to which number every lane was read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.model import Table
@@ -18,13 +18,25 @@ if TYPE_CHECKING:
 
     from upsert_platform.changelog.accounting import OffsetRange
     from upsert_platform.changelog.data_files import DataFile
-    from upsert_platform.changelog.store import Positions
+    from upsert_platform.changelog.head import Head, Positions
     from upsert_platform.changelog.tables import TableLocation
 
 MODE_UPSERT: Final = "upsert"
 """A changelog keeps the last record per key and batch."""
 MODE_APPEND: Final = "append"
 """A changelog keeps every record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Rows of one batch in data files that wait for their commit.
+
+    Attributes:
+        positions: where reading goes on once they are committed.
+    """
+
+    files: Sequence[DataFile]
+    positions: Positions
 
 
 @dataclass(frozen=True)
@@ -72,11 +84,43 @@ class Source(ABC):
             record_bytes: mean size of the records read so far, if any were.
         """
 
+    def remaining(self, backlog: Sequence[OffsetRange], positions: Positions) -> Iterator[OffsetRange]:
+        """What is left of a planned backlog behind the positions of the batches committed since."""
+        for item in backlog:
+            known = positions.offsets.get(item.topic, {}).get(item.partition)
+            start = item.start if known is None else max(item.start, known)
+            # An empty range that was never committed fixes where reading starts.
+            if start < item.end or (known is None and start == item.end):
+                yield replace(item, start=start)
+
+    def version(self, stream: Any) -> str:
+        """Where a stream ends, as text: the end of every lane, unless there is a better name for it."""
+        lanes = sorted(stream.partitions, key=lambda lane: lane.partition)
+        return ",".join(f"{lane.partition}:{lane.end}" for lane in lanes)
+
+    def details(self, positions: Positions) -> Mapping[str, str | int]:
+        """What more positions tell, for metadata: name to value."""
+        del positions
+        return {}
+
     @abstractmethod
-    def write(
-        self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
-    ) -> list[DataFile]:
+    def land(
+        self,
+        spark: Callable[[], SparkSession],
+        ranges: Sequence[OffsetRange],
+        *,
+        streams: Sequence[Any],
+        head: Head,
+        location: TableLocation,
+        here: bool = False,
+    ) -> Landed:
         """Reads ranges and writes their rows into new data files of a changelog, which its caller commits.
+
+        Args:
+            spark: gives a session, where Spark is needed.
+            streams: as `discover` gave them.
+            head: of the changelog, which the batch will follow.
+            here: it is little, so this process reads it if it can.
 
         Raises:
             RecordError: a record cannot be decoded and ``on-error`` is ``fail``.
@@ -84,18 +128,45 @@ class Source(ABC):
             EndpointError: no answer.
         """
 
+    @abstractmethod
+    def publish(self, positions: Positions) -> None:
+        """Tells the system's own tools how far the platform is; never read back."""
+
+
+class ReadsRanges(Source):
+    """A source whose ranges hold the same records whenever they are read: a batch ends where it was told to."""
+
+    @abstractmethod
+    def write(
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    ) -> list[DataFile]:
+        """Reads ranges and writes their rows into new data files of a changelog. Raises what `land` does."""
+
     def write_here(
         self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
     ) -> list[DataFile] | None:
         """As `write`, by this process, which is meant for few records; None where only Spark makes the rows."""
         return None
 
-    @abstractmethod
-    def publish(self, positions: Positions) -> None:
-        """Tells the system's own tools how far the platform is; never read back."""
+    def land(
+        self,
+        spark: Callable[[], SparkSession],
+        ranges: Sequence[OffsetRange],
+        *,
+        streams: Sequence[Any],
+        head: Head,
+        location: TableLocation,
+        here: bool = False,
+    ) -> Landed:
+        """Writes the ranges; reading goes on at their ends."""
+        files = self.write_here(ranges, batch=head.batch + 1, location=location) if here else None
+        if files is None:
+            files = self.write(spark(), ranges, batch=head.batch + 1, location=location)
+        ends = {(item.topic, item.partition): item.end for item in ranges}
+        return Landed(files, head.positions.advanced(ends, {stream.name: stream.topic_id for stream in streams}))
 
 
-class DecodesAgain(Source):
+class DecodesAgain(ReadsRanges):
     """A source whose quarantined records can be decoded once more, as the table is declared now."""
 
     @abstractmethod

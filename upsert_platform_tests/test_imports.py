@@ -43,11 +43,11 @@ ROOMS: Mapping[str, set[str]] = {
     "kafka": VOCABULARY | {"formats", "changelog", "writing"},
     "tablestore": VOCABULARY | {"formats", "writing"},
     "maxcompute": VOCABULARY | {"writing"},
-    "mysql": VOCABULARY,
+    "mysql": VOCABULARY | {"changelog", "writing"},
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog", "mysql.options"},
     "hops": VOCABULARY
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
-    | {"writing", "referee"},
+    | {"mysql", "writing", "referee"},
     "graph": VOCABULARY | {"hops", "changelog", "queries", "maxcompute", "jvm"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
@@ -76,7 +76,8 @@ LIGHT = (
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
     "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
-    "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream",
+    "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream", "mysql.connector",
+    "mysql.table_source",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
@@ -84,7 +85,8 @@ IN_WORKERS = (
     "kafka.source.read_range", "kafka.sink.sink", "kafka.source.source", "maxcompute.reader", "maxcompute.writer",
     "tablestore.reader", "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
     "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
-    "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader",
+    "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader", "mysql.snapshot",
+    "mysql.landing", "mysql.text_values",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

@@ -22,7 +22,7 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import RecordError, TopicError
 from upsert_platform.generated.providers import ExpressionError
 from upsert_platform.generated.table import GeneratedTable
-from upsert_platform.source import MODE_APPEND, Source
+from upsert_platform.source import MODE_APPEND, ReadsRanges
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
@@ -58,7 +58,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class NumberedRows(Source):
+class NumberedRows(ReadsRanges):
     """What both sources share: one lane, rows by their numbers, no system to ask."""
 
     @property

@@ -16,7 +16,7 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.connectors import kind_of, streams_of, topic_writers
+from upsert_platform.hops.connectors import kind_of, stream_group, streams_of, topic_writers
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.explain import explain_plan
@@ -24,12 +24,15 @@ from upsert_platform.queries.store import query_table
 
 
 def topic_assets(project: Project) -> list[Any]:
-    """One observable asset per topic that a table reads; its data version is the end offsets per partition."""
-    readers: dict[str, Table] = {}
+    """One observable asset per topic that a table reads, and per table of a database.
+
+    Their data versions are the end offsets per partition, and the position in the server's log.
+    """
+    readers: dict[dg.AssetKey, tuple[str, Table]] = {}
     for table in project.sources():
         for topic in streams_of(table):
-            readers.setdefault(topic, table)
-    return [_topic(topic, table) for topic, table in readers.items()]
+            readers.setdefault(keys.stream_key(table, topic), (topic, table))
+    return [_topic(topic, table) for topic, table in readers.values()]
 
 
 def _topic(topic: str, table: Table) -> Any:
@@ -40,19 +43,21 @@ def _topic(topic: str, table: Table) -> Any:
 
 
 def _observable(topic: str, table: Table) -> Any:
+    key, kind = keys.stream_key(table, topic), kind_of(table)
+
     @dg.observable_source_asset(
-        key=keys.topic_key(topic),
-        group_name="topics",
-        description=f"Kafka topic {topic}.",
-        metadata={"dagster/uri": f"kafka://{topic}"},
-        tags={"dagster/kind/kafka": ""},
+        key=key,
+        group_name=stream_group(table),
+        description=f"Kafka topic {topic}." if kind == "kafka" else f"Table {topic} of a database.",
+        metadata={"dagster/uri": f"{kind}://{topic}"},
+        tags={f"dagster/kind/{kind}": ""},
     )
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
         return dg.ObserveResult(
-            asset_key=keys.topic_key(topic),
+            asset_key=key,
             data_version=metadata.data_version_of_topic(plan, named),
             metadata=metadata.of_topic(plan, named),
         )
@@ -70,7 +75,7 @@ def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefi
     @dg.asset(
         key=keys.changelog_key(table.name),
         deps=[
-            *(keys.topic_key(topic) for topic in streams_of(table)),
+            *(keys.stream_key(table, topic) for topic in streams_of(table)),
             *(keys.destination_key(name) for name in after),
         ],
         io_manager_key=keys.CHANGELOG_IO,
@@ -86,7 +91,8 @@ def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefi
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         for topic in plan.topics if streams_of(table) else ():
-            context.log_event(metadata.observed_topic(plan, topic.name))
+            key = keys.stream_key(table, topic.name)
+            context.log_event(metadata.observed_topic(plan, topic.name, key=key))
         # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
         context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
         version = dg.DataVersion(

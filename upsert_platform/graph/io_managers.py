@@ -10,7 +10,7 @@ from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
 from upsert_platform.errors import ChangelogError
-from upsert_platform.graph import metadata
+from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import TABLE_METADATA
 from upsert_platform.graph.resources import PlatformResource, SparkResource
@@ -59,8 +59,9 @@ class ChangelogIOManager(_PlatformIOManager):
             run = hop.execute(self.spark.on_demand(), obj, progress=tell)
             after = hop.plan()
         for topic in after.topics:
-            context.log_event(metadata.observed_topic(after, topic.name))
-        context.add_output_metadata(metadata.of_changelog_run(run, lag=after.lag))
+            key = keys.stream_key(hop.source.table, topic.name)
+            context.log_event(metadata.observed_topic(after, topic.name, key=key))
+        context.add_output_metadata({**metadata.of_changelog_run(run, lag=after.lag), **after.details})
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:

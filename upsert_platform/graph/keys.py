@@ -7,7 +7,7 @@ import zlib
 
 import dagster as dg
 
-from upsert_platform.hops.connectors import connector_of
+from upsert_platform.hops.connectors import connector_of, stream_group
 from upsert_platform.model import Column, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.lineage import lineage
@@ -37,9 +37,9 @@ def op_name(kind: str, table: str) -> str:
     return f"{kind}_{name}" if name == table else f"{kind}_{name}_{zlib.crc32(table.encode()):08x}"
 
 
-def topic_key(topic: str) -> dg.AssetKey:
-    """Key of a topic's asset."""
-    return dg.AssetKey(["topics", _part(topic)])
+def stream_key(table: Table, stream: str) -> dg.AssetKey:
+    """Key of the asset of what a declared table reads: a topic, or a table of a database."""
+    return dg.AssetKey([stream_group(table), _part(stream)])
 
 
 def changelog_key(table: str) -> dg.AssetKey:

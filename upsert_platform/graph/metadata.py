@@ -42,17 +42,14 @@ def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:
 
 
 def data_version_of_topic(plan: ChangelogPlan, topic: str) -> dg.DataVersion:
-    """End offsets per partition, in order of partition."""
-    found = next(item for item in plan.topics if item.name == topic)
-    return dg.DataVersion(
-        ",".join(f"{item.partition}:{item.end}" for item in sorted(found.partitions, key=lambda p: p.partition))
-    )
+    """Where a topic ends: end offsets per partition, in order of partition; the position in a server's log."""
+    return dg.DataVersion(plan.versions[topic])
 
 
-def observed_topic(plan: ChangelogPlan, topic: str) -> dg.AssetObservation:
-    """What a plan saw of a topic, for the topic's asset."""
+def observed_topic(plan: ChangelogPlan, topic: str, *, key: dg.AssetKey) -> dg.AssetObservation:
+    """What a plan saw of a topic, or of a table of a database, for its asset."""
     return dg.AssetObservation(
-        asset_key=keys.topic_key(topic),
+        asset_key=key,
         metadata=of_topic(plan, topic),
         tags={"dagster/data_version": data_version_of_topic(plan, topic).value},
     )
@@ -60,7 +57,7 @@ def observed_topic(plan: ChangelogPlan, topic: str) -> dg.AssetObservation:
 
 def of_changelog_plan(plan: ChangelogPlan) -> dict[str, Any]:
     """Metadata of a changelog before a run."""
-    return {"lag_before": plan.lag, "batch": plan.head.batch if plan.head else 0}
+    return {"lag_before": plan.lag, "batch": plan.head.batch if plan.head else 0, **plan.details}
 
 
 def of_changelog_run(run: ChangelogRun, *, lag: int) -> dict[str, Any]:

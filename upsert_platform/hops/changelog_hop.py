@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
@@ -16,9 +16,6 @@ from upsert_platform.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from upsert_platform.changelog.data_files import DataFile
-    from upsert_platform.kafka.source.offsets import TopicOffsets
 
 _LOST_RACES = 5
 
@@ -31,11 +28,15 @@ class ChangelogPlan:
         head: of the changelog, or None when it does not exist yet.
         topics: what the broker tells of each topic.
         backlog: every offset from the committed position to the end, as ranges.
+        versions: topic to where it ends, as text.
+        details: what more the committed positions tell.
     """
 
     head: Head | None
-    topics: tuple[TopicOffsets, ...]
+    topics: tuple[Any, ...]
     backlog: tuple[OffsetRange, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str | int] = field(default_factory=dict)
 
     @property
     def lag(self) -> int:
@@ -100,7 +101,9 @@ class ChangelogHop:
         head = self.store.head()
         topics = self.source.discover()
         backlog = self.source.backlog(topics, head.positions if head else Positions())
-        return ChangelogPlan(head, tuple(topics), tuple(backlog))
+        versions = {topic.name: self.source.version(topic) for topic in topics}
+        details = self.source.details(head.positions) if head else {}
+        return ChangelogPlan(head, tuple(topics), tuple(backlog), versions, details)
 
     def execute(
         self,
@@ -154,28 +157,25 @@ class ChangelogHop:
         return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts), tuple(moved))
 
     def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
-        remaining = tuple(_remaining(plan.backlog, head.positions))
+        remaining = tuple(self.source.remaining(plan.backlog, head.positions))
         return self.source.bound(remaining, record_bytes=record_bytes) if remaining else ()
 
     def _commit(
         self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        files = self._written_here(spark, head, ranges) if isinstance(spark, OnDemand) else None
-        if files is None:
-            files = self.source.write(opened(spark), ranges, batch=head.batch + 1, location=self.store.location)
-        ends = {(item.topic, item.partition): item.end for item in ranges}
-        topic_ids = {topic.name: topic.topic_id for topic in plan.topics}
-        return self.store.append(files, head=head, positions=head.positions.advanced(ends, topic_ids), run=self.run)
+        here = isinstance(spark, OnDemand) and self._is_little(spark, head, ranges)
+        landed = self.source.land(
+            lambda: opened(spark), ranges, streams=plan.topics, head=head, location=self.store.location, here=here
+        )
+        return self.store.append(landed.files, head=head, positions=landed.positions, run=self.run)
 
-    def _written_here(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> list[DataFile] | None:
-        """The files of a batch that this process reads, if that is little."""
+    def _is_little(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> bool:
+        """Whether this process is to read a batch."""
         offsets = sum(item.offsets for item in ranges)
         if not spark.is_little(offsets, 0):
-            return None
+            return False
         before = self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, []) if head.batch else []
-        if not spark.is_little(offsets, offsets * (_mean_bytes(before) or 0.0)):
-            return None
-        return self.source.write_here(ranges, batch=head.batch + 1, location=self.store.location)
+        return spark.is_little(offsets, offsets * (_mean_bytes(before) or 0.0))
 
 
 def _mean_bytes(accounts: list[RangeAccount]) -> float | None:
@@ -183,11 +183,3 @@ def _mean_bytes(accounts: list[RangeAccount]) -> float | None:
     summed = total(accounts)
     return summed.bytes / summed.records if summed.records else None
 
-
-def _remaining(backlog: tuple[OffsetRange, ...], positions: Positions) -> Iterator[OffsetRange]:
-    for item in backlog:
-        known = positions.offsets.get(item.topic, {}).get(item.partition)
-        start = item.start if known is None else max(item.start, known)
-        # An empty range that was never committed fixes where reading starts.
-        if start < item.end or (known is None and start == item.end):
-            yield OffsetRange(item.topic, item.partition, start, item.end)

@@ -15,6 +15,7 @@ from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.model import Project, Table
+from upsert_platform.mysql.connector import MySqlCdcConnector
 from upsert_platform.options import nearest
 from upsert_platform.source import Source
 from upsert_platform.tablestore.connector import TablestoreConnector
@@ -30,6 +31,7 @@ CONNECTORS: Final[dict[str, Connector]] = {
         FakerConnector(),
         DatagenConnector(),
         ValuesConnector(),
+        MySqlCdcConnector(),
     )
 }
 
@@ -64,6 +66,12 @@ def streams_of(table: Table) -> tuple[str, ...]:
     """Names of what a declared table reads (its topics)."""
     found = connector_of(table)
     return found.streams(table) if isinstance(found, Readable) else ()
+
+
+def stream_group(table: Table) -> str:
+    """The group of the assets that stand for what a declared table reads."""
+    found = connector_of(table)
+    return found.stream_group if found else Connector.stream_group
 
 
 def topic_writers(project: Project) -> Mapping[str, tuple[str, ...]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Final, Self
+from enum import StrEnum
+from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
@@ -38,20 +39,13 @@ REPLACED: Final[Mapping[str, str]] = {
     "debezium.snapshot.locking.mode": "no lock is taken on the server",
 }
 """Options without an effect, to what takes their place."""
-_STARTUP: Final = (
-    "every topic begins with a snapshot ('scan.startup.mode' = 'initial'); without one it would be partial"
-)
 REFUSED: Final[Mapping[str, str]] = {
+    "scan.startup.specific-offset.gtid-set": (
+        "a log is entered by file and position: 'scan.startup.specific-offset.file' and '.pos'"
+    ),
     **dict.fromkeys(
-        (
-            "scan.startup.specific-offset.file",
-            "scan.startup.specific-offset.pos",
-            "scan.startup.specific-offset.gtid-set",
-            "scan.startup.specific-offset.skip-events",
-            "scan.startup.specific-offset.skip-rows",
-            "scan.startup.timestamp-millis",
-        ),
-        _STARTUP,
+        ("scan.startup.specific-offset.skip-events", "scan.startup.specific-offset.skip-rows"),
+        "a transaction is read whole; name the position of its beginning",
     ),
     "scan.incremental.snapshot.chunk.key-column": (
         "chunks by another column than the primary key meet the log inconsistently; leave it out"
@@ -67,39 +61,93 @@ REFUSED: Final[Mapping[str, str]] = {
     ),
     "include-comments.enabled": "comments of columns are not carried to topics; leave it out",
     "metadata.list": "metadata columns are not carried to topics; leave it out",
-    "schema-change.enabled": "a change of a table's columns stops the pipeline until its schema is read anew",
+    "schema-change.enabled": "what a change of columns does is told by 'schema.change.behavior' of the pipeline",
 }
 """Options that would change what arrives and are not honoured, to the reason; false or nothing is accepted."""
 _FALSE: Final = ("", "false", "no")
+
+
+class StartupMode(StrEnum):
+    """Where reading begins.
+
+    Attributes:
+        INITIAL: with a snapshot, then the log from where it began.
+        SNAPSHOT: as initial, and it ends where the snapshot is consistent.
+        EARLIEST: with the oldest change that the server's log holds, without a snapshot; so do the others.
+    """
+
+    INITIAL = "initial"
+    SNAPSHOT = "snapshot"
+    EARLIEST = "earliest-offset"
+    LATEST = "latest-offset"
+    OFFSET = "specific-offset"
+    TIMESTAMP = "timestamp"
+
+
+class OnTruncate(StrEnum):
+    """What a statement does that empties a table."""
+
+    FAIL = "fail"
+    DELETE = "delete"
+
+
+class NewColumns(StrEnum):
+    """What columns do that are not declared."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
 
 
 def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-class MySqlSource(Settings):
-    """A source of type ``mysql``."""
+class ServerSettings(Settings):
+    """What every reader of a server is told."""
 
     hostname: str = option("hostname", origin=PAGES, description="Host of the MySQL or MariaDB server.", min_length=1)
     port: int = option("port", 3306, origin=PAGES, description="Its port.", ge=1, le=65_535)
     username: str = option("username", origin=PAGES, description="User with SELECT and replication grants.")
     password: SecretStr = option("password", origin=PAGES, description="Its password.")
-    tables: str = option(
-        "tables",
-        origin=PAGES,
-        description="Tables to read: regular expressions of schema.table, joined by commas; \\. is any character.",
-    )
-    excluded: str = option(
-        "tables.exclude", "", origin="flink", description="Tables that are not read although 'tables' names them."
-    )
     server_id: str | None = option(
-        "server-id", None, origin=PAGES, description="Number, or range, of this reader among replicas of the server."
-    )
-    startup_mode: Annotated[str, BeforeValidator(_lower)] = option(
-        "scan.startup.mode",
-        "initial",
+        "server-id",
+        None,
         origin=PAGES,
-        description="initial: a snapshot, then the log from where it began.",
+        description="Number, or range, of this reader among replicas of the server; any free one if left out.",
+    )
+    startup_mode: Annotated[StartupMode, BeforeValidator(_lower)] = option(
+        "scan.startup.mode",
+        StartupMode.INITIAL,
+        origin=PAGES,
+        description="initial: a snapshot, then the log from where it began; snapshot: the same, up to where the snapshot"
+        " is consistent; earliest-offset, latest-offset, specific-offset, timestamp: the log alone.",
+    )
+    startup_file: str | None = option(
+        "scan.startup.specific-offset.file", None, origin="flink, alibaba", description="File of the log to begin with."
+    )
+    startup_position: int = option(
+        "scan.startup.specific-offset.pos", 4, origin="flink, alibaba", description="Where in that file.", ge=4
+    )
+    startup_timestamp: int | None = option(
+        "scan.startup.timestamp-millis",
+        None,
+        origin="flink, alibaba",
+        description="Changes of statements that began before this time, in ms since 1970, are passed over.",
+        ge=0,
+    )
+    chunk_size: int = option(
+        "scan.incremental.snapshot.chunk.size",
+        8096,
+        origin="flink, alibaba",
+        description="Rows of a part of a table that one task reads at once, by ranges of the primary key.",
+        ge=1,
+    )
+    fetch_size: int = option(
+        "scan.snapshot.fetch.size",
+        1024,
+        origin="flink, alibaba",
+        description="Rows that a task takes from the server's answer at once.",
+        ge=1,
     )
     connect_timeout: Duration = option(
         "connect.timeout", timedelta(seconds=30), origin=PAGES, description="Longest wait for a connection."
@@ -122,6 +170,12 @@ class MySqlSource(Settings):
         origin="platform",
         description="What becomes of dates that do not exist, such as 0000-00-00: null, or fail.",
     )
+    on_truncate: Annotated[OnTruncate, BeforeValidator(_lower)] = option(
+        "on-truncate",
+        OnTruncate.FAIL,
+        origin="platform",
+        description="What a TRUNCATE TABLE does: fail stops with a message, delete deletes every row that was there.",
+    )
     tls: Annotated[TlsMode, BeforeValidator(_lower)] = option(
         "tls.mode",
         TlsMode.PREFERRED,
@@ -132,19 +186,6 @@ class MySqlSource(Settings):
     authority: str | None = option(
         "tls.ca", None, origin="platform", description="PEM file of the authority behind the server's certificate."
     )
-
-    @field_validator("tables", "excluded")
-    @classmethod
-    def _are_patterns(cls, value: str) -> str:
-        parse_patterns(value)
-        return value
-
-    @field_validator("startup_mode")
-    @classmethod
-    def _begins_with_a_snapshot(cls, value: str) -> str:
-        if value != "initial":
-            raise ValueError(f"is refused: {_STARTUP}")
-        return value
 
     @field_validator("server_id")
     @classmethod
@@ -157,17 +198,22 @@ class MySqlSource(Settings):
         return value
 
     @model_validator(mode="after")
-    def _tables_are_named(self) -> Self:
-        if not parse_patterns(self.tables):
-            raise ValueError("'tables' names no table")
+    def _authority_is_used(self) -> Self:
         if self.authority is not None and self.tls not in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY):
             raise ValueError("'tls.ca' needs 'tls.mode' = 'verify_ca' or 'verify_identity'")
         return self
 
-    @property
-    def selection(self) -> TableSelection:
-        """Which tables are read."""
-        return TableSelection(parse_patterns(self.tables), parse_patterns(self.excluded))
+    @model_validator(mode="after")
+    def _beginning_is_told(self) -> Self:
+        file, stamp = "'scan.startup.specific-offset.file'", "'scan.startup.timestamp-millis'"
+        for name, given, mode in (
+            (file, self.startup_file is not None, StartupMode.OFFSET),
+            (stamp, self.startup_timestamp is not None, StartupMode.TIMESTAMP),
+        ):
+            if given != (self.startup_mode is mode):
+                told = f"needs {name}" if not given else f"is what {name} goes with"
+                raise ValueError(f"'scan.startup.mode' = '{mode}' {told}")
+        return self
 
     @property
     def server_ids(self) -> range | None:
@@ -194,27 +240,97 @@ class MySqlSource(Settings):
         return TypeRules(self.tinyint1_as_boolean, self.legacy_json, self.zero_dates)
 
 
+class MySqlSource(ServerSettings):
+    """A source of type ``mysql``."""
+
+    tables: str = option(
+        "tables",
+        origin=PAGES,
+        description="Tables to read: regular expressions of schema.table, joined by commas; \\. is any character.",
+    )
+    excluded: str = option(
+        "tables.exclude", "", origin="flink", description="Tables that are not read although 'tables' names them."
+    )
+
+    @field_validator("tables", "excluded")
+    @classmethod
+    def _are_patterns(cls, value: str) -> str:
+        parse_patterns(value)
+        return value
+
+    @model_validator(mode="after")
+    def _tables_are_named(self) -> Self:
+        if not parse_patterns(self.tables):
+            raise ValueError("'tables' names no table")
+        return self
+
+    @property
+    def selection(self) -> TableSelection:
+        """Which tables are read."""
+        return TableSelection(parse_patterns(self.tables), parse_patterns(self.excluded))
+
+
+class MySqlCdcSettings(ServerSettings):
+    """A table with ``'connector' = 'mysql-cdc'``: one table of a server."""
+
+    database: str = option("database-name", origin=PAGES, description="Schema of the table.", min_length=1)
+    table: str = option("table-name", origin=PAGES, description="Name of the table.", min_length=1)
+    new_columns: Annotated[NewColumns, BeforeValidator(_lower)] = option(
+        "new-columns",
+        NewColumns.IGNORE,
+        origin="platform",
+        description="What columns that are not declared do: ignore passes over them, fail stops where they begin.",
+    )
+
+    @property
+    def full_name(self) -> str:
+        """Schema and name, joined by a point."""
+        return f"{self.database}.{self.table}"
+
+
 def read_source(options: Options, *, location: SourceLocation) -> tuple[MySqlSource | None, list[Problem]]:
     """Reads the options of a source, without its ``type``, and says everything that is wrong with them.
 
     Returns:
         The settings, or None if there are errors, and the problems.
     """
+    return _read(MySqlSource, options, subject="source", location=location)
+
+
+def read_cdc_settings(
+    options: Options, *, subject: str, location: SourceLocation
+) -> tuple[MySqlCdcSettings | None, list[Problem]]:
+    """Reads the options of a table with ``'connector' = 'mysql-cdc'``, as `read_source` does."""
+    return _read(MySqlCdcSettings, without(options, "connector"), subject=subject, location=location)
+
+
+def without(options: Options, *names: str) -> Options:
+    """Options but for some names."""
+    left = {name: value for name, value in options.items() if name not in names}
+    return Options(left, {name: place for name in left if (place := options.location(name)) is not None})
+
+
+_S = TypeVar("_S", bound=ServerSettings)
+
+
+def _read(
+    model: type[_S], options: Options, *, subject: str, location: SourceLocation
+) -> tuple[_S | None, list[Problem]]:
     problems: list[Problem] = []
     for name, value in options.items():
         place = options.location(name) or location
         if name in REPLACED:
-            problems.append(Problem(f"source: '{name}' has no effect: {REPLACED[name]}", place, "warning"))
+            problems.append(Problem(f"{subject}: '{name}' has no effect: {REPLACED[name]}", place, "warning"))
         elif name in REFUSED and value.strip().lower() not in _FALSE:
-            problems.append(Problem(f"source: '{name}' is refused: {REFUSED[name]}", place))
+            problems.append(Problem(f"{subject}: '{name}' is refused: {REFUSED[name]}", place))
         elif _foreign(name):
             kind = "the JDBC driver" if name.startswith("jdbc.") else "Debezium"
-            told = f"source: '{name}' is an option of {kind}, which the platform does not use; take it out"
+            told = f"{subject}: '{name}' is an option of {kind}, which the platform does not use; take it out"
             problems.append(Problem(told, place))
     settings, found = read_settings(
-        MySqlSource,
+        model,
         options,
-        subject="source",
+        subject=subject,
         location=location,
         ignore=lambda name: name in REPLACED or name in REFUSED or _foreign(name),
     )

@@ -56,21 +56,29 @@ class TableRows:
     Attributes:
         kinds: per row ``+I``, ``-U``, ``+U`` or ``-D``; before and after an update follow each other.
         times: per row seconds since 1970 at which its statement began.
+        ends: per row the bytes of the log from where the reader began to the end of its event.
         rows: a column per column of the table, as `sql_type` carries it; TIME as signed microseconds.
     """
 
     table: MySqlTable
     kinds: tuple[str, ...]
     times: tuple[int, ...]
+    ends: tuple[int, ...]
     rows: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A statement that may have changed what tables look like; rows behind it have the new form."""
+    """A statement that may have changed what tables look like; rows behind it have the new form.
+
+    Attributes:
+        schema: that names without one belong to.
+        place: right behind it in the log.
+    """
 
     schema: str
     sql: str
+    place: LogPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ class LogReader:
     Attributes:
         position: behind the last transaction that was read whole.
         in_transaction: whether the last event belongs to a transaction that has not ended.
+        distance: bytes of the log from `start` to the end of the last event.
+        place: behind the last event, be it within a transaction.
     """
 
     def __init__(
@@ -114,6 +124,9 @@ class LogReader:
     ) -> None:
         self.position = start
         self.in_transaction = False
+        self.distance = 0
+        self.place = start
+        self._base = -start.offset
         self._find = find
         self._rules = rules
         self._checksum = checksum
@@ -153,6 +166,9 @@ class LogReader:
             yield Committed(self.position, self._time)
 
     def _event(self, event: Event, place: str) -> Iterator[Told]:
+        if event.end and not event.flags & ARTIFICIAL:
+            self.distance = max(self.distance, self._base + event.end)
+            self.place = LogPosition(self._file, event.end)
         match event.type:
             case kind if kind in KINDS:
                 self._rows(event, place)
@@ -162,8 +178,11 @@ class LogReader:
             case EventType.ROTATE:
                 self._require_ended(place, "the log goes on in another file")
                 rotate = control.read_rotate(event)
+                if rotate.file != self._file:
+                    self._base = self.distance - rotate.position
                 self._file = rotate.file
                 if not event.flags & ARTIFICIAL:
+                    self.place = LogPosition(rotate.file, rotate.position)
                     self.position = LogPosition(rotate.file, rotate.position, self.position.gtids)
             case EventType.FORMAT_DESCRIPTION:
                 self._require_ended(place, "the server was started anew")
@@ -238,7 +257,7 @@ class LogReader:
             case Meaning.DDL:
                 yield from self._rows_told()
                 self._wanted, self._scanners = {}, {}
-                yield SchemaChange(schema, sql)
+                yield SchemaChange(schema, sql, LogPosition(self._file, event.end))
                 if not self.in_transaction:
                     self._commit(event)
             case Meaning.NOTHING | Meaning.SAVEPOINT | Meaning.ROLLBACK_TO:
@@ -277,7 +296,7 @@ class LogReader:
             earlier = collected.earlier + collected.told() if collected is not None else ()
             collected = _Collected(table, replace(found, table_id=0), RowScanner(readers, table.full_name), earlier)
             self._scanners[key] = collected
-        collected.scanner.add(rows, time=event.time, place=place)
+        collected.scanner.add(rows, time=event.time, end=self.distance, place=place)
 
     def _rows_told(self) -> Iterator[Told]:
         for key, collected in self._scanners.items():
@@ -304,8 +323,8 @@ class _Collected:
         scanner = self.scanner
         if not scanner.count:
             return ()
-        kinds, times = tuple(scanner.kinds), tuple(scanner.times)
-        return (TableRows(self.table, kinds, times, scanner.read()),)
+        kinds, times, ends = tuple(scanner.kinds), tuple(scanner.times), tuple(scanner.ends)
+        return (TableRows(self.table, kinds, times, ends, scanner.read()),)
 
 
 def table_readers(found: TableMap, table: MySqlTable, rules: TypeRules, *, place: str) -> list[ColumnReader]:

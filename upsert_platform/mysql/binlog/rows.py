@@ -124,12 +124,14 @@ class RowScanner:
         self.count = 0
         self.kinds: list[str] = []
         self.times: list[int] = []
+        self.ends: list[int] = []
 
-    def add(self, event: RowsEvent, *, time: int, place: str) -> None:
+    def add(self, event: RowsEvent, *, time: int, end: int, place: str) -> None:
         """Takes the rows of an event.
 
         Args:
             time: seconds since 1970, kept per image in `times`.
+            end: how far the log was read behind the event, kept per image in `ends`.
 
         Raises:
             ReplicationError: an image leaves columns out, or rows do not end where the event ends.
@@ -155,6 +157,7 @@ class RowScanner:
             )
         self.kinds.extend(ROW_KINDS[event.kind] * (found // len(event.images)))
         self.times.extend([time] * found)
+        self.ends.extend([end] * found)
         self.pieces.append(event.data)
         self.size += len(event.data)
 
@@ -218,7 +221,7 @@ class RowScanner:
         ]
         schema = pa.schema([pa.field(column.name, column.type) for column in self.columns])
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        self.pieces, self.kinds, self.times, self.layouts = [], [], [], {}
+        self.pieces, self.kinds, self.times, self.ends, self.layouts = [], [], [], [], {}
         self.size = self.count = 0
         return batch
 

@@ -42,7 +42,7 @@ def datetimes(cells: Cells, kind: pa.DataType, *, digits: int, policy: ZeroDates
     packed = big(matrix[:, :5]).astype(np.int64) - (1 << 39)
     months = packed >> 22
     clock = ((packed >> 12) & 31) * 3600 + ((packed >> 6) & 63) * 60 + (packed & 63)
-    days, good = _days(months // 13, months % 13, (packed >> 17) & 31)
+    days, good = days_of(months // 13, months % 13, (packed >> 17) & 31)
     micros = (days * 86_400 + clock) * _SECOND + _micros(matrix[:, 5:], extra)
     return _dated(micros, good, kind, cells=cells, policy=policy, column=column)
 
@@ -51,7 +51,7 @@ def old_datetimes(cells: Cells, kind: pa.DataType, *, policy: ZeroDates, column:
     """DATETIME before 5.6.4: the decimal number YYYYMMDDhhmmss in 8 bytes."""
     packed = little(cells, 8, signed=False).astype(np.int64)
     date, time = packed // 1_000_000, packed % 1_000_000
-    days, good = _days(date // 10_000, date // 100 % 100, date % 100)
+    days, good = days_of(date // 10_000, date // 100 % 100, date % 100)
     clock = time // 10_000 * 3600 + time // 100 % 100 * 60 + time % 100
     return _dated((days * 86_400 + clock) * _SECOND, good, kind, cells=cells, policy=policy, column=column)
 
@@ -59,7 +59,7 @@ def old_datetimes(cells: Cells, kind: pa.DataType, *, policy: ZeroDates, column:
 def dates(cells: Cells, kind: pa.DataType, *, policy: ZeroDates, column: str) -> pa.Array:
     """DATE: day (5 bits), month (4), year (15), little-endian in 3 bytes."""
     packed = little(cells, 3, signed=False).astype(np.int64)
-    days, good = _days(packed >> 9, (packed >> 5) & 15, packed & 31)
+    days, good = days_of(packed >> 9, (packed >> 5) & 15, packed & 31)
     return _dated(days.astype(np.int32), good, kind, cells=cells, policy=policy, column=column)
 
 
@@ -90,7 +90,7 @@ def _micros(matrix: np.ndarray, width: int) -> np.ndarray | int:
     return big(matrix).astype(np.int64) * 10 ** (6 - 2 * width) if width else 0
 
 
-def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def days_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Days since 1970, and which of the dates exist; years 0 to 9999 of the proleptic Gregorian calendar."""
     inside = (month >= 1) & (month <= 12) & (day >= 1)
     start = (np.where(inside, year, 1970) - 1970) * 12 + np.where(inside, month, 1) - 1
@@ -103,8 +103,30 @@ def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndar
 def _dated(
     values: np.ndarray, good: np.ndarray, kind: pa.DataType, *, cells: Cells, policy: ZeroDates, column: str
 ) -> pa.Array:
-    valid = good if cells.valid is None else good & cells.valid
-    none = ~good if cells.valid is None else ~good & cells.valid
+    return dated(values, good, kind, present=cells.valid, policy=policy, column=column)
+
+
+def dated(
+    values: np.ndarray,
+    good: np.ndarray,
+    kind: pa.DataType,
+    *,
+    present: np.ndarray | None,
+    policy: ZeroDates,
+    column: str,
+) -> pa.Array:
+    """Dates, or moments, of which some do not exist.
+
+    Args:
+        values: days, or microseconds.
+        good: which of them exist.
+        present: which are not NULL; None if none is.
+
+    Raises:
+        ReplicationError: one does not exist, and the policy is to fail.
+    """
+    valid = good if present is None else good & present
+    none = ~good if present is None else ~good & present
     if policy is ZeroDates.FAIL and none.any():
         told = f"{column}: {int(none.sum())} of {len(values)} values are dates that do not exist, such as 0000-00-00"
         raise ReplicationError(f"{told}; 'zero-dates' = 'null' carries them as NULL")

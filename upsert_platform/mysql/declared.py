@@ -1,0 +1,25 @@
+"""A table of a server as one that a project declares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from upsert_platform.errors import SourceLocation
+from upsert_platform.model import Column
+from upsert_platform.mysql.columns import MySqlTable, TypeRules, sql_type
+
+
+def declared_columns(
+    table: MySqlTable, rules: TypeRules, *, location: SourceLocation | None = None
+) -> tuple[tuple[Column, ...], list[str]]:
+    """The columns with their SQL types, and those that the platform does not read, as texts."""
+    columns: list[Column] = []
+    unread = []
+    for column in table.columns:
+        kind = sql_type(column, rules)
+        if kind is None:
+            unread.append(f"column '{column.name}' has the type {column.declared or column.kind}, which is not read")
+        else:
+            key = column.name in table.primary_key
+            columns.append(Column(column.name, replace(kind, nullable=kind.nullable and not key), location=location))
+    return tuple(columns), unread

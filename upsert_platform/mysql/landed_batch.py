@@ -1,0 +1,203 @@
+"""One batch of a table: chunks of its snapshot, then the log; or the deletes that a new snapshot has found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.head import Head
+from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.catalog import key_problem, read_table
+from upsert_platform.mysql.chunks import find_chunks
+from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.landing import Landing
+from upsert_platform.mysql.log_batch import LogBatch, next_change
+from upsert_platform.mysql.options import StartupMode
+from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.privileges import require_grants
+from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
+from upsert_platform.mysql.server_state import await_visible, read_server_log
+from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks
+from upsert_platform.mysql.table_source import CHUNKS, MySqlTableSource
+from upsert_platform.source import Landed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
+    """Where reading begins, with the table as it is there.
+
+    Raises:
+        ReplicationError: the table has no key, or another one than is declared; the log does not hold the position.
+        EndpointError: the server does not answer, or a grant is missing.
+    """
+    settings = source.settings
+    while True:
+        with Connection(settings.server) as connection:
+            require_grants(connection, settings.database, settings.table)
+            log = read_server_log(connection)
+            position = log.end if snapshot else _startup_position(source, log.start, log.end)
+            if not log.has(position):
+                raise ReplicationError(
+                    f"table '{source.table.name}': the log of MySQL server {settings.server} does not hold the position"
+                    f" {position}; its oldest file is {log.start.file}"
+                )
+            table = read_table(connection, settings.database, settings.table)
+            told_at = log_end(connection)
+        if table is None:
+            raise ReplicationError(f"MySQL server {settings.server} has no table {settings.full_name}")
+        problem = key_problem(table)
+        if problem is not None:
+            raise ReplicationError(problem)
+        if table.primary_key != source.table.primary_key:
+            raise ReplicationError(
+                f"table '{source.table.name}' is declared with the primary key ({', '.join(source.table.primary_key)})"
+                f" and has ({', '.join(table.primary_key)}) on the server; declare that one"
+            )
+        unknown = next_change(settings, table, start=position, upto=told_at)
+        if unknown is None or not snapshot:
+            return Progress(log.identity, position, table, told_at, unknown_upto=unknown, snapshot=snapshot)
+        # The table was changed in between: the log behind that is told by the columns as they are now.
+
+
+def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPosition) -> LogPosition:
+    settings = source.settings
+    match settings.startup_mode:
+        case StartupMode.LATEST:
+            return end
+        case StartupMode.OFFSET:
+            assert settings.startup_file is not None
+            return LogPosition(settings.startup_file, settings.startup_position)
+        case _:
+            return oldest
+
+
+class LandedBatch:
+    """Lands one batch.
+
+    Args:
+        planned: number of the log's byte up to which the run means to read.
+    """
+
+    def __init__(
+        self, source: MySqlTableSource, spark: SparkSession, *, head: Head, location: TableLocation, planned: int
+    ) -> None:
+        self.source = source
+        self.settings = source.settings
+        self.spark = spark
+        self.head = head
+        self.location = location
+        self.planned = planned
+        self.landing = Landing(source.table, source.stream)
+        lanes = head.positions.offsets.get(source.stream, {})
+        self.number, self.read = lanes.get(LOG, FIRST_BYTE), lanes.get(SNAPSHOT, 0)
+
+    @property
+    def _batch(self) -> int:
+        return self.head.batch + 1
+
+    def land(self) -> Landed:
+        """The rows, and the positions behind them."""
+        snapshots = self.settings.startup_mode in (StartupMode.INITIAL, StartupMode.SNAPSHOT)
+        progress = self.source.progress(self.head.positions) or begin(self.source, snapshot=snapshots)
+        if progress.swept_before:
+            return self._swept(progress)
+        files: list[DataFile] = []
+        read, ended = self.read, False
+        if progress.snapshot:
+            files, progress, ended = self._chunks(progress)
+            read += sum(item.rows for item in files)
+        with Connection(self.settings.server) as connection:
+            end = log_end(connection)
+        since = self.settings.startup_timestamp if self.settings.startup_mode is StartupMode.TIMESTAMP else None
+        log = LogBatch(self.settings, progress, self.landing, start=self.number, since=since)
+        files += self._written(self._log_rows(log, end, read))
+        number = self._number_behind(log, end)
+        made = replace(
+            progress, position=log.position, table=log.table, told_at=log.told_at, unknown_upto=log.unknown_upto
+        )
+        if ended:
+            # What a chunk saw of later changes, the log tells up to here.
+            made = replace(made, snapshot=False, consistent=end, swept_before=progress.rebuilt_from, rebuilt_from=0)
+        if log.counts.truncated:
+            made = replace(made, swept_before=self._batch + 1)
+        return self._landed(files, made, number=number, read=read)
+
+    def _number_behind(self, log: LogBatch, end: LogPosition) -> int:
+        """The number of the byte at the batch's end; not below what was planned once the log was read so far."""
+        number = self.number + log.counts.distance
+        return max(number, self.planned) if log.position.order() >= end.order() else number
+
+    def _log_rows(self, log: LogBatch, end: LogPosition, read: int) -> Iterator[pa.RecordBatch]:
+        yield from log.read(end)
+        counts, number = log.counts, self._number_behind(log, end)
+        yield self.landing.account(
+            LOG, self.number, number, records=counts.records, changes=counts.changes, deletes=counts.deletes
+        )
+        if read > self.read:
+            count = read - self.read
+            yield self.landing.account(SNAPSHOT, self.read, read, records=count, changes=count)
+
+    def _chunks(self, progress: Progress) -> tuple[list[DataFile], Progress, bool]:
+        """Rows of the next chunks, and whether they were the last."""
+        with Connection(self.settings.server) as connection:
+            await_visible(connection, progress.position)
+            chunks, last = find_chunks(
+                connection, progress.table, after=progress.after, rows=self.settings.chunk_size, most=CHUNKS
+            )
+        part = SnapshotPart(
+            self.settings, self.source.table, progress.table, self.number, self._batch, self.location
+        )
+        files = read_chunks(self.spark, part, chunks)
+        return files, replace(progress, after=chunks[-1].upto), last
+
+    def _swept(self, progress: Progress) -> Landed:
+        """Deletes of the rows that no batch since a given one has met."""
+        from pyspark.sql import functions as F
+
+        store = ChangelogStore(self.location, self.source.table, mode=self.source.mode)
+        key = self.source.table.primary_key
+        found = latest_per_key(store.read(self.spark, after=0, upto=self.head.batch), key=key, columns=[])
+        gone = found.where(f"_seq < {progress.swept_before} AND {rows.KIND} <> '{rows.KIND_DELETE}'")
+        given = {
+            rows.BATCH: F.lit(self._batch),
+            rows.KIND: F.lit(rows.KIND_DELETE),
+            rows.TOPIC: F.lit(self.source.stream),
+            rows.PARTITION: F.lit(LOG),
+            rows.OFFSET: F.lit(self.number),
+            rows.ROW: F.lit(0),
+            rows.TIMESTAMP: F.current_timestamp(),
+        }
+        columns = [
+            (F.col(f"`{item.name}`") if item.name in key else given.get(item.name, F.lit(None)))
+            .cast(item.dataType)
+            .alias(item.name)
+            for item in self.spark.createDataFrame([], rows.spark_schema(self.source.table)).schema
+        ]
+        files = store.write(gone.select(*columns), batch=self._batch)
+        count = sum(item.rows for item in files)
+        account = self.landing.account(LOG, self.number, self.number, changes=count, deletes=count)
+        return self._landed(
+            [*files, *self._written(iter([account]))],
+            replace(progress, swept_before=0),
+            number=self.number,
+            read=self.read,
+        )
+
+    def _written(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
+        manifests = write_files(batches, location=self.location, schema=self.landing.schema, batch=self._batch)
+        return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+
+    def _landed(self, files: list[DataFile], progress: Progress, *, number: int, read: int) -> Landed:
+        stream = self.source.stream
+        ends = {(stream, LOG): number, (stream, SNAPSHOT): read}
+        return Landed(files, self.head.positions.advanced(ends, {stream: progress.to_json()}))

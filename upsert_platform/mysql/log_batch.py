@@ -1,0 +1,238 @@
+"""One batch of a table's log: rows up to a place between two transactions, at every change of the table judged anew."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from upsert_platform.changelog import rows
+from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.binlog.reader import LogReader, SchemaChange, TableRows, Told
+from upsert_platform.mysql.binlog.stream import LogStream, log_end
+from upsert_platform.mysql.catalog import read_table
+from upsert_platform.mysql.columns import MySqlTable
+from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.ddl import Effect, effect_on
+from upsert_platform.mysql.landing import Landing
+from upsert_platform.mysql.options import MySqlCdcSettings, NewColumns, OnTruncate
+from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.progress import Progress
+
+_BATCH_BYTES: Final = 256 << 20
+"""Bytes of the log after which a batch ends with the transaction that it is in."""
+_FREE_IDS: Final = (1 << 31, (1 << 32) - 2)
+REBUILD: Final = "take a new snapshot: job 'rebuild' with this table"
+"""What helps where the log does not."""
+
+
+@dataclass(slots=True)
+class LogCounts:
+    """What was read of a log.
+
+    Attributes:
+        distance: bytes.
+        truncated: whether the last statement emptied the table.
+    """
+
+    distance: int = 0
+    records: int = 0
+    changes: int = 0
+    deletes: int = 0
+    truncated: bool = False
+
+
+class LogBatch:
+    """Reads the log of one table from a position.
+
+    Args:
+        start: the number of the first byte, of `progress.LOG`.
+        since: milliseconds since 1970; rows of statements that began before are passed over.
+
+    Attributes:
+        position: behind the last transaction read; with `table`, `told_at` and `unknown_upto` what `Progress` keeps.
+    """
+
+    def __init__(
+        self, settings: MySqlCdcSettings, progress: Progress, landing: Landing, *, start: int, since: int | None = None
+    ) -> None:
+        self.position = progress.position
+        self.table = progress.table
+        self.told_at = progress.told_at
+        self.counts = LogCounts()
+        self._settings = settings
+        self._landing = landing
+        self._start = start
+        self._since = None if since is None else since // 1000
+        self.unknown_upto = progress.unknown_upto
+        self._altered_at: LogPosition | None = None
+        self._stopped = False
+
+    def read(self, end: LogPosition) -> Iterator[pa.RecordBatch]:
+        """Rows up to an end of the log that the server told, or to the end of the batch.
+
+        Raises:
+            ReplicationError: the log cannot be followed.
+            EndpointError: the server does not answer.
+        """
+        if self.position.order() >= end.order():
+            return
+        with LogStream(
+            self._settings.server,
+            self.position,
+            server_id=server_id_of(self._settings),
+            to_end=True,
+            heartbeat=self._settings.heartbeat.total_seconds(),
+        ) as stream:
+            reader = LogReader(self.position, self._find, rules=self._settings.type_rules, checksum=stream.checksum)
+            for event in stream:
+                for told in reader.read(event):
+                    yield from self._told(told)
+                ends = reader.distance >= _BATCH_BYTES or reader.position.order() >= end.order()
+                if self._stopped or (ends and not reader.in_transaction):
+                    break
+            for told in reader.drain():
+                yield from self._told(told)
+        self.position, self.counts.distance = reader.position, reader.distance
+        if reader.in_transaction:
+            raise ReplicationError(
+                f"MySQL server {self._settings.server}: its log ended within a transaction at {reader.place}; run it"
+                " again"
+            )
+        if reader.place.order() >= end.order() > self.position.order():
+            # Events without rows, at a file's beginning say, end no transaction.
+            self.position = LogPosition(end.file, end.offset, self.position.gtids or end.gtids)
+        if self._altered_at is not None:
+            # Asked for when the stream has ended: a second reader of the same id would end the first.
+            self.unknown_upto = next_change(self._settings, self.table, start=self._altered_at, upto=self.told_at)
+
+    def _told(self, told: Told) -> Iterator[pa.RecordBatch]:
+        if isinstance(told, TableRows):
+            yield from self._rows(told)
+        elif isinstance(told, SchemaChange):
+            self._changed(told)
+
+    def _rows(self, told: TableRows) -> Iterator[pa.RecordBatch]:
+        found = _since(told, self._since) if self._since is not None else told
+        if not found.kinds:
+            return
+        batch, events = self._landing.changes(found, start=self._start)
+        self.counts.records += events
+        self.counts.changes += batch.num_rows
+        kinds = batch.column(batch.schema.get_field_index(rows.KIND))
+        self.counts.deletes += sum(kind == rows.KIND_DELETE for kind in kinds.to_pylist())
+        yield batch
+
+    def _find(self, schema: str, name: str) -> MySqlTable | None:
+        if (schema, name) != (self.table.schema, self.table.name):
+            return None
+        if self.unknown_upto is not None:
+            raise ReplicationError(
+                f"table {self.table.full_name} was changed twice before the log was read up to {self.unknown_upto}; how"
+                f" its rows looked between the two, the server does not tell any more; {REBUILD}"
+            )
+        return self.table
+
+    def _changed(self, change: SchemaChange) -> None:
+        name = self.table.full_name
+        effect = effect_on(change.sql, schema=change.schema, table=(self.table.schema, self.table.name))
+        if effect is Effect.NONE:
+            return
+        if effect is Effect.GONE:
+            raise ReplicationError(
+                f"table {name} was dropped or renamed at {change.place}; what it held stays in the topics. Leave it out"
+                f" by 'tables.exclude', or, if it is there again, {REBUILD}"
+            )
+        if effect is Effect.ROWS:
+            raise ReplicationError(
+                f"table {name}: at {change.place} a statement moved rows in or out that are not in the log"
+                f" ({_first(change.sql)}); {REBUILD}"
+            )
+        if effect is Effect.TRUNCATED:
+            if self._settings.on_truncate is OnTruncate.FAIL:
+                raise ReplicationError(
+                    f"table {name} was truncated at {change.place}; 'on-truncate' = 'delete' deletes the rows that it"
+                    " held, and goes on"
+                )
+            self.counts.truncated = self._stopped = True
+            return
+        self._altered(change)
+
+    def _altered(self, change: SchemaChange) -> None:
+        settings = self._settings
+        with Connection(settings.server) as connection:
+            table = read_table(connection, self.table.schema, self.table.name)
+            told_at = log_end(connection)
+        if table is None:
+            raise ReplicationError(
+                f"table {self.table.full_name} was changed at {change.place}, and is not there any more; leave it out by"
+                " 'tables.exclude'"
+            )
+        if table.primary_key != self._landing.table.primary_key:
+            raise ReplicationError(
+                f"table {table.full_name}: the primary key was changed to ({', '.join(table.primary_key)}) at"
+                f" {change.place} and is declared as ({', '.join(self._landing.table.primary_key)}); give the table with"
+                " its new key a topic of its own"
+            )
+        new = [column.name for column in table.columns if column.name not in self._landing.columns]
+        if new and settings.new_columns is NewColumns.FAIL:
+            raise ReplicationError(
+                f"table {table.full_name} has new columns since {change.place}: {', '.join(new)}. With"
+                " 'schema.change.behavior' = 'exception' this stops the pipeline; with another one a run that begins now"
+                " carries them"
+            )
+        self.table, self.told_at = table, told_at
+        self._altered_at, self._stopped = change.place, True
+
+
+def next_change(
+    settings: MySqlCdcSettings, table: MySqlTable, *, start: LogPosition, upto: LogPosition
+) -> LogPosition | None:
+    """The place of the next statement that alters a table; None if none does up to an end of the log."""
+    if start.order() >= upto.order():
+        return None
+    server_id = server_id_of(settings)
+    with LogStream(settings.server, start, server_id=server_id, to_end=True) as stream:
+        reader = LogReader(start, lambda *_: None, rules=settings.type_rules, checksum=stream.checksum)
+        for event in stream:
+            for told in reader.read(event):
+                if isinstance(told, SchemaChange):
+                    effect = effect_on(told.sql, schema=told.schema, table=(table.schema, table.name))
+                    if effect not in (Effect.NONE, Effect.TRUNCATED):
+                        return told.place
+            if reader.place.order() >= upto.order():
+                return None
+    return None
+
+
+def server_id_of(settings: MySqlCdcSettings) -> int:
+    """The number that a reader goes by among the replicas of its server; each table of a pipeline has its own."""
+    own = settings.server_ids
+    if own is None:
+        return random.randint(*_FREE_IDS)
+    return own[zlib.crc32(settings.full_name.encode()) % len(own)]
+
+
+def _since(told: TableRows, since: int) -> TableRows:
+    import numpy as np
+
+    keep = np.flatnonzero(np.array(told.times) >= since)
+    if len(keep) == len(told.times):
+        return told
+    chosen = keep.tolist()
+    return TableRows(
+        told.table,
+        tuple(told.kinds[at] for at in chosen),
+        tuple(told.times[at] for at in chosen),
+        tuple(told.ends[at] for at in chosen),
+        told.rows.take(pa.array(keep)),
+    )
+
+
+def _first(sql: str) -> str:
+    """The beginning of a statement, without what may be a value."""
+    return " ".join(sql.split()[:3])

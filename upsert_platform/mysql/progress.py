@@ -1,0 +1,65 @@
+"""How far a table has been read: the state that is committed with every batch of its changelog."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
+from upsert_platform.mysql.position import LogPosition
+
+LOG: Final = 0
+"""Lane of the log: its numbers are bytes of the log since the first snapshot began, from `FIRST_BYTE` on."""
+SNAPSHOT: Final = 1
+"""Lane of snapshots: its numbers are rows that were read."""
+FIRST_BYTE: Final = 4
+"""A file of a log begins with four bytes that are no event; so 0 stays free for lanes that nothing was read of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state after a batch.
+
+    Attributes:
+        server: identity of the server that the position belongs to.
+        position: up to where the log is in the changelog.
+        table: its columns and key, as they are at the position.
+        told_at: where the log ended when the catalogue told them; a statement that changes the table before that place
+            is in them already.
+        unknown_upto: place of the next statement that alters the table; how rows before it look is not known. None where
+            that is known.
+        snapshot: whether a snapshot is being read.
+        after: key of the last row of the snapshot, as texts of its columns; None before the first.
+        rebuilt_from: batch that a repeated snapshot began with; 0 for a first one. Rows that no batch since then has met
+            are gone.
+        swept_before: rows whose last batch is before this one are to be deleted next; 0 if none are.
+        consistent: position from which on the changelog equals what the table was then; None while there is none.
+    """
+
+    server: str
+    position: LogPosition
+    table: MySqlTable
+    told_at: LogPosition
+    unknown_upto: LogPosition | None = None
+    snapshot: bool = True
+    after: tuple[str, ...] | None = None
+    rebuilt_from: int = 0
+    swept_before: int = 0
+    consistent: LogPosition | None = None
+
+    def to_json(self) -> str:
+        """As text, for the commit."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote."""
+        found: dict[str, Any] = json.loads(text)
+        for name in ("position", "told_at", "unknown_upto", "consistent"):
+            found[name] = LogPosition(**found[name]) if found[name] is not None else None
+        table = found["table"]
+        columns = tuple(MySqlColumn(**{**item, "elements": tuple(item["elements"])}) for item in table["columns"])
+        found["table"] = MySqlTable(table["schema"], table["name"], columns, tuple(table["primary_key"]))
+        found["after"] = tuple(found["after"]) if found["after"] is not None else None
+        return cls(**found)

@@ -1,0 +1,99 @@
+"""What a reader asks a server about its log: who it is, where its log ends, how far that is, what is visible already."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.position import LogPosition
+
+_SETTLE_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 60.0
+_FILE_START: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLog:
+    """The log as a server tells it.
+
+    Attributes:
+        identity: of the server, for positions.
+        end: where the log ends.
+        files: their sizes by name, in order.
+    """
+
+    identity: str
+    end: LogPosition
+    files: tuple[tuple[str, int], ...]
+
+    def has(self, position: LogPosition) -> bool:
+        """Whether the log can be read from a position."""
+        return any(name == position.file and position.offset <= max(size, _FILE_START) for name, size in self.files)
+
+    @property
+    def start(self) -> LogPosition:
+        """The oldest position that is there."""
+        return LogPosition(self.files[0][0], _FILE_START)
+
+    def bytes_from(self, position: LogPosition) -> int:
+        """Bytes from a position to the end, as `LogReader.distance` counts them."""
+        if position.file == self.end.file:
+            return max(0, self.end.offset - position.offset)
+        names = [name for name, _ in self.files]
+        if position.file not in names or self.end.file not in names:
+            return 0
+        passed = self.files[names.index(position.file) : names.index(self.end.file)]
+        return sum(size - _FILE_START for _, size in passed) - position.offset + self.end.offset
+
+
+def read_server_log(connection: Connection) -> ServerLog:
+    """Asks a server.
+
+    Raises:
+        ReplicationError: it keeps no log.
+    """
+    end = log_end(connection)
+    rows = connection.query("SHOW BINARY LOGS")
+    return ServerLog(identity(connection), end, tuple((str(row[0]), int(row[1])) for row in rows))
+
+
+def identity(connection: Connection) -> str:
+    """What tells one server from another: its UUID; of MariaDB, which has none, the id that its replicas know."""
+    for name in ("server_uuid", "server_uid"):
+        found = connection.variable(name)
+        if found:
+            return found
+    return f"server-id {connection.variable('server_id')}"
+
+
+def await_visible(connection: Connection, position: LogPosition) -> None:
+    """Returns when a SELECT sees all that stands in the log before a position.
+
+    A server writes a transaction into its log first and shows it a moment later. MariaDB tells for a consistent read
+    where the log stood for it; for MySQL, which does not, a second has to do.
+
+    Raises:
+        ReplicationError: it takes too long.
+    """
+    if not connection.is_mariadb():
+        time.sleep(_SETTLE_SECONDS)
+        return
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        found = dict(connection.query("SHOW STATUS LIKE 'binlog_snapshot_%'"))
+        connection.query("ROLLBACK")
+        names = {name.lower(): value for name, value in found.items()}
+        seen = LogPosition(names["binlog_snapshot_file"], int(names["binlog_snapshot_position"]))
+        if seen.order() >= position.order():
+            return
+        if time.monotonic() > deadline:
+            raise ReplicationError(
+                f"MySQL server {connection.server}: what its log holds up to {position} is not visible after"
+                f" {_PATIENCE_SECONDS:.0f} s, only up to {seen}; run it again"
+            )
+        time.sleep(0.02)

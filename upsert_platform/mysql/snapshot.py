@@ -1,0 +1,123 @@
+"""A part of a table's snapshot: chunks read by Spark tasks, each by one SELECT, into data files of the changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files
+from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.model import Table
+from upsert_platform.mysql.chunks import Chunk, condition, table_name
+from upsert_platform.mysql.columns import MySqlTable
+from upsert_platform.mysql.options import MySqlCdcSettings
+from upsert_platform.writing.outcomes import failure_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_BLOCK_ROWS: Final = 1 << 16
+_BLOCK_BYTES: Final = 32 << 20
+"""Rows that a task holds at once, whichever comes first."""
+
+
+@dataclass(frozen=True)
+class SnapshotPart:
+    """What tasks need to know. Travels inside of their function, which Spark shows nowhere (it holds the password).
+
+    Attributes:
+        table: as declared.
+        found: as the server has it.
+        offset: number of the log's byte that the rows stand at: what the log says behind it is newer.
+        batch: of the changelog.
+    """
+
+    settings: MySqlCdcSettings
+    table: Table
+    found: MySqlTable
+    offset: int
+    batch: int
+    location: TableLocation
+
+
+def read_chunks(spark: SparkSession, part: SnapshotPart, chunks: Sequence[Chunk]) -> list[DataFile]:
+    """Reads chunks in as many tasks as the cluster runs at once, and some more.
+
+    Raises:
+        ReplicationError: a value cannot be carried.
+        EndpointError: the server does not answer, or refuses.
+    """
+    tasks = min(len(chunks), max(2, 2 * spark.sparkContext.defaultParallelism))
+    shares = [list(chunks[number::tasks]) for number in range(tasks)]
+    frame = spark.range(0, tasks, 1, tasks).mapInArrow(_reading(part, shares), MANIFEST)
+    try:
+        return collect_files(frame)
+    except Exception as error:
+        raised = failure_of(error)
+        if raised is None:
+            raise
+        raise raised from error
+
+
+def _reading(
+    part: SnapshotPart, shares: Sequence[Sequence[Chunk]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from upsert_platform.changelog import rows
+        from upsert_platform.changelog.data_files import write_files
+
+        mine = [chunk for batch in numbers for number in batch.column(0).to_pylist() for chunk in shares[number]]
+        schema = rows.arrow_schema(part.table)
+        yield from write_files(_blocks(part, mine), location=part.location, schema=schema, batch=part.batch)
+
+    return read
+
+
+def _blocks(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
+    """Rows of chunks as rows of the changelog, chunks joined to blocks."""
+    from upsert_platform.mysql.landing import Landing
+
+    landing = Landing(part.table, part.settings.full_name)
+    first = 0
+    for block in _joined(_selected(part, chunks)):
+        yield landing.snapshot(block, offset=part.offset, first=first)
+        first += block.num_rows
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        held.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
+            yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+            held, count, size = [], 0, 0
+    if count:
+        yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+
+
+def _selected(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
+    """What SELECTs give, a fetch at a time; the server's answer is never held whole."""
+    import pyarrow as pa
+
+    from upsert_platform.mysql.connection import Connection
+    from upsert_platform.mysql.text_values import text_reader
+
+    declared = {column.name for column in part.table.columns}
+    wanted = [column for column in part.found.columns if column.name in declared]
+    readers = [text_reader(column, part.settings.type_rules, table=part.found.full_name) for column in wanted]
+    schema = pa.schema([pa.field(reader.name, reader.type) for reader in readers])
+    selected = ", ".join(reader.select for reader in readers)
+    with Connection(part.settings.server, as_text=True) as connection:
+        for chunk in chunks:
+            found = connection.stream(f"SELECT {selected} FROM {table_name(part.found)}{condition(part.found, chunk)}")
+            while fetched := list(islice(found, part.settings.fetch_size)):
+                columns = zip(*fetched, strict=True)
+                arrays = [reader.read(values) for reader, values in zip(readers, columns, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
