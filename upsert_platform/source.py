@@ -133,6 +133,22 @@ class Source(ABC):
         """Tells the system's own tools how far the platform is; never read back."""
 
 
+class TakesSnapshots(Source):
+    """A source that can be read anew from what it holds now, whatever became of the changes since it was read last."""
+
+    @abstractmethod
+    def begin_anew(self, head: Head, *, location: TableLocation) -> Landed:
+        """A batch that begins a new snapshot; rows that it does not meet are deleted when it is done. No JVM.
+
+        Args:
+            head: of the changelog, which the batch will follow.
+
+        Raises:
+            ReplicationError: the table cannot be followed.
+            EndpointError: no answer.
+        """
+
+
 class ReadsRanges(Source):
     """A source whose ranges hold the same records whenever they are read: a batch ends where it was told to."""
 

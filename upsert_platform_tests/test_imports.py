@@ -52,7 +52,7 @@ ROOMS: Mapping[str, set[str]] = {
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "reference": VOCABULARY
-    | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute"},
+    | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
     "cli": VOCABULARY
     | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
 }

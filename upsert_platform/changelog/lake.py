@@ -72,6 +72,10 @@ class Lake:
         """The Delta table that holds the changelog of a declared table."""
         return self._table("changelogs", table)
 
+    def databases(self) -> TableLocation:
+        """The folder with what servers of databases told of their tables."""
+        return TableLocation(f"{self.root}/databases", self.options)
+
     def query(self, query: str) -> TableLocation:
         """The Delta table that holds the result and the state of a query."""
         return self._table("queries", query.removesuffix("$query"))

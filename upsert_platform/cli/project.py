@@ -19,7 +19,7 @@ def validate(project: Path | None) -> None:
 
     PROJECT is a folder that declares tables and inserts: Flink SQL, YAML, ingestion pipelines, Kafka Connect
     configurations. If left out, it is UPSERT_PLATFORM_PROJECT, or the demo that ships with the package. Opens no
-    connection.
+    connection, but to servers of databases that pipelines read: they are asked for their tables.
     """
     from upsert_platform.changelog import lake
     from upsert_platform.errors import DeclarationError

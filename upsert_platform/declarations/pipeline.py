@@ -1,22 +1,30 @@
 """Data ingestion YAML: ``source``, ``sink``, ``route`` and ``transform``, as Alibaba's Realtime Compute writes it.
 
-Each table of the project that the source names is copied to a table of the sink's connector: same columns, same primary
-key, the sink's options. On an upsert-kafka sink the topic is the ``sink-table`` of the route (or the table's own name),
-key and value are JSON, and the value holds the key columns too.
+Each table that the source names, a declared one or one of a MySQL server, is copied to a table of the sink's
+connector: same columns, same primary key, the sink's options. On an upsert-kafka sink the topic is the ``sink-table``
+of the route (or the table's own name), key and value are JSON, and the value holds the key columns too. Tables that are
+routed to one sink table are its union.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from upsert_platform.connector import Connector, Readable
 from upsert_platform.declarations.located import Located, sql_tokens
+from upsert_platform.declarations.pipeline_source import (
+    BEHAVIORS,
+    Describe,
+    declaration_of,
+    named_in_database,
+    read_mysql_source,
+)
+from upsert_platform.declarations.pipeline_transform import TRANSFORM_ENTRIES, Flow, Transforms
 from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.mysql.options import read_source
+from upsert_platform.model import Options, Table
 from upsert_platform.options import nearest
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
@@ -26,11 +34,12 @@ from upsert_platform.sql.declarations import (
     TableDeclaration,
 )
 from upsert_platform.sql.lexer import shown
-from upsert_platform.types import quote_name
+from upsert_platform.types import LogicalType, TypeName, quote_name
 
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _ROUTE_ENTRIES: Final = ("source-table", "sink-table", "replace-symbol", "description")
-_TRANSFORM_ENTRIES: Final = ("source-table", "projection", "filter", "description")
+_GUARANTEE: Final = "sink.delivery-guarantee"
+_ROUTE_MODES: Final = ("all_match", "first_match")
 
 
 @dataclass(frozen=True)
@@ -39,14 +48,17 @@ class Pipeline:
 
     content: Located
 
-    def declare(self, tables: Mapping[str, Table], connectors: Mapping[str, Connector]) -> Declarations:
+    def declare(
+        self, tables: Mapping[str, Table], connectors: Mapping[str, Connector], *, describe: Describe | None = None
+    ) -> Declarations:
         """Tables and inserts that the pipeline stands for.
 
         Args:
             tables: those that the project declares, by name.
             connectors: by name.
+            describe: asks a database for its tables; without it they stay unknown.
         """
-        return _Reader(self.content, tables, connectors).read()
+        return _Reader(self.content, tables, connectors, describe).read()
 
 
 def is_pipeline(content: Located) -> bool:
@@ -64,9 +76,18 @@ def table_pattern(text: str) -> re.Pattern[str]:
 
 
 class _Reader:
-    def __init__(self, content: Located, tables: Mapping[str, Table], connectors: Mapping[str, Connector]) -> None:
+    def __init__(
+        self,
+        content: Located,
+        tables: Mapping[str, Table],
+        connectors: Mapping[str, Connector],
+        describe: Describe | None,
+    ) -> None:
         self.content = content
         self.tables = tables
+        self.described: dict[str, Table] = {}
+        self.describe = describe
+        self.behavior, self.route_mode = BEHAVIORS[0], _ROUTE_MODES[0]
         self.readable = [name for name, found in connectors.items() if isinstance(found, Readable)]
         self.sinks = {name: found for name, found in connectors.items() if found.pipeline_options is not None}
         self.found = Declarations()
@@ -87,32 +108,55 @@ class _Reader:
         self._judge_pipeline(entries.get("pipeline"))
         names = self._source_tables(entries["source"])
         routes = self._entries("route", _ROUTE_ENTRIES, ("source-table", "sink-table"))
-        transforms = self._entries("transform", _TRANSFORM_ENTRIES, ("source-table",))
+        transforms = self._entries("transform", TRANSFORM_ENTRIES, ("source-table",))
         sink = entries["sink"]
         connector = (sink.entries["type"].text or "").strip().lower() if "type" in sink.entries else ""
         if connector not in self.sinks:
             self.error(f"sink: 'type' is one of {', '.join(self.sinks)}, not '{connector}'", sink.location)
             return self.found
         used: set[int] = set()
+        flows: dict[str, list[tuple[Flow, SourceLocation]]] = {}
         for name in names:
-            sink_name, location = name, sink.location
-            for index, route in enumerate(routes):
-                if self._matches(route.entries["source-table"], name):
-                    used.add(index)
-                    sink_name = _routed(route, name)
-                    location = route.location
-            self._declare(self.tables[name], sink_name, location, connector, sink, transforms)
+            table = self.described.get(name) or self.tables[name]
+            entry = next((item for item in transforms if self._matches(item.entries["source-table"], name)), None)
+            flow = Transforms(self.found.problems).flow(table, entry)
+            for sink_name, place in self._sinks_of(name, routes, used) or [(name, sink.location)]:
+                flows.setdefault(sink_name, []).append((flow, place))
+        for sink_name, found in flows.items():
+            self._declare(sink_name, found, connector, sink)
         for index, route in enumerate(routes):
             if index not in used and names:
                 pattern = route.entries["source-table"]
                 self.error(f"route: source-table '{pattern.text}' is not a table of the source", pattern.location)
         return self.found
 
+    def _sinks_of(self, name: str, routes: list[Located], used: set[int]) -> list[tuple[str, SourceLocation]]:
+        """Sink tables of a table, by the routes that are for it."""
+        found: dict[str, SourceLocation] = {}
+        for index, route in enumerate(routes):
+            if not self._matches(route.entries["source-table"], name):
+                continue
+            used.add(index)
+            if not found or self.route_mode == _ROUTE_MODES[0]:
+                found.setdefault(_routed(route, name), route.location)
+        return list(found.items())
+
     def _judge_pipeline(self, section: Located | None) -> None:
         for name, value in (section.entries if section else {}).items():
-            if name != "name":
+            text = (value.text or "").strip().lower()
+            if name == "schema.change.behavior":
+                self.behavior = self._one_of(name, text, BEHAVIORS, value) or self.behavior
+            elif name == "route-mode":
+                self.route_mode = self._one_of(name, text.replace("-", "_"), _ROUTE_MODES, value) or self.route_mode
+            elif name != "name":
                 reason = "how often and how parallel a pipeline runs is set in Dagster and Spark"
                 self.error(f"'{name}' has no effect: {reason}", value.location, "warning")
+
+    def _one_of(self, name: str, text: str, known: tuple[str, ...], place: Located) -> str | None:
+        if text not in known:
+            self.error(f"'{name}' is one of {', '.join(known)}, not '{place.text}'", place.location)
+            return None
+        return text
 
     def _entries(self, section: str, known: tuple[str, ...], needed: tuple[str, ...]) -> list[Located]:
         good: list[Located] = []
@@ -149,16 +193,13 @@ class _Reader:
             self.error("source: 'tables' is missing: names of tables that the project declares", source.location)
             return []
         names = [name for name in self.tables if self._matches(tables, name)]
+        if not names and kind == "mysql":
+            return self._mysql_tables(source)
         if not names:
             told = f"source: '{tables.text}' matches no table that the project declares"
-            if kind == "mysql":
-                self._judge_mysql(source)
             if kind not in self.readable:
-                read = (
-                    "does not run pipelines from 'mysql' yet" if kind == "mysql" else f"does not read '{kind}' itself"
-                )
                 told += (
-                    f"; the platform {read}. Let its changes arrive in a topic, and declare that"
+                    f"; the platform does not read '{kind}' itself. Let its changes arrive in a topic, and declare that"
                     f" topic by CREATE TABLE `{tables.text}` (...) with 'connector' = 'kafka' and a CDC format, or with"
                     " 'upsert-kafka'"
                 )
@@ -179,30 +220,27 @@ class _Reader:
             self.error(told, source.location, "warning")
         return names
 
-    def _judge_mysql(self, source: Located) -> None:
-        """Says what is wrong with the options of a MySQL source, so that they are right once it is run."""
-        options = {name: value for name, value in source.entries.items() if name not in ("type", "name")}
-        for name, value in options.items():
-            if value.text is None:
-                self.error(f"source: option '{name}' takes one value", value.location)
-        values = {name: value.text for name, value in options.items() if value.text is not None}
-        places = {name: value.location for name, value in options.items()}
-        _, problems = read_source(Options(values, places), location=source.location)
+    def _mysql_tables(self, source: Located) -> list[str]:
+        """Names of the server's tables that the source stands for; they are declared."""
+        asked = read_mysql_source(source, behavior=self.behavior, problems=self.found.problems)
+        if asked is None:
+            return []
+        if self.describe is None:
+            told = "source: the columns of its tables are told by the server, which is not asked here"
+            self.error(told, source.location, "warning")
+            return []
+        tables, problems = self.describe(asked)
         for problem in problems:
             self.error(problem.message, problem.location or source.location, problem.severity)
+        self.described = {named_in_database(table): table for table in tables}
+        self.found.tables += [declaration_of(table) for table in tables]
+        return list(self.described)
 
-    def _declare(
-        self,
-        table: Table,
-        sink_name: str,
-        location: SourceLocation,
-        connector: str,
-        sink: Located,
-        transforms: list[Located],
-    ) -> None:
+    def _declare(self, sink_name: str, flows: list[tuple[Flow, SourceLocation]], connector: str, sink: Located) -> None:
+        first, location = flows[0]
         if sink_name in self.tables:
             self.error(
-                f"the sink table '{sink_name}' has the name of a declared table; route '{table.name}' to another"
+                f"the sink table '{sink_name}' has the name of a declared table; route '{first.table.name}' to another"
                 " sink-table",
                 location,
             )
@@ -220,45 +258,78 @@ class _Reader:
                 self.error(f"sink: option '{name}' takes one value", value.location)
                 continue
             values[name], places[name] = value.text, value.location
-        transform = next((item for item in transforms if self._matches(item.entries["source-table"], table.name)), None)
-        columns = self._projected(table, transform)
+        values |= first.options or {}
+        if values.get(_GUARANTEE, "").strip().lower() == "exactly-once":
+            # In SQL a user names it; the documents' pipelines have no such option, and a topic has one writer.
+            values.setdefault("sink.transactional-id-prefix", f"pipeline-{sink_name}")
+        columns = self._united(sink_name, flows)
         comment = sink.entries["name"].text if "name" in sink.entries else None
         self.found.tables.append(
             TableDeclaration(
                 name=sink_name,
                 location=location,
-                columns=tuple(ColumnDeclaration(column.name, location, column.type) for column in columns),
-                key=KeyDeclaration(table.primary_key, location) if table.primary_key else None,
+                columns=tuple(ColumnDeclaration(name, location, kind) for name, kind in columns.items()),
+                key=KeyDeclaration(first.primary_key, location) if first.primary_key else None,
+                partitioned_by=first.partitioned_by,
                 options=Options(values, places),
                 comment=comment,
             )
         )
-        text = f"SELECT {', '.join(quote_name(column.name) for column in columns)} FROM {quote_name(table.name)}"
-        condition = transform.entries.get("filter") if transform is not None else None
-        tokens = sql_tokens(text, location, self.found.problems)
-        if condition is not None and condition.text:
-            tokens += sql_tokens(f"WHERE {condition.text}", condition.location, self.found.problems)
-        sql = f"INSERT INTO {quote_name(sink_name)} {shown(tokens)}"
-        self.found.inserts.append(InsertDeclaration(sink_name, location, tokens, {}, (), sql))
+        for flow, place in flows:
+            self._insert(sink_name, columns, flow, place)
 
-    def _projected(self, table: Table, transform: Located | None) -> list[Column]:
-        columns = list(table.physical_columns)
-        projection = transform.entries.get("projection") if transform is not None else None
-        if projection is None or (projection.text or "").strip() in ("", "*", "\\*"):
-            return columns
-        by_name = {column.name: column for column in columns}
-        chosen: list[Column] = []
-        for part in (projection.text or "").split(","):
-            name = part.strip().strip("`")
-            if name not in by_name:
+    def _united(self, sink_name: str, flows: list[tuple[Flow, SourceLocation]]) -> dict[str, LogicalType]:
+        """Columns of a sink table: those of all tables that are routed to it."""
+        first = flows[0][0]
+        columns = {name: kind for name, kind, _ in first.columns}
+        for flow, location in flows[1:]:
+            if flow.primary_key != first.primary_key:
+                told = f"({', '.join(flow.primary_key)}) and '{first.table.name}' by ({', '.join(first.primary_key)})"
                 self.error(
-                    f"transform: projection takes columns of '{table.name}', not '{name}'{nearest(name, by_name)};"
-                    " for expressions declare the target in SQL and INSERT INTO it",
-                    projection.location,
+                    f"route: '{flow.table.name}' and '{first.table.name}' go to '{sink_name}', but the first has its"
+                    f" rows by {told}; tables of one topic have one key",
+                    location,
                 )
-            else:
-                chosen.append(by_name[name])
-        return chosen or columns
+            own = {name: kind for name, kind, _ in flow.columns}
+            for name, kind in own.items():
+                known = columns.setdefault(name, replace(kind, nullable=True))
+                if replace(known, nullable=True) != replace(kind, nullable=True):
+                    if _is_text(known) and _is_text(kind):
+                        columns[name] = LogicalType(TypeName.STRING, nullable=known.nullable or kind.nullable)
+                        continue
+                    self.error(
+                        f"route: column '{name}' is {kind} in '{flow.table.name}' and {known} in another table of"
+                        f" '{sink_name}'; give them one type by 'transform'",
+                        location,
+                    )
+                elif kind.nullable:
+                    columns[name] = replace(known, nullable=True)
+            for name, kind in columns.items():
+                if name not in own:
+                    columns[name] = replace(kind, nullable=True)
+        return columns
+
+    def _insert(self, sink_name: str, columns: Mapping[str, LogicalType], flow: Flow, location: SourceLocation) -> None:
+        problems = self.found.problems
+        own = {name: tokens for name, _, tokens in flow.columns}
+        query = sql_tokens("SELECT", location, problems)
+        for index, (name, kind) in enumerate(columns.items()):
+            if index:
+                query += sql_tokens(",", location, problems)
+            missing = f"CAST(NULL AS {replace(kind, nullable=True)})"
+            tokens = own.get(name) or sql_tokens(missing, location, problems)
+            query += (replace(tokens[0], spaced=True), *tokens[1:])
+            if len(tokens) > 1 or tokens[0].value != name:
+                query += sql_tokens(f"AS {quote_name(name)}", location, problems)
+        query += sql_tokens(f"FROM {quote_name(flow.table.name)}", location, problems)
+        if flow.where:
+            query += (*sql_tokens("WHERE", location, problems), *flow.where)
+        sql = f"INSERT INTO {quote_name(sink_name)} {shown(query)}"
+        self.found.inserts.append(InsertDeclaration(sink_name, location, query, {}, (), sql))
+
+
+def _is_text(kind: LogicalType) -> bool:
+    return kind.name in (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 
 
 def _routed(route: Located, name: str) -> str:

@@ -11,6 +11,7 @@ from upsert_platform.declarations.connect import is_connect, read_connect
 from upsert_platform.declarations.declared_yaml import is_declaration, read_declared_yaml
 from upsert_platform.declarations.located import read_json, read_properties, read_yaml, with_variables
 from upsert_platform.declarations.pipeline import Pipeline, is_pipeline
+from upsert_platform.declarations.pipeline_source import Describe
 from upsert_platform.declarations.validate import project_problems, without_platform_options
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Project, Table
@@ -24,7 +25,11 @@ _OTHER_FILES: Final = (*VARIABLES_FILES, "defs.yaml", "component.yaml", "dagster
 
 
 def load_project(
-    path: Path, variables: Mapping[str, str] | None = None, *, connectors: Mapping[str, Connector]
+    path: Path,
+    variables: Mapping[str, str] | None = None,
+    *,
+    connectors: Mapping[str, Connector],
+    describe: Describe | None = None,
 ) -> tuple[Project, list[Problem]]:
     """Reads everything that a project folder declares, file by file in the order of their names.
 
@@ -36,6 +41,7 @@ def load_project(
         path: the folder.
         variables: values for names that neither the environment nor ``variables.yaml`` sets.
         connectors: that tables may name.
+        describe: asks a database for the tables that a pipeline reads; without it they stay unknown.
 
     Returns:
         The project, with the tables and inserts that could be read, and every problem found. Use the project only when
@@ -53,7 +59,7 @@ def load_project(
     def derive(tables: Mapping[str, Table]) -> Declarations:
         derived = Declarations()
         for pipeline in pipelines:
-            derived.add(pipeline.declare(tables, connectors))
+            derived.add(pipeline.declare(tables, connectors, describe=describe))
         return derived
 
     scripts, problems = resolve(found, derive=derive)

@@ -39,7 +39,7 @@ def build_definitions(
     sync = jobs.sync_job(project)
     targets = [target for _, target in assets.inserts_of(project)]
     major_compact = major_compact_job(project)
-    upkeep = [job for job in (major_compact, rebuild_job(project)) if job is not None]
+    upkeep = [job for job in (jobs.ingest_job(project), major_compact, rebuild_job(project)) if job is not None]
     return dg.Definitions(
         assets=list(assets.project_assets(project)),
         asset_checks=[

@@ -1,4 +1,4 @@
-"""The jobs `sync` and `verify`."""
+"""The jobs `sync`, `ingest` and `verify`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.graph import console, keys
+from upsert_platform.hops.connectors import stream_group
 from upsert_platform.model import Project
 
 Job = Any
 """What `define_asset_job` returns; Dagster does not export its name."""
 SYNC = "sync"
 VERIFY = "verify"
+INGEST = "ingest"
 
 
 def sync_job(project: Project) -> Job:
@@ -22,6 +24,27 @@ def sync_job(project: Project) -> Job:
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Brings every changelog up to its topics' ends, every table up to its changelog, and checks them.",
+    )
+
+
+def ingest_job(project: Project) -> Job | None:
+    """Databases to changelogs, and to the tables written from those, with their checks; None without a database."""
+    sources = {table.name for table in project.sources() if stream_group(table) == "databases"}
+    if not sources:
+        return None
+    written = [insert for insert in project.inserts if sources & set(insert.tables)]
+    queries = dict.fromkeys(insert.query.name for insert in written if insert.query is not None)
+    return dg.define_asset_job(
+        INGEST,
+        selection=dg.AssetSelection.assets(
+            *(keys.changelog_key(name) for name in sources),
+            *(keys.query_key(name) for name in queries),
+            *(keys.destination_key(insert.target) for insert in written),
+        ),
+        executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
+        description="Brings the changelogs of database tables up to their servers' logs, and the topics and tables that"
+        " are written from them up to those, and checks them.",
     )
 
 

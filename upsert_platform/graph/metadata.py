@@ -9,7 +9,6 @@ import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.destination import DestinationState
-from upsert_platform.graph import keys
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationPlan, DestinationRun

@@ -1,4 +1,4 @@
-"""Job `rebuild`: computes queries anew beside their old results, and corrects those by what differs.
+"""Job `rebuild`: computes queries anew and corrects their results by what differs; takes new snapshots of databases.
 
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
@@ -12,6 +12,7 @@ from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import console, keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.connectors import stream_group, streams_of
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.model import Project
 
@@ -23,19 +24,26 @@ class RebuildConfig(dg.Config):
 
     tables: list[str] = Field(
         default_factory=list,
-        description="Tables whose queries are computed anew; without any, those whose statement or input has changed.",
+        description="Tables whose queries are computed anew, and tables of databases (schema.table) of which a new"
+        " snapshot is taken; without any, the queries whose statement or input has changed.",
     )
 
 
 def rebuild_job(project: Project) -> Any:
-    """The job; None for a project without queries."""
+    """The job; None for a project without queries and databases."""
     queries = [query.name for query in project.queries()]
-    if not queries:
+    databases = {
+        name: table.name
+        for table in project.sources()
+        if stream_group(table) == "databases"
+        for name in (table.name, *streams_of(table))
+    }
+    if not queries and not databases:
         return None
 
     @dg.op(
         name="rebuild_queries",
-        description="Computes queries anew.",
+        description="Computes queries anew, and begins new snapshots.",
         tags={"dagster/kind/deltalake": ""},
         out=dg.Out(dg.Nothing),
     )
@@ -45,9 +53,13 @@ def rebuild_job(project: Project) -> Any:
         with told_plainly():
             known = {name.removesuffix("$query"): name for name in queries}
             for table in config.tables:
-                if table not in known:
-                    told = ", ".join(known)
-                    raise UpsertPlatformError(f"no query feeds a table '{table}'; queries feed: {told}")
+                if table not in known and table not in databases:
+                    told = ", ".join([*known, *databases])
+                    raise UpsertPlatformError(
+                        f"no query feeds a table '{table}', and no database has it; there are: {told}"
+                    )
+            for name in dict.fromkeys(databases[table] for table in config.tables if table in databases):
+                _begin_snapshot(context, platform, name)
             for table, name in known.items():
                 hop = platform.query_hop(name, run=context.run.run_id)
                 reason = "asked for" if table in config.tables else None
@@ -61,12 +73,26 @@ def rebuild_job(project: Project) -> Any:
         executor_def=dg.in_process_executor,
         config=dict(console.RUN_CONFIG),
         description="Computes queries anew beside their old results, then writes the difference: those whose statement"
-        " or input has changed, or those that are named. Their tables are corrected by the next sync.",
+        " or input has changed, or those that are named. Their tables are corrected by the next sync. Of tables of"
+        " databases that are named, the next sync takes a new snapshot, and deletes the rows that it does not meet.",
     )
     def rebuild() -> None:
         step()
 
     return rebuild
+
+
+def _begin_snapshot(context: dg.OpExecutionContext, platform: PlatformResource, name: str) -> None:
+    head = platform.changelog_hop(name, run=context.run.run_id).begin_anew()
+    if head is None:
+        context.log.info(f"table '{name}' was not read yet: the next sync takes its first snapshot")
+        return
+    context.log.info(f"batch {head.batch}: the next sync takes a new snapshot of table '{name}'")
+    context.log_event(
+        dg.AssetObservation(
+            asset_key=keys.changelog_key(name), description="a new snapshot begins", metadata={"batch": head.batch}
+        )
+    )
 
 
 def _rebuild(context: dg.OpExecutionContext, hop: QueryHop, spark: SparkResource, name: str, reason: str) -> None:

@@ -25,6 +25,7 @@ from upsert_platform.hops.connectors import (
     topic_problems,
     unknown_connector,
 )
+from upsert_platform.hops.databases import describe
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.store import QueryStore, query_table
@@ -235,8 +236,17 @@ def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str
 
 
 def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
-    """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file."""
-    return load_project(path or project_path(), local_variables(root or home()), connectors=CONNECTORS)
+    """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file.
+
+    Servers of databases that its pipelines read are asked for their tables.
+    """
+    lake = root or home()
+    return load_project(
+        path or project_path(),
+        local_variables(lake),
+        connectors=CONNECTORS,
+        describe=lambda asked: describe(asked, lake=Lake.at(lake)),
+    )
 
 
 def local_variables_named(path: Path, *, root: str) -> set[str]:

@@ -12,7 +12,7 @@ from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, new_partitions
-from upsert_platform.source import Source
+from upsert_platform.source import Source, TakesSnapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,6 +156,26 @@ class ChangelogHop:
             self.source.publish(head.positions)
         return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts), tuple(moved))
 
+    def begin_anew(self) -> Head | None:
+        """Commits a batch behind which a new snapshot begins; None where nothing was read yet. No JVM.
+
+        Raises:
+            ChangelogError: the source has no snapshots, or another run commits to the same changelog.
+        """
+        if not isinstance(self.source, TakesSnapshots):
+            raise ChangelogError(f"table '{self.source.table.name}' is not read by snapshots")
+        head = self.store.head()
+        if head is None or not head.batch:
+            return None
+        landed = self.source.begin_anew(head, location=self.store.location)
+        made = self.store.append(landed.files, head=head, positions=landed.positions, run=self.run)
+        if made is None:
+            raise ChangelogError(
+                f"the changelog of '{self.source.table.name}' is written by another run; run it again when that"
+                " has ended"
+            )
+        return made
+
     def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
         remaining = tuple(self.source.remaining(plan.backlog, head.positions))
         return self.source.bound(remaining, record_bytes=record_bytes) if remaining else ()
@@ -182,4 +202,3 @@ def _mean_bytes(accounts: list[RangeAccount]) -> float | None:
     """Mean size of a record of the batches so far, or None before the first."""
     summed = total(accounts)
     return summed.bytes / summed.records if summed.records else None
-

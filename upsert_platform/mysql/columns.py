@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from upsert_platform.types import LogicalType, TypeName
 
@@ -111,6 +112,17 @@ class MySqlTable:
     def full_name(self) -> str:
         """Schema and name, joined by a point."""
         return f"{self.schema}.{self.name}"
+
+
+def table_to_data(table: MySqlTable) -> dict[str, Any]:
+    """A table as JSON holds it."""
+    return asdict(table)
+
+
+def table_from_data(found: Mapping[str, Any]) -> MySqlTable:
+    """What `table_to_data` made."""
+    columns = tuple(MySqlColumn(**{**item, "elements": tuple(item["elements"])}) for item in found["columns"])
+    return MySqlTable(found["schema"], found["name"], columns, tuple(found["primary_key"]))
 
 
 def read_elements(declared: str) -> tuple[str, ...]:

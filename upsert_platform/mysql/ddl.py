@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 _TOKEN: Final = re.compile(
-    r"/\*(?!!|M!).*?\*/|--[ \t][^\n]*|#[^\n]*|/\*M?!\d*|\*/|'(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[\w$]+|\S",
+    r"/\*(?!!|M!).*?\*/|--[ \t][^\n]*|#[^\n]*|/\*M?!\d*|\*/"
+    r"|'(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[\w$]+|\S",
     re.DOTALL,
 )
 _COMMENTS: Final = ("/*", "--", "#", "*/")
@@ -113,7 +115,7 @@ class _Statement:
         if self._name() != self.table:
             return Effect.NONE
         words = [token.upper() for token in self.tokens[self.at :]]
-        pairs = list(zip(words, words[1:], strict=False))
+        pairs = list(pairwise(words))
         if any(word in _UNLOGGED and following in ("PARTITION", "TABLESPACE") for word, following in pairs):
             return Effect.ROWS
         for index, (word, following) in enumerate(pairs):

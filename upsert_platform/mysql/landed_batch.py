@@ -69,6 +69,17 @@ def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
         # The table was changed in between: the log behind that is told by the columns as they are now.
 
 
+def begin_anew(source: MySqlTableSource, head: Head, *, location: TableLocation) -> Landed:
+    """A batch without rows, behind which a new snapshot begins. Raises what `begin` does."""
+    made = replace(begin(source, snapshot=True), rebuilt_from=head.batch + 1)
+    landing, number = Landing(source.table, source.stream), head.positions.offsets[source.stream][LOG]
+    rows_made = iter([landing.account(LOG, number, number)])
+    manifests = write_files(rows_made, location=location, schema=landing.schema, batch=head.batch + 1)
+    files = [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+    ends = {(source.stream, LOG): number}
+    return Landed(files, head.positions.advanced(ends, {source.stream: made.to_json()}))
+
+
 def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPosition) -> LogPosition:
     settings = source.settings
     match settings.startup_mode:
@@ -76,6 +87,7 @@ def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPos
             return end
         case StartupMode.OFFSET:
             assert settings.startup_file is not None
+            assert settings.startup_position is not None
             return LogPosition(settings.startup_file, settings.startup_position)
         case _:
             return oldest
@@ -154,9 +166,7 @@ class LandedBatch:
             chunks, last = find_chunks(
                 connection, progress.table, after=progress.after, rows=self.settings.chunk_size, most=CHUNKS
             )
-        part = SnapshotPart(
-            self.settings, self.source.table, progress.table, self.number, self._batch, self.location
-        )
+        part = SnapshotPart(self.settings, self.source.table, progress.table, self.number, self._batch, self.location)
         files = read_chunks(self.spark, part, chunks)
         return files, replace(progress, after=chunks[-1].upto), last
 

@@ -169,21 +169,21 @@ class LogBatch:
             told_at = log_end(connection)
         if table is None:
             raise ReplicationError(
-                f"table {self.table.full_name} was changed at {change.place}, and is not there any more; leave it out by"
-                " 'tables.exclude'"
+                f"table {self.table.full_name} was changed at {change.place}, and is not there any more; leave it"
+                " out by 'tables.exclude'"
             )
         if table.primary_key != self._landing.table.primary_key:
             raise ReplicationError(
                 f"table {table.full_name}: the primary key was changed to ({', '.join(table.primary_key)}) at"
-                f" {change.place} and is declared as ({', '.join(self._landing.table.primary_key)}); give the table with"
-                " its new key a topic of its own"
+                f" {change.place} and is declared as ({', '.join(self._landing.table.primary_key)}); give the table"
+                " with its new key a topic of its own"
             )
         new = [column.name for column in table.columns if column.name not in self._landing.columns]
         if new and settings.new_columns is NewColumns.FAIL:
             raise ReplicationError(
                 f"table {table.full_name} has new columns since {change.place}: {', '.join(new)}. With"
-                " 'schema.change.behavior' = 'exception' this stops the pipeline; with another one a run that begins now"
-                " carries them"
+                " 'schema.change.behavior' = 'exception' this stops the pipeline; with another one a run that begins"
+                " now carries them"
             )
         self.table, self.told_at = table, told_at
         self._altered_at, self._stopped = change.place, True

@@ -36,6 +36,7 @@ REPLACED: Final[Mapping[str, str]] = {
     "scan.only.deserialize.captured.tables.changelog.enabled": "only rows of tables that 'tables' names are decoded",
     "server-time-zone": "TIMESTAMP is read in UTC, from tables and from the log, whatever the zone of the server",
     "connect.max-retries": "a run that fails is tried again by Dagster",
+    "schema-change.enabled": "what a change of columns does is told by 'schema.change.behavior' of the pipeline",
     "debezium.snapshot.locking.mode": "no lock is taken on the server",
 }
 """Options without an effect, to what takes their place."""
@@ -61,7 +62,6 @@ REFUSED: Final[Mapping[str, str]] = {
     ),
     "include-comments.enabled": "comments of columns are not carried to topics; leave it out",
     "metadata.list": "metadata columns are not carried to topics; leave it out",
-    "schema-change.enabled": "what a change of columns does is told by 'schema.change.behavior' of the pipeline",
 }
 """Options that would change what arrives and are not honoured, to the reason; false or nothing is accepted."""
 _FALSE: Final = ("", "false", "no")
@@ -119,14 +119,14 @@ class ServerSettings(Settings):
         "scan.startup.mode",
         StartupMode.INITIAL,
         origin=PAGES,
-        description="initial: a snapshot, then the log from where it began; snapshot: the same, up to where the snapshot"
-        " is consistent; earliest-offset, latest-offset, specific-offset, timestamp: the log alone.",
+        description="initial: a snapshot, then the log from where it began; snapshot: the same, up to where the"
+        " snapshot is consistent; earliest-offset, latest-offset, specific-offset, timestamp: the log alone.",
     )
     startup_file: str | None = option(
         "scan.startup.specific-offset.file", None, origin="flink, alibaba", description="File of the log to begin with."
     )
-    startup_position: int = option(
-        "scan.startup.specific-offset.pos", 4, origin="flink, alibaba", description="Where in that file.", ge=4
+    startup_position: int | None = option(
+        "scan.startup.specific-offset.pos", None, origin="flink, alibaba", description="Where in that file.", ge=4
     )
     startup_timestamp: int | None = option(
         "scan.startup.timestamp-millis",
@@ -208,11 +208,12 @@ class ServerSettings(Settings):
         file, stamp = "'scan.startup.specific-offset.file'", "'scan.startup.timestamp-millis'"
         for name, given, mode in (
             (file, self.startup_file is not None, StartupMode.OFFSET),
+            ("'scan.startup.specific-offset.pos'", self.startup_position is not None, StartupMode.OFFSET),
             (stamp, self.startup_timestamp is not None, StartupMode.TIMESTAMP),
         ):
             if given != (self.startup_mode is mode):
                 told = f"needs {name}" if not given else f"is what {name} goes with"
-                raise ValueError(f"'scan.startup.mode' = '{mode}' {told}")
+                raise ValueError(f"'scan.startup.mode' = '{mode.value}' {told}")
         return self
 
     @property

@@ -36,9 +36,7 @@ def require_grants(connection: Connection, schema: str, table: str) -> None:
         raise EndpointError(f"MySQL server {connection.server}: user {account} may not read what is needed: {needed}")
 
 
-def missing_grants(
-    granted: Iterable[str], *, schema: str, table: str, mariadb: bool
-) -> list[tuple[str, str]]:
+def missing_grants(granted: Iterable[str], *, schema: str, table: str, mariadb: bool) -> list[tuple[str, str]]:
     """What a user lacks, as privileges and what they are on.
 
     Args:

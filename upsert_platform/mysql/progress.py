@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
+from upsert_platform.mysql.columns import MySqlTable, table_from_data
 from upsert_platform.mysql.position import LogPosition
 
 LOG: Final = 0
@@ -27,14 +27,15 @@ class Progress:
         table: its columns and key, as they are at the position.
         told_at: where the log ended when the catalogue told them; a statement that changes the table before that place
             is in them already.
-        unknown_upto: place of the next statement that alters the table; how rows before it look is not known. None where
-            that is known.
+        unknown_upto: place of the next statement that alters the table; how rows before it look is not known. None
+            where that is known.
         snapshot: whether a snapshot is being read.
         after: key of the last row of the snapshot, as texts of its columns; None before the first.
-        rebuilt_from: batch that a repeated snapshot began with; 0 for a first one. Rows that no batch since then has met
-            are gone.
+        rebuilt_from: batch that a repeated snapshot began with; 0 for a first one. Rows that no batch since then has
+            met are gone.
         swept_before: rows whose last batch is before this one are to be deleted next; 0 if none are.
-        consistent: position from which on the changelog equals what the table was then; None while there is none.
+        consistent: position from which on the changelog equals what the table was then; None while there is
+            none.
     """
 
     server: str
@@ -58,8 +59,6 @@ class Progress:
         found: dict[str, Any] = json.loads(text)
         for name in ("position", "told_at", "unknown_upto", "consistent"):
             found[name] = LogPosition(**found[name]) if found[name] is not None else None
-        table = found["table"]
-        columns = tuple(MySqlColumn(**{**item, "elements": tuple(item["elements"])}) for item in table["columns"])
-        found["table"] = MySqlTable(table["schema"], table["name"], columns, tuple(table["primary_key"]))
+        found["table"] = table_from_data(found["table"])
         found["after"] = tuple(found["after"]) if found["after"] is not None else None
         return cls(**found)

@@ -1,4 +1,4 @@
-"""What a reader asks a server about its log: who it is, where its log ends, how far that is, what is visible already."""
+"""What a reader asks a server about its log: who it is, where its log ends, how far that is, what is visible."""
 
 from __future__ import annotations
 

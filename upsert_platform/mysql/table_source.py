@@ -1,22 +1,22 @@
 """One table of a MySQL or MariaDB server as the source of a changelog: a snapshot in chunks, and the log behind it.
 
 The log's position is recorded before the first chunk is read. Every batch of a snapshot also lands the log up to its
-end, so that a long snapshot does not lose to the server's expiry. Within a batch rows of a snapshot are older than those
-of the log, and between batches the later one counts; so each key ends with the last thing that the log says of it, or
-else with what a chunk found.
+end, so that a long snapshot does not lose to the server's expiry. Within a batch rows of a snapshot are older than
+those of the log, and between batches the later one counts; so each key ends with the last thing that the log says of
+it, or else with what a chunk found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import ReplicationError, TopicError
 from upsert_platform.mysql.options import MySqlCdcSettings, StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
-from upsert_platform.source import MODE_UPSERT, Landed, Source
+from upsert_platform.source import MODE_UPSERT, Landed, TakesSnapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ class TableStream:
 
 
 @dataclass(frozen=True)
-class MySqlTableSource(Source):
+class MySqlTableSource(TakesSnapshots):
     """Reads the table that a declared one with ``'connector' = 'mysql-cdc'`` names."""
 
     settings: MySqlCdcSettings
@@ -139,8 +139,8 @@ class MySqlTableSource(Source):
         if stream.topic_id != progress.server:
             raise ReplicationError(
                 f"table '{self.table.name}': the server at {self.settings.server} is another one than the position"
-                f" {progress.position} was read from ({stream.topic_id}, not {progress.server}); go back to that one, or"
-                f" {_REBUILD}"
+                f" {progress.position} was read from ({stream.topic_id}, not {progress.server}); go back to that"
+                f" one, or {_REBUILD}"
             )
         lanes = positions.offsets[self.stream]
         behind = stream.log.bytes_from(progress.position)
@@ -195,20 +195,11 @@ class MySqlTableSource(Source):
     def publish(self, positions: Positions) -> None:
         """Nobody else looks."""
 
-    def rebuilt(self, positions: Positions, *, batch: int) -> Positions:
-        """Positions that begin a snapshot anew; rows that it does not meet are deleted when it is done.
+    def begin_anew(self, head: Head, *, location: TableLocation) -> Landed:
+        """A batch that begins a new snapshot; rows that it does not meet are deleted when it is done."""
+        from upsert_platform.mysql.landed_batch import begin_anew
 
-        Args:
-            batch: that commits these positions.
-
-        Raises:
-            ReplicationError, EndpointError: the server cannot be read.
-        """
-        from upsert_platform.mysql.landed_batch import begin
-
-        made = replace(begin(self, snapshot=True), rebuilt_from=batch)
-        ends = {(self.stream, LOG): positions.offsets[self.stream][LOG]}
-        return positions.advanced(ends, {self.stream: made.to_json()})
+        return begin_anew(self, head, location=location)
 
     @property
     def _snapshots(self) -> bool:

@@ -59,7 +59,8 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
     if logical is None:
         raise ReplicationError(f"{told} has the type {column.declared or column.kind}, which is not read")
     kind, name = arrow_type(logical), quoted(column.name)
-    select, read = name, partial(_cast, kind=kind)
+    select = name
+    read: Callable[[Values], pa.Array] = partial(_cast, kind=kind)
     dates: dict[str, Any] = {"kind": kind, "policy": rules.zero_dates, "column": told}
     match column.kind:
         case "bit" if pa.types.is_boolean(kind):
@@ -146,6 +147,4 @@ def _compact(values: Values) -> pa.Array:
 
 
 def _shapes(values: Values, *, column: str) -> pa.Array:
-    return pa.array(
-        [None if value is None else geometry_text(value, column=column) for value in values], pa.string()
-    )
+    return pa.array([None if value is None else geometry_text(value, column=column) for value in values], pa.string())

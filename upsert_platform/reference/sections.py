@@ -15,6 +15,8 @@ from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.kafka.table import PARTITIONER_REASON
 from upsert_platform.maxcompute import replaced
 from upsert_platform.maxcompute.options import MaxComputeSettings
+from upsert_platform.mysql import options as mysql_options
+from upsert_platform.mysql.options import MySqlCdcSettings, MySqlSource
 from upsert_platform.options import Settings
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
@@ -41,6 +43,8 @@ def all_sections() -> Iterator[Section]:
     yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
     rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
     yield Section("maxcompute", "Connector maxcompute", _about("maxcompute"), rows)
+    yield Section("mysql-cdc", "Connector mysql-cdc", _about("mysql-cdc"), settings_rows(MySqlCdcSettings))
+    yield Section("mysql", "Source mysql of ingestion pipelines", texts.MYSQL_SOURCE, tuple(_mysql_source()))
     made: dict[str, tuple[type[Settings], ...]] = {
         "faker": (FakerSettings, FakerField),
         "datagen": (DatagenSettings, DatagenField),
@@ -77,6 +81,14 @@ def _maxcompute_notes() -> dict[str, str]:
 def _upsert_kafka() -> Iterator[Row]:
     yield from settings_rows(UpsertKafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)
     yield Row("sink.partitioner", "", "flink", f"{PARTITIONER_REASON[0].upper()}{PARTITIONER_REASON[1:]}.", "refused")
+
+
+def _mysql_source() -> Iterator[Row]:
+    yield from settings_rows(MySqlSource)
+    for name, reason in mysql_options.REPLACED.items():
+        yield Row(name, "", "flink, alibaba", _capital(reason), "no effect")
+    for name, reason in mysql_options.REFUSED.items():
+        yield Row(name, "", "flink, alibaba", _capital(reason), "refused")
 
 
 def client_properties() -> Section:

@@ -32,7 +32,13 @@ CONNECTORS: Final = {
     "faker": "Rows made by expressions, to try things with: each run makes the rows of one second, or all of"
     " `number-of-rows`. A row is made once and kept in the changelog, its computed columns too.",
     "datagen": "Random rows and sequences, to try things with, as `faker` makes them.",
+    "mysql-cdc": "A table of a MySQL or MariaDB server: a snapshot by ranges of the primary key, then the server's log."
+    " See [mysql.md](mysql.md).",
 }
+MYSQL_SOURCE: Final = (
+    "`source` of a pipeline with `type: mysql`. The server is asked for the tables that `tables` names, and each of"
+    " them becomes a table of connector `mysql-cdc`, named `mysql.<schema>.<table>`. See [mysql.md](mysql.md)."
+)
 FORMAT: Final = (
     "Used as `'key.format' = '{name}'` or `'value.format' = '{name}'`. Write each option with its side in front:"
     " `key.{name}.…` or `value.{name}.…`. Beside `'format' = '{name}'` the name alone is the value's."

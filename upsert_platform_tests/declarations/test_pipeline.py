@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from upsert_platform.declarations.pipeline import table_pattern
+from upsert_platform.declarations.pipeline_source import AskedSource
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import Problem
+from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.hops.binding import bind
 from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.model import Project
+from upsert_platform.model import Column, Options, Project, Table
+from upsert_platform.types import parse_type
 
 TABLES = """CREATE TABLE `app.users` (
   id BIGINT, name STRING, at TIMESTAMP(3) METADATA FROM 'timestamp', PRIMARY KEY (id) NOT ENFORCED
@@ -94,22 +98,142 @@ def test_the_documents_example_copies_the_declared_table(tmp_path: Path) -> None
     assert "hunter2" not in repr(project) + str(problems)
 
 
-def test_an_undeclared_source_table_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+def load_described(folder: Path, pipeline: str, *found: Table) -> tuple[Project, list[Problem], list[AskedSource]]:
+    """A project without declared tables, on a server that has some."""
+    asked: list[AskedSource] = []
+
+    def describe(source: AskedSource) -> tuple[list[Table], list[Problem]]:
+        asked.append(source)
+        return [replace(table, options=source.options.with_defaults(table.options)) for table in found], []
+
+    (folder / "variables.yaml").write_text(VARIABLES)
+    (folder / "pipeline.yaml").write_text(pipeline)
+    return *load_project(folder, connectors=CONNECTORS, describe=describe), asked
+
+
+def server_table(schema: str, name: str, *columns: str) -> Table:
+    typed = [column.split(" ", 1) for column in ("id BIGINT NOT NULL", *columns)]
+    made = tuple(Column(column, parse_type(kind)) for column, kind in typed)
+    options = Options({"database-name": schema, "table-name": name})
+    return Table(f"mysql.{schema}.{name}", made, ("id",), options, SourceLocation("pipeline.yaml", 1))
+
+
+USERS = server_table("app", "users", "name VARCHAR(10)", "age INT")
+
+
+def test_the_documents_example_reads_the_server(tmp_path: Path) -> None:
+    project, problems, (asked,) = load_described(tmp_path, EXAMPLE, USERS)
+    assert told(problems) == []
+    assert asked.settings.server_ids == range(8601, 8605)
+    assert asked.behavior == "lenient"
+    source, topic = project.tables["mysql.app.users"], project.tables["users_out"]
+    assert source.connector == "mysql-cdc"
+    assert source.options["new-columns"] == "fail"
+    assert source.primary_key == topic.primary_key == ("id",)
+    assert [str(column.type) for column in topic.columns] == ["BIGINT NOT NULL", "VARCHAR(10)", "INT"]
+    (insert,) = project.inserts
+    assert (insert.source, insert.target) == ("mysql.app.users", "users_out")
+    assert set(bind(project, problems).sources) == {"mysql.app.users"}
+    assert "hunter2" not in repr(project) + str(problems)
+
+
+def test_without_a_server_to_ask_the_tables_stay_unknown(tmp_path: Path) -> None:
     _, problems = load(tmp_path, EXAMPLE, tables="CREATE TABLE x (id INT) WITH ('connector' = 'kafka');")
-    (found,) = told(problems)
-    assert found.startswith("8: pipeline: source: 'app.users' matches no table that the project declares")
-    assert "the platform does not run pipelines from 'mysql' yet. Let its changes arrive in a topic" in found
+    assert any("are told by the server, which is not asked here" in text for text in told(problems, "warning"))
 
 
-def test_options_of_a_mysql_source_are_judged_although_it_is_not_run(tmp_path: Path) -> None:
-    wrong = EXAMPLE.replace("server-id: 8601-8604", "server-id: 9-1\n  scan.startup.mode: latest-offset\n  hots: x")
+def test_options_of_a_mysql_source_are_judged(tmp_path: Path) -> None:
+    wrong = EXAMPLE.replace("server-id: 8601-8604", "server-id: 9-1\n  scan.startup.mode: later\n  hots: x")
     _, problems = load(tmp_path, wrong, tables="CREATE TABLE x (id INT) WITH ('connector' = 'kafka');")
     found = told(problems)
-    assert [text.partition(": ")[0] for text in found] == ["11", "9", "10", "8"]
+    assert [text.partition(": ")[0] for text in found] == ["11", "9", "10"]
     assert "unknown option 'hots'" in found[0]
     assert "takes a number from 1 to" in found[1]
-    assert "every topic begins with a snapshot" in found[2]
+    assert "scan.startup.mode" in found[2]
     assert "hunter2" not in str(problems)
+
+
+MYSQL = """source: {type: mysql, hostname: h, username: u, password: p, tables: 'app.\\.*'}
+sink: {type: upsert-kafka, properties.bootstrap.servers: 'localhost:9092'}
+"""
+ORDERS = server_table("app", "orders_1", "amount DECIMAL(10, 2)", "note VARCHAR(5)")
+OTHERS = server_table("app", "orders_2", "amount DECIMAL(10, 2)", "note VARCHAR(9)", "more INT")
+
+
+def test_tables_of_one_topic_are_united_and_a_table_goes_to_every_topic_that_routes_name(tmp_path: Path) -> None:
+    route = """route:
+  - {source-table: 'app.orders_\\.*', sink-table: orders}
+  - {source-table: app.orders_1, sink-table: 'copy_of_<>', replace-symbol: <>}
+"""
+    project, problems, _ = load_described(tmp_path, MYSQL + route, USERS, ORDERS, OTHERS)
+    assert told(problems) == []
+    assert sorted(insert.target for insert in project.inserts) == ["app.users", "copy_of_orders_1", "orders"]
+    united = {column.name: str(column.type) for column in project.tables["orders"].columns}
+    assert united == {"id": "BIGINT NOT NULL", "amount": "DECIMAL(10, 2)", "note": "STRING", "more": "INT"}
+    (orders,) = [insert for insert in project.inserts if insert.target == "orders"]
+    assert orders.query is not None
+    assert set(orders.tables) == {"mysql.app.orders_1", "mysql.app.orders_2"}
+    first, problems, _ = load_described(tmp_path, MYSQL + route + "pipeline: {route-mode: first-match}", ORDERS)
+    assert told(problems) == []
+    assert [insert.target for insert in first.inserts] == ["orders"]
+
+
+def test_tables_that_do_not_fit_into_one_topic_are_told(tmp_path: Path) -> None:
+    route = "route: [{source-table: 'app.\\.*', sink-table: all}]\n"
+    other = server_table("app", "b", "name INT")
+    _, problems, _ = load_described(tmp_path, MYSQL + route, USERS, other)
+    assert any("column 'name' is INT in 'mysql.app.b' and VARCHAR(10) in another" in text for text in told(problems))
+    _, problems, _ = load_described(
+        tmp_path, MYSQL + route, USERS, replace(server_table("app", "b", "name STRING"), primary_key=("name",))
+    )
+    assert any("tables of one topic have one key" in text for text in told(problems))
+
+
+def test_projections_have_expressions_and_the_names_of_tables(tmp_path: Path) -> None:
+    rest = """transform:
+  - source-table: app.users
+    projection: \\*, UPPER(name) AS loud, age + 1 AS older, __schema_name__ || '.' || __table_name__ AS origin
+    filter: age > 17 AND __table_name__ <> 'x'
+    primary-keys: id
+    table-options: sink.parallelism=2
+"""
+    project, problems, _ = load_described(tmp_path, MYSQL + rest, USERS)
+    assert told(problems) == []
+    topic = project.tables["app.users"]
+    assert {column.name: str(column.type) for column in topic.columns} == {
+        "id": "BIGINT NOT NULL", "name": "VARCHAR(10)", "age": "INT", "loud": "STRING", "older": "INT",
+        "origin": "STRING",
+    }  # fmt: skip
+    assert topic.options["sink.parallelism"] == "2"
+    (insert,) = project.inserts
+    assert "'app'" in insert.projections[-1]
+    assert insert.predicate is not None
+    assert "`age` > 17" in insert.predicate
+
+
+BAD_TRANSFORMS = [
+    ("projection: age + 1", "needs a name"),
+    ("projection: id, agee", "takes columns of 'mysql.app.users', not 'agee'; did you mean 'age'?"),
+    ("projection: id, __data_event_type__ AS t", "does not tell inserts from updates"),
+    ("projection: name", "key column 'id' of 'mysql.app.users' is not among the columns"),
+    ("table-options: x", "'x' is not name=value"),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), BAD_TRANSFORMS)
+def test_what_is_wrong_in_a_transform(tmp_path: Path, entry: str, message: str) -> None:
+    rest = f"transform:\n  - source-table: app.users\n    {entry}\n"
+    _, problems, _ = load_described(tmp_path, MYSQL + rest, USERS)
+    assert any(message in text for text in told(problems)), told(problems)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [("schema.change.behavior: always", "is one of lenient"), ("route-mode: x", "is one of all_match")],
+)
+def test_settings_of_a_pipeline_are_judged(tmp_path: Path, section: str, message: str) -> None:
+    _, problems, _ = load_described(tmp_path, MYSQL + f"pipeline: {{{section}}}", USERS)
+    assert any(message in text for text in told(problems))
 
 
 SINK = "sink:\n  type: {}\n  {}\n"

@@ -49,11 +49,14 @@ def test_choices_of_types_and_tls() -> None:
 
 
 REFUSED = [
-    ({"scan.startup.mode": "latest-offset"}, "every topic begins with a snapshot"),
-    ({"scan.startup.specific-offset.pos": "4"}, "every topic begins with a snapshot"),
+    ({"scan.startup.mode": "later"}, "option 'scan.startup.mode'"),
+    ({"scan.startup.mode": "timestamp"}, "'timestamp' needs 'scan.startup.timestamp-millis'"),
+    ({"scan.startup.timestamp-millis": "5"}, "'timestamp' is what 'scan.startup.timestamp-millis' goes with"),
+    ({"scan.startup.specific-offset.pos": "4"}, "is what 'scan.startup.specific-offset.pos' goes with"),
+    ({"scan.startup.specific-offset.gtid-set": "a:1-2"}, "a log is entered by file and position"),
+    ({"scan.startup.specific-offset.skip-rows": "2"}, "a transaction is read whole"),
     ({"scan.incremental.snapshot.chunk.key-column": "x"}, "chunks by another column"),
     ({"scan.incremental.snapshot.backfill.skip": "true"}, "the log is always read"),
-    ({"schema-change.enabled": "true"}, "stops the pipeline until its schema"),
     ({"metadata.list": "op_ts"}, "metadata columns are not carried"),
     ({"debezium.snapshot.mode": "never"}, "is an option of Debezium"),
     ({"jdbc.properties.useCompression": "true"}, "is an option of the JDBC driver"),
@@ -77,7 +80,7 @@ def test_what_is_refused_has_a_reason(more: dict[str, str], told: str) -> None:
 
 
 def test_what_is_off_anyway_may_be_switched_off() -> None:
-    names = ("scan.incremental.snapshot.backfill.skip", "schema-change.enabled", "include-comments.enabled")
+    names = ("scan.incremental.snapshot.backfill.skip", "include-comments.enabled")
     found, problems = read(**dict.fromkeys(names, "false"))
     assert found is not None
     assert problems == []

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import EndpointError, ReplicationError, SourceLocation
+from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
 from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
+from upsert_platform.local.mariadb import USER, MariaDb
 from upsert_platform.model import Options, Table
-from upsert_platform.mysql import table_source
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.declared import declared_columns
@@ -155,8 +153,8 @@ def test_chunks_of_every_key(
 ) -> None:
     connection.query(f"CREATE TABLE {schema}.t ({columns}, v INT, PRIMARY KEY ({key}))")
     connection.query(
-        f"INSERT INTO {schema}.t ({key}, v) WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n WHERE i < 100)"
-        f" SELECT {values}, i FROM n"
+        f"INSERT INTO {schema}.t ({key}, v) WITH RECURSIVE n AS"
+        f" (SELECT 1 i UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT {values}, i FROM n"
     )
     followed = follow(**CHUNK)
     run = followed.sync()

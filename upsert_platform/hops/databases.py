@@ -1,0 +1,151 @@
+"""Tables of databases that pipelines read: asked of the server whenever a project is loaded, and kept beside the lake.
+
+What was told last stands in for a server that is away, and is what changes of columns are judged by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.tables import TableLocation, file_system
+from upsert_platform.declarations.pipeline_source import AskedSource
+from upsert_platform.errors import EndpointError, Problem
+from upsert_platform.model import Options, Table
+from upsert_platform.mysql.catalog import key_problem, list_tables, read_table
+from upsert_platform.mysql.columns import MySqlTable, table_from_data, table_to_data
+from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.declared import declared_columns
+from upsert_platform.mysql.options import MySqlSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Problem]]:
+    """The tables that a source names, with the columns that they have now, and what is wrong with them.
+
+    Args:
+        lake: beside which the last answer is kept.
+    """
+    place = asked.place.location
+    kept = _Kept(asked.settings, lake)
+    before = kept.read()
+    problems: list[Problem] = []
+    try:
+        found = _tables(asked.settings)
+    except EndpointError as error:
+        if not before:
+            return [], [Problem(f"source: {error}", place)]
+        told = f"source: {error}; its tables are taken to be as they were when it answered last"
+        problems.append(Problem(told, place, "warning"))
+        found = list(before.values())
+    gone = sorted(before.keys() - {table.full_name for table in found})
+    if gone:
+        told = f"source: {', '.join(gone)} of {asked.settings.server} are not there any more"
+        told += "; their topics stay as they are"
+        problems.append(Problem(told, place, "warning"))
+    if not found:
+        told = f"source: 'tables' = '{asked.settings.tables}' matches no table of {asked.settings.server}"
+        told += " that the user may read"
+        return [], [*problems, Problem(told, asked.options.location("tables") or place)]
+    tables, remembered = [], {}
+    for table in found:
+        try:
+            carried = evolved(before.get(table.full_name), table, asked.behavior)
+        except ValueError as error:
+            problems.append(Problem(f"source: table {table.full_name}: {error}", place))
+            continue
+        remembered[table.full_name] = carried
+        columns, unread = declared_columns(carried, asked.settings.type_rules, location=place)
+        without_key = key_problem(table)
+        faults = [without_key] if without_key is not None else []
+        faults += [f"table {table.full_name}: {text}" for text in unread]
+        problems += [Problem(f"source: {text}", place) for text in faults]
+        if not faults:
+            # A topic of the same name is a table of the project too.
+            name = f"mysql.{table.full_name}"
+            tables.append(Table(name, columns, table.primary_key, _options(asked, table), place))
+    if not any(problem.severity == "error" for problem in problems):
+        kept.write({**before, **remembered}, before)
+    return tables, problems
+
+
+def _options(asked: AskedSource, table: MySqlTable) -> Options:
+    own = {"database-name": table.schema, "table-name": table.name}
+    values = {**asked.options, **own}
+    places = {name: found for name in values if (found := asked.options.location(name)) is not None}
+    return Options(values, places)
+
+
+def _tables(settings: MySqlSource) -> list[MySqlTable]:
+    with Connection(settings.server) as connection:
+        found = [read_table(connection, *names) for names in list_tables(connection, settings.selection)]
+    return [table for table in found if table is not None]
+
+
+def evolved(before: MySqlTable | None, now: MySqlTable, behavior: str) -> MySqlTable:
+    """The columns that are carried, of those that a table had when they were last asked for and those that it has.
+
+    ``ignore`` keeps those that it had; ``exception`` accepts no difference; ``evolve`` takes those that it has; and
+    ``lenient`` and ``try_evolve`` keep dropped ones, as nullable, behind those that it has.
+
+    Raises:
+        ValueError: they differ, and may not; names every difference.
+    """
+    if before is None or behavior == "evolve":
+        return now
+    own, known = {column.name: column for column in now.columns}, {column.name: column for column in before.columns}
+    if behavior == "exception":
+        told = [f"column '{name}' is new" for name in own if name not in known]
+        told += [f"column '{name}' is gone" for name in known if name not in own]
+        told += [
+            f"column '{name}' is {own[name].declared} and was {known[name].declared}"
+            for name in own
+            if name in known and replace(own[name], nullable=True) != replace(known[name], nullable=True)
+        ]
+        if told:
+            raise ValueError(
+                f"{'; '.join(told)}; 'schema.change.behavior' = 'exception' stops the pipeline here. Another value"
+                " carries the change on"
+            )
+        return now
+    if behavior == "ignore":
+        return replace(now, columns=before.columns)
+    dropped = [replace(column, nullable=True) for name, column in known.items() if name not in own]
+    return replace(now, columns=(*now.columns, *dropped))
+
+
+class _Kept:
+    """What a server told last, as a file beside the lake's tables."""
+
+    def __init__(self, settings: MySqlSource, lake: Lake) -> None:
+        named = f"{settings.server} {settings.tables} {settings.excluded}"
+        self.name = f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
+        self.location: TableLocation = lake.databases()
+
+    def read(self) -> Mapping[str, MySqlTable]:
+        """Tables by full name; none before the first answer."""
+        from pyarrow.fs import FileType
+
+        system, folder = file_system(self.location)
+        path = f"{folder}{self.name}"
+        if system.get_file_info(path).type is not FileType.File:
+            return {}
+        with system.open_input_stream(path) as stream:
+            data: list[Any] = json.loads(stream.readall())
+        return {table.full_name: table for table in map(table_from_data, data)}
+
+    def write(self, tables: Mapping[str, MySqlTable], before: Mapping[str, MySqlTable]) -> None:
+        """Keeps tables, where they are not those that were kept."""
+        if tables == before:
+            return
+        system, folder = file_system(self.location)
+        if self.location.path is not None:
+            system.create_dir(self.location.path, recursive=True)
+        text = json.dumps([table_to_data(table) for table in tables.values()])
+        with system.open_output_stream(f"{folder}{self.name}") as stream:
+            stream.write(text.encode())

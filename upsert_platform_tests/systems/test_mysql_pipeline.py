@@ -1,0 +1,171 @@
+"""The ingestion pipeline of the vendor's document: a MySQL table to a topic, and on to the tables behind it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from upsert_platform.local.mariadb import USER, MariaDb
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform_tests.graph.stack import KEY, SERVING, SOURCE, WAREHOUSE, Stack, checks_of, metadata_of
+
+pytestmark = pytest.mark.systems
+
+PIPELINE = """source:
+  type: mysql
+  name: MySQL Source
+  hostname: ${{mysql.hostname}}
+  port: ${{mysql.port}}
+  username: ${{mysql.username}}
+  password: ${{mysql.password}}
+  tables: ${{mysql.source.table}}
+  server-id: 8601-8604
+
+sink:
+  type: upsert-kafka
+  name: Upsert Kafka Sink
+  properties.bootstrap.servers: ${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}
+  {more}
+
+route:
+  - source-table: ${{mysql.source.table}}
+    sink-table: ${{upsert.kafka.topic}}
+"""
+COLUMNS = "user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), updated_at TIMESTAMP(3)"
+
+
+@pytest.fixture
+def database(mariadb: MariaDb) -> Iterator[Connection]:
+    with Connection(Server("127.0.0.1", mariadb.port, USER, mariadb.password)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def users(database: Connection) -> str:
+    """A table of users in a schema of its own."""
+    schema = f"s_{secrets.token_hex(4)}"
+    database.query(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+    database.query(
+        f"CREATE TABLE {schema}.users (user_id BIGINT PRIMARY KEY, name VARCHAR(40), region VARCHAR(10),"
+        " balance DECIMAL(12, 2), updated_at DATETIME(3))"
+    )
+    database.query(
+        f"INSERT INTO {schema}.users WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
+        " SELECT i, CONCAT('user ', i), IF(i % 10, 'eu', 'test'), i / 8, '2024-01-01' + INTERVAL i SECOND FROM n"
+    )
+    return f"{schema}.users"
+
+
+def declare(
+    stack: Stack, database: Connection, table: str, *, more: str = "sink.delivery-guarantee: exactly-once"
+) -> None:
+    server = database.server
+    stack.project.mkdir(parents=True, exist_ok=True)
+    for file in stack.project.iterdir():
+        file.unlink()
+    (stack.project / "variables.yaml").write_text(
+        json.dumps(
+            {
+                "mysql": {
+                    "hostname": server.host,
+                    "port": str(server.port),
+                    "username": server.user,
+                    "password": server.password,
+                    "source": {"table": table},
+                },
+                "upsert.kafka.topic": stack.topic,
+            }
+        )
+    )
+    (stack.project / "pipeline.yaml").write_text(PIPELINE.format(more=more))
+    given = {"columns": COLUMNS, "key": KEY, "more": ""}
+    (stack.project / "users.sql").write_text(
+        SOURCE.format(topic=stack.topic, **given)
+        + SERVING.format(table=stack.table, **given)
+        + WAREHOUSE.format(table=stack.table, **given)
+    )
+
+
+def records(stack: Stack) -> list[tuple[bytes | None, bytes | None, Any]]:
+    """Every committed record of the topic, partition after partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"],
+            "group.id": secrets.token_hex(4),
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([stack.topic])
+    found, ended = [], set()
+    while len(ended) < 4:
+        message = consumer.poll(20)
+        assert message is not None
+        if message.error():
+            ended.add(message.partition())
+            continue
+        found.append((message.key(), message.value(), message.headers()))
+    consumer.close()
+    return found
+
+
+def held(stack: Stack) -> dict[int, Any]:
+    """The last value per key of the topic."""
+    state: dict[int, Any] = {}
+    for key, value, _ in records(stack):
+        state.pop(json.loads(key or b"")["user_id"], None)
+        if value is not None:
+            state[json.loads(key or b"")["user_id"]] = json.loads(value)
+    return state
+
+
+def wanted(database: Connection, table: str) -> dict[int, Any]:
+    return {
+        number: {
+            "user_id": number,
+            "name": name,
+            "region": region,
+            "balance": float(balance),
+            "updated_at": f"{moment:%Y-%m-%d %H:%M:%S}".rstrip("."),
+        }
+        for number, name, region, balance, moment in database.query(f"SELECT * FROM {table}")
+    }
+
+
+def serving(stack: Stack) -> dict[int, str]:
+    return {row[0]: row[1] for row in stack.serving_rows()}
+
+
+def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_database(
+    stack: Stack, database: Connection, users: str
+) -> None:
+    declare(stack, database, users)
+    first = stack.run()
+    assert first.success
+    source = f"mysql.{users}"
+    done = metadata_of(first, "changelogs", source)
+    assert done["rows"] == 500
+    assert ":" in done["consistent_from"]
+    assert all(checks_of(first).values())
+    assert held(stack) == wanted(database, users)
+    assert len(records(stack)) == 500
+    assert serving(stack) == dict(database.query(f"SELECT user_id, name FROM {users}"))
+    database.query(f"UPDATE {users} SET name = CONCAT(name, '!') WHERE user_id % 3 = 0")
+    database.query(f"DELETE FROM {users} WHERE user_id % 7 = 0")
+    database.query(f"UPDATE {users} SET user_id = user_id + 10000 WHERE user_id % 5 = 0")
+    database.query(f"INSERT INTO {users} VALUES (7, 'again', 'eu', 1, '2024-06-01')")
+    second = stack.run()
+    assert second.success
+    assert held(stack) == wanted(database, users)
+    assert serving(stack) == dict(database.query(f"SELECT user_id, name FROM {users}"))
+    assert all(checks_of(second).values())
+    again = stack.run()
+    assert again.success
+    assert metadata_of(again, "changelogs", source)["records"] == 0
+    assert stack.run("verify").success
