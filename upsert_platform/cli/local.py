@@ -35,7 +35,7 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> tup
 
 @click.group(short_help="Servers on this machine to develop against.")
 def local() -> None:
-    """Kafka, Tablestore, MaxCompute and schema registry servers on this machine."""
+    """Kafka, Tablestore, MaxCompute, schema registry and MySQL (MariaDB) servers on this machine."""
 
 
 @local.command(short_help="Start the servers that do not run yet.")
@@ -46,6 +46,7 @@ def local() -> None:
 @click.option("--tablestore-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--maxcompute-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--registry-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
+@click.option("--mysql-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports: int | None) -> None:
     """Start the servers that do not run yet; they run on until `upsert-platform local down`.
 

@@ -45,6 +45,7 @@ def start_mariadb(
     data: Path,
     *,
     port: int | None = None,
+    password: str | None = None,
     variables: Mapping[str, str] | None = None,
     timeout: float = 120.0,
     die_with_parent: bool = False,
@@ -53,22 +54,37 @@ def start_mariadb(
 
     Args:
         port: of 127.0.0.1; a free one when left out.
+        password: of the user; a new one when left out.
         variables: of the server, beside those that its log needs.
 
     Raises:
         ServerError: none is installed; it ended, or did not answer in `timeout` seconds.
     """
+    chosen, own = port or free_port(), password or secrets.token_hex(16)
+    server = mariadb_server(data, port=chosen, password=own, variables=variables)
+    start(server, timeout=timeout, die_with_parent=die_with_parent)
+    return MariaDb(chosen, server, own)
+
+
+def mariadb_server(data: Path, *, port: int, password: str, variables: Mapping[str, str] | None = None) -> Server:
+    """A server that is ready to start on a data directory, which is filled when it is new.
+
+    Args:
+        password: of the user.
+        variables: of the server, beside those that its log needs.
+
+    Raises:
+        ServerError: none is installed, or the directory cannot be filled.
+    """
     programs = {name: shutil.which(name, path=_PROGRAM_PATHS) for name in ("mariadbd", "mariadb-install-db")}
     missing = [name for name, found in programs.items() if found is None]
     if missing:
         raise ServerError(f"{missing[0]} was not found; on Debian: apt-get install mariadb-server")
-    chosen = port or free_port()
     data = data.absolute()
     data.mkdir(parents=True, exist_ok=True)
     files = data / "data"
     if not files.exists():
         _fill(str(programs["mariadb-install-db"]), files)
-    password = secrets.token_hex(16)
     script = data / "users.sql"
     script.touch(mode=0o600)
     script.write_text(
@@ -78,7 +94,7 @@ def start_mariadb(
     settings = {
         "datadir": str(files),
         "socket": str(data / "server.sock"),
-        "port": str(chosen),
+        "port": str(port),
         "bind-address": _HOST,
         "skip-name-resolve": "1",
         "user": "root" if _is_root() else "",
@@ -96,11 +112,7 @@ def start_mariadb(
         "--no-defaults",
         *(f"--{name}={value}" for name, value in settings.items() if value),
     )
-    server = Server(
-        name="the MariaDB server", command=command, home=data, port=chosen, answers=lambda: answers_mysql(chosen)
-    )
-    start(server, timeout=timeout, die_with_parent=die_with_parent)
-    return MariaDb(chosen, server, password)
+    return Server(name="the MariaDB server", command=command, home=data, port=port, answers=lambda: answers_mysql(port))
 
 
 def answers_mysql(port: int) -> bool:

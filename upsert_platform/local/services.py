@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from upsert_platform.local.kafka import Listener, answers_kafka, broker_server
+from upsert_platform.local.mariadb import USER, answers_mysql, mariadb_server
 from upsert_platform.local.process import Server
 from upsert_platform.local.registry import answers_registry, registry_server, registry_url
 
@@ -25,6 +26,7 @@ class Keys:
     tablestore_secret: str = field(repr=False)
     maxcompute_id: str
     maxcompute_secret: str = field(repr=False)
+    mysql_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,19 @@ def _registry_variables(port: int, keys: Keys) -> Mapping[str, str]:
     return {"UPSERT_SCHEMA_REGISTRY_URL": registry_url(port)}
 
 
+def _mysql(home: Path, port: int, keys: Keys) -> Server:
+    return mariadb_server(home, port=port, password=keys.mysql_password)
+
+
+def _mysql_variables(port: int, keys: Keys) -> Mapping[str, str]:
+    return {
+        "UPSERT_MYSQL_HOST": _HOST,
+        "UPSERT_MYSQL_PORT": str(port),
+        "UPSERT_MYSQL_USER": USER,
+        "UPSERT_MYSQL_PASSWORD": keys.mysql_password,
+    }
+
+
 def _module(name: str, home: Path, port: int, *arguments: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", f"upsert_platform.local.{name}", "--data", str(home / "data")),
@@ -124,6 +139,8 @@ SERVICES: Mapping[str, Service] = {
     "tablestore": Service("tablestore", is_healthy, _tablestore, _tablestore_variables),
     "maxcompute": Service("maxcompute", is_healthy, _maxcompute, _maxcompute_variables),
     "registry": Service("registry", answers_registry, _registry, _registry_variables),
+    "mysql": Service("mysql", answers_mysql, _mysql, _mysql_variables),
 }
+# MariaDB comes up when asked for too: it has to be installed.
 # The registry is for those who use the Confluent formats: it is a download of 104 MB, so it comes up when asked for.
 DEFAULT_SERVICES = ("kafka", "tablestore", "maxcompute")

@@ -231,10 +231,12 @@ def _exclusive(directory: Path) -> Iterator[None]:
 def _read(directory: Path) -> _Noted:
     path = directory / "local.json"
     if not path.exists():
-        return _Noted({}, Keys("local", secrets.token_urlsafe(24), "local", secrets.token_urlsafe(24)))
+        names = ("local", secrets.token_urlsafe(24), "local", secrets.token_urlsafe(24))
+        return _Noted({}, Keys(*names, mysql_password=secrets.token_hex(16)))
     try:
         noted = json.loads(path.read_text("utf-8"))
-        return _Noted(dict(noted["ports"]), Keys(**noted["keys"]))
+        # An earlier version of the platform knew no MySQL server.
+        return _Noted(dict(noted["ports"]), Keys(**{"mysql_password": secrets.token_hex(16), **noted["keys"]}))
     except (ValueError, KeyError, TypeError):
         raise ServerError(
             f"{path} is damaged; end its servers by hand and delete it (new access keys are made)"

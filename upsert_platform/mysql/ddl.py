@@ -78,33 +78,21 @@ class _Statement:
         return Effect.GONE if self.table in self._names() else Effect.NONE
 
     def _renamed(self) -> Effect:
+        """Pairs are carried out one after the other: the last one that names the table counts."""
         self._skip("IF", "EXISTS")
-        gone = False
+        effect = Effect.NONE
         while True:
             source = self._name()
             while self._accept("WAIT", "NOWAIT") or (self._word().isdigit() and self._accept(self._word())):
                 pass
-            if not self._accept("TO"):
-                break
-            gone = (gone or source == self.table) and (target := self._name()) != self.table
-            if not gone and target == self.table:
-                return self._last_pairs()
-            if not self._accept(","):
-                break
-        return Effect.GONE if gone else Effect.NONE
-
-    def _last_pairs(self) -> Effect:
-        """Another table has taken the name: what follows may move it away again."""
-        effect = Effect.ALTERED
-        while self._accept(","):
-            source = self._name()
             self._accept("TO")
             target = self._name()
             if source == self.table:
                 effect = Effect.GONE
             if target == self.table:
                 effect = Effect.ALTERED
-        return effect
+            if not self._accept(","):
+                return effect
 
     def _altered(self) -> Effect:
         while self._accept("ONLINE", "OFFLINE", "IGNORE"):

@@ -63,11 +63,7 @@ def read_server_log(connection: Connection) -> ServerLog:
 
 def identity(connection: Connection) -> str:
     """What tells one server from another: its UUID; of MariaDB, which has none, the id that its replicas know."""
-    for name in ("server_uuid", "server_uid"):
-        found = connection.variable(name)
-        if found:
-            return found
-    return f"server-id {connection.variable('server_id')}"
+    return connection.variable("server_uuid") or f"server-id {connection.variable('server_id')}"
 
 
 def await_visible(connection: Connection, position: LogPosition) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
-from upsert_platform.local.mariadb import USER, MariaDb
+from upsert_platform.errors import EndpointError
+from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.stack import KEY, SERVING, SOURCE, WAREHOUSE, Stack, checks_of, metadata_of
 
@@ -25,6 +34,7 @@ PIPELINE = """source:
   password: ${{mysql.password}}
   tables: ${{mysql.source.table}}
   server-id: 8601-8604
+  scan.incremental.snapshot.chunk.size: {chunk}
 
 sink:
   type: upsert-kafka
@@ -39,6 +49,15 @@ route:
 COLUMNS = "user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), updated_at TIMESTAMP(3)"
 
 
+TABLE = (
+    "user_id BIGINT PRIMARY KEY, name VARCHAR(40), region VARCHAR(10), balance DECIMAL(12, 2), updated_at DATETIME(3)"
+)
+FILL = (
+    "INSERT INTO {table} WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n WHERE i < {rows})"
+    " SELECT i, CONCAT('user ', i), IF(i % 10, 'eu', 'test'), i / 8, '2024-01-01' + INTERVAL i SECOND FROM n"
+)
+
+
 @pytest.fixture
 def database(mariadb: MariaDb) -> Iterator[Connection]:
     with Connection(Server("127.0.0.1", mariadb.port, USER, mariadb.password)) as connection:
@@ -50,19 +69,18 @@ def users(database: Connection) -> str:
     """A table of users in a schema of its own."""
     schema = f"s_{secrets.token_hex(4)}"
     database.query(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
-    database.query(
-        f"CREATE TABLE {schema}.users (user_id BIGINT PRIMARY KEY, name VARCHAR(40), region VARCHAR(10),"
-        " balance DECIMAL(12, 2), updated_at DATETIME(3))"
-    )
-    database.query(
-        f"INSERT INTO {schema}.users WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
-        " SELECT i, CONCAT('user ', i), IF(i % 10, 'eu', 'test'), i / 8, '2024-01-01' + INTERVAL i SECOND FROM n"
-    )
+    database.query(f"CREATE TABLE {schema}.users ({TABLE})")
+    database.query(FILL.format(table=f"{schema}.users", rows=500))
     return f"{schema}.users"
 
 
 def declare(
-    stack: Stack, database: Connection, table: str, *, more: str = "sink.delivery-guarantee: exactly-once"
+    stack: Stack,
+    database: Connection,
+    table: str,
+    *,
+    more: str = "sink.delivery-guarantee: exactly-once",
+    chunk: int = 8096,
 ) -> None:
     server = database.server
     stack.project.mkdir(parents=True, exist_ok=True)
@@ -82,7 +100,7 @@ def declare(
             }
         )
     )
-    (stack.project / "pipeline.yaml").write_text(PIPELINE.format(more=more))
+    (stack.project / "pipeline.yaml").write_text(PIPELINE.format(more=more, chunk=chunk))
     given = {"columns": COLUMNS, "key": KEY, "more": ""}
     (stack.project / "users.sql").write_text(
         SOURCE.format(topic=stack.topic, **given)
@@ -169,3 +187,94 @@ def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_
     assert again.success
     assert metadata_of(again, "changelogs", source)["records"] == 0
     assert stack.run("verify").success
+
+
+class Writer(threading.Thread):
+    """Inserts, updates, deletes and changes of keys, until it is stopped; the server may be away meanwhile."""
+
+    def __init__(self, server: Server, table: str, *, pause: float) -> None:
+        super().__init__(daemon=True)
+        self.server, self.table, self.pause = server, table, pause
+        self.ended = threading.Event()
+        self.written = 0
+
+    def run(self) -> None:
+        chosen = random.Random(5)
+        while not self.ended.is_set():
+            try:
+                with Connection(self.server) as connection:
+                    while not self.ended.is_set():
+                        self._write(connection, chosen)
+                        time.sleep(self.pause)
+            except EndpointError:
+                time.sleep(0.2)
+
+    def _write(self, connection: Connection, chosen: random.Random) -> None:
+        key, self.written = chosen.randrange(12_000), self.written + 1
+        kind = chosen.random()
+        if kind < 0.5:
+            connection.query(f"UPDATE {self.table} SET name = 'w{self.written}' WHERE user_id = {key}")
+        elif kind < 0.7:
+            connection.query(f"DELETE FROM {self.table} WHERE user_id = {key}")
+        elif kind < 0.8:
+            to = chosen.randrange(12_000)
+            connection.query(
+                f"UPDATE IGNORE {self.table} SET user_id = {to}, name = 'w{self.written}' WHERE user_id = {key}"
+            )
+        else:
+            connection.query(f"REPLACE INTO {self.table} VALUES ({key}, 'w{self.written}', 'eu', 1, '2024-06-01')")
+
+
+def killed(stack: Stack, seconds: float) -> bool:
+    """Runs sync and kills it and all of its processes; False when it had ended before."""
+    process = subprocess.Popen(
+        stack.command(),
+        env=stack.environment(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    return False
+
+
+def test_writes_kills_and_a_restart_leave_everything_equal(stack: Stack, tmp_path: Path) -> None:
+    """The snapshot and the log are read while the table is written, the server is restarted and runs are killed."""
+    data = tmp_path / "mariadb"
+    mariadb = start_mariadb(data, die_with_parent=True)
+    try:
+        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        with Connection(server) as database:
+            database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
+            database.query(f"CREATE TABLE shop.users ({TABLE})")
+            database.query(FILL.format(table="shop.users", rows=6_000))
+            declare(stack, database, "shop.users", chunk=20)
+        writer = Writer(server, "shop.users", pause=0.01)
+        writer.start()
+        kills = sum(killed(stack, seconds) for seconds in (9, 12, 15))
+        mariadb.stop()
+        mariadb = start_mariadb(data, port=server.port, password=server.password, die_with_parent=True)
+        done = stack.execute()
+        assert done.returncode == 0, done.stderr[-3000:]
+        before = Counter((key, value) for key, value, _ in records(stack))
+        kills += sum(killed(stack, seconds) for seconds in (11, 14))
+        writer.ended.set()
+        writer.join(60)
+        assert kills >= 3
+        assert writer.written > 500
+        done = stack.execute()
+        assert done.returncode == 0, done.stderr[-3000:]
+        with Connection(server) as database:
+            assert held(stack) == wanted(database, "shop.users")
+            assert serving(stack) == dict(database.query("SELECT user_id, name FROM shop.users"))
+        # Every write has a number, and the snapshot is done: a value that comes twice was written twice.
+        late = Counter((key, value) for key, value, _ in records(stack)) - before
+        assert [pair for pair, count in late.items() if count > 1 and b'"w' in (pair[1] or b"")] == []
+        assert stack.execute("verify").returncode == 0
+    finally:
+        mariadb.stop()

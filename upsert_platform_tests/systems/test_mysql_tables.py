@@ -1,133 +1,24 @@
-"""A table of a MariaDB server to its changelog: a snapshot that meets its log, at every key, and what stops it."""
+"""A table of a MariaDB server to its changelog: a snapshot that meets its log, at every key and wherever a run ends."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
-from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.local.mariadb import USER, MariaDb
-from upsert_platform.model import Options, Table
-from upsert_platform.mysql.catalog import read_table
-from upsert_platform.mysql.connection import Connection, Server
-from upsert_platform.mysql.declared import declared_columns
+from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform.types import quote_name
+from upsert_platform_tests.systems.followed import CHUNK, Followed, connection, fill, follow, schema, server
 from upsert_platform_tests.systems.test_mysql_log import TYPES
+
+__all__ = ["connection", "follow", "schema", "server"]
 
 pytestmark = pytest.mark.systems
 
 
-@pytest.fixture
-def server(mariadb: MariaDb) -> Server:
-    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
-
-
-@pytest.fixture
-def connection(server: Server) -> Iterator[Connection]:
-    with Connection(server) as opened:
-        yield opened
-
-
-@pytest.fixture
-def schema(connection: Connection) -> str:
-    """A schema of one's own."""
-    name = f"s_{secrets.token_hex(4)}"
-    connection.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    return name
-
-
-@dataclass
-class Followed:
-    """A table that is read into a changelog."""
-
-    spark: SparkSession
-    server: Server
-    schema: str
-    name: str
-    lake: Path
-    more: dict[str, str]
-
-    def source(self) -> MySqlTableSource:
-        with Connection(self.server) as connection:
-            found = read_table(connection, self.schema, self.name)
-        assert found is not None
-        options = {
-            "connector": "mysql-cdc",
-            "hostname": self.server.host,
-            "port": str(self.server.port),
-            "username": self.server.user,
-            "password": self.server.password,
-            "database-name": self.schema,
-            "table-name": self.name,
-            **self.more,
-        }
-        place = SourceLocation("t.sql", 1)
-        table = Table("t", (), found.primary_key, Options(options), place)
-        checked, problems = CONNECTORS["mysql-cdc"].read(table)  # type: ignore[attr-defined]
-        assert checked is not None, problems
-        columns, unread = declared_columns(found, checked.settings.type_rules)
-        assert not unread
-        return MySqlTableSource(Table("t", columns, found.primary_key, Options(options), place), checked.settings)
-
-    def hop(self) -> ChangelogHop:
-        source = self.source()
-        return ChangelogHop(source, ChangelogStore(str(self.lake / self.name), source.table), run="test")
-
-    def sync(self, hop: ChangelogHop | None = None) -> ChangelogRun:
-        hop = hop or self.hop()
-        return hop.execute(self.spark, hop.plan())
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """What the changelog says that the table holds."""
-        hop = self.hop()
-        head = hop.store.head()
-        assert head is not None
-        names = [column.name for column in hop.source.table.columns]
-        key = hop.source.table.primary_key
-        last = latest_per_key(hop.store.read(self.spark, after=0, upto=head.batch), key=key, columns=names)
-        found = last.where("_kind <> '-D'").select(*map(quote_name, names)).collect()
-        return sorted((tuple(row) for row in found), key=repr)
-
-    def wanted(self) -> list[tuple[Any, ...]]:
-        with Connection(self.server) as connection:
-            return sorted(connection.query(f"SELECT * FROM {self.schema}.{self.name}"), key=repr)
-
-    def sums(self) -> None:
-        hop = self.hop()
-        head = hop.store.head()
-        assert head is not None
-        accounts = hop.store.accounts(after=0, upto=head.batch)
-        assert sorted(accounts) == list(range(1, head.batch + 1))
-        ends: dict[int, int] = {}
-        for batch in sorted(accounts):
-            for account in accounts[batch]:
-                assert account.imbalance() is None
-                assert account.gaps >= 0
-                assert ends.get(account.partition, account.start) == account.start
-                ends[account.partition] = account.end
-
-
-@pytest.fixture
-def follow(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> Callable[..., Followed]:
-    def made(name: str = "t", **more: str) -> Followed:
-        given = {key.replace("__", ".").replace("_", "-"): value for key, value in more.items()}
-        return Followed(spark, server, schema, name, tmp_path, given)
-
-    return made
-
-
-CHUNK = {"scan__incremental__snapshot__chunk__size": "7"}
 KEYS = [
     ("a INT", "a", "i - 50"),
     ("a BIGINT UNSIGNED", "a", "18446744073709551615 - i * 36893488147419103"),
@@ -188,3 +79,82 @@ def test_values_of_a_snapshot_are_those_of_the_log(
     followed.sync()
     after = [(row[0] - 100, *row[1:]) for row in followed.rows()]
     assert sorted(after, key=repr) == before
+
+
+def test_a_snapshot_meets_what_is_written_while_it_is_read(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunk by chunk: before each, rows before and behind it are changed, moved over it, deleted and added."""
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.CHUNKS", 1)
+    fill(connection, schema)
+    followed = follow(**CHUNK)
+    hop = followed.hop()
+    land = MySqlTableSource.land
+    rounds = iter(range(1, 1000))
+
+    def disturbed(self: MySqlTableSource, *given: Any, **more: Any) -> Any:
+        number = next(rounds)
+        connection.query(f"UPDATE {schema}.t SET v = v + 1 WHERE id % 4 = {number % 4}")
+        connection.query(f"UPDATE {schema}.t SET id = 1000 + {number} WHERE id = {number}")
+        connection.query(f"UPDATE {schema}.t SET id = -{number} WHERE id = {61 - number}")
+        connection.query(f"DELETE FROM {schema}.t WHERE id IN ({20 + number}, {40 - number})")
+        connection.query(f"REPLACE INTO {schema}.t VALUES ({20 + number % 3}, {number}, 'again')")
+        return land(self, *given, **more)
+
+    monkeypatch.setattr(MySqlTableSource, "land", disturbed)
+    run = followed.sync(hop)
+    assert run.batches >= 7
+    assert followed.rows() == followed.wanted()
+    followed.sums()
+    monkeypatch.setattr(MySqlTableSource, "land", land)
+    assert hop.plan().backlog == ()
+    plan = hop.plan()
+    assert plan.details["snapshot_rows"] >= 40
+    assert ":" in str(plan.details["consistent_from"])
+
+
+def test_a_batch_that_was_not_committed_is_read_again(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends before every commit in turn, and the table goes on."""
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.CHUNKS", 2)
+    fill(connection, schema)
+    followed = follow(**CHUNK)
+    append = ChangelogStore.append
+    for number in range(12):
+        left = iter(range(number % 3))
+
+        def dies(self: ChangelogStore, *given: Any, left: Iterator[int] = left, **more: Any) -> Any:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return append(self, *given, **more)
+
+        monkeypatch.setattr(ChangelogStore, "append", dies)
+        connection.query(f"UPDATE {schema}.t SET v = v + 1 WHERE id % 3 = {number % 3}")
+        connection.query(f"DELETE FROM {schema}.t WHERE id = {number * 5}")
+        with suppress(KeyboardInterrupt):
+            followed.sync()
+    monkeypatch.setattr(ChangelogStore, "append", append)
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+    followed.sums()
+
+
+def test_a_large_transaction_is_not_divided(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upsert_platform.mysql.log_batch._BATCH_BYTES", 1000)
+    fill(connection, schema)
+    followed = follow()
+    followed.sync()
+    connection.query("BEGIN")
+    for number in range(5):
+        connection.query(f"UPDATE {schema}.t SET v = v + 1, name = 'b{number}'")
+    connection.query("COMMIT")
+    for number in range(5):
+        connection.query(f"UPDATE {schema}.t SET v = v + 1, name = 's{number}'")
+    run = followed.sync()
+    assert run.batches == 6
+    accounts = [account for account in run.ranges if account.rows]
+    assert [account.rows for account in accounts] == [300, 60, 60, 60, 60, 60]
+    assert followed.rows() == followed.wanted()

@@ -103,7 +103,7 @@ def test_a_statement_that_changes_a_table_stands_between_the_rows() -> None:
     events = transaction(MAP, rows(30, 2, row(1, "a")), end=200)
     told = read_all(reader, [*events, query("/* x */ ALTER TABLE t ADD c INT", end=300)])
     assert isinstance(told[0], TableRows)
-    assert told[1] == SchemaChange("shop", "/* x */ ALTER TABLE t ADD c INT")
+    assert told[1] == SchemaChange("shop", "/* x */ ALTER TABLE t ADD c INT", LogPosition("log.000001", 300))
     assert reader.position == LogPosition("log.000001", 300)
 
 

@@ -1,0 +1,221 @@
+"""Statements that change a table that is followed, and what stops a reader: told, and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.errors import EndpointError, ReplicationError, SourceLocation
+from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.model import Options, Table
+from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform_tests.systems.followed import CHUNK, Followed, connection, fill, follow, purge, schema, server
+
+__all__ = ["connection", "follow", "schema", "server"]
+
+pytestmark = pytest.mark.systems
+
+
+def test_columns_that_are_added_dropped_and_widened(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    followed = follow(new_columns="fail")
+    old = followed.hop()
+    followed.sync(old)
+    connection.query(f"UPDATE {schema}.t SET v = 1 WHERE id < 10")
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more BIGINT, MODIFY name VARCHAR(200), ALGORITHM=COPY")
+    connection.query(f"UPDATE {schema}.t SET more = id WHERE id < 20")
+    with pytest.raises(ReplicationError, match=r"has new columns since log\.\d+:\d+: more"):
+        followed.sync(old)
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+    connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v")
+    connection.query(f"INSERT INTO {schema}.t VALUES (500, 'new', 5)")
+    dropped = follow(new_columns="ignore")
+    dropped.sync()
+    assert dropped.rows() == dropped.wanted()
+
+
+def test_a_table_that_changes_twice_stops_where_rows_between_are_unknown(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    """Both changes leave the same types behind, so only the statements tell."""
+    fill(connection, schema)
+    followed = follow(new_columns="ignore")
+    hop = followed.hop()
+    followed.sync(hop)
+    connection.query(f"ALTER TABLE {schema}.t CHANGE v w INT")
+    connection.query(f"ALTER TABLE {schema}.t CHANGE w v INT")
+    followed.sync(hop)
+    connection.query(f"UPDATE {schema}.t SET v = 2 WHERE id = 1")
+    followed.sync(hop)
+    assert followed.rows() == followed.wanted()
+    connection.query(f"ALTER TABLE {schema}.t CHANGE v w INT")
+    connection.query(f"UPDATE {schema}.t SET w = 3 WHERE id = 1")
+    connection.query(f"ALTER TABLE {schema}.t CHANGE w v INT")
+    with pytest.raises(ReplicationError, match="was changed twice before the log was read up to"):
+        followed.sync(hop)
+
+
+def test_a_swap_of_tables_is_followed(connection: Connection, schema: str, follow: Callable[..., Followed]) -> None:
+    fill(connection, schema)
+    followed = follow()
+    followed.sync()
+    connection.query(f"CREATE TABLE {schema}._t_gho LIKE {schema}.t")
+    connection.query(f"ALTER TABLE {schema}._t_gho ADD COLUMN extra INT DEFAULT 7")
+    connection.query(f"INSERT INTO {schema}._t_gho (id, v, name) SELECT * FROM {schema}.t")
+    connection.query(f"RENAME TABLE {schema}.t TO {schema}._t_del, {schema}._t_gho TO {schema}.t")
+    connection.query(f"UPDATE {schema}.t SET v = 9, extra = 8 WHERE id < 5")
+    followed.sync()
+    read = {row[0]: row[1:3] for row in followed.rows()}
+    assert read == {row[0]: row[1:3] for row in followed.wanted()}
+    assert {row[3] for row in followed.rows() if row[0] < 5} == {8}
+
+
+def test_a_truncated_table(connection: Connection, schema: str, follow: Callable[..., Followed]) -> None:
+    fill(connection, schema)
+    stops = follow()
+    stops.sync()
+    connection.query(f"TRUNCATE TABLE {schema}.t")
+    connection.query(f"INSERT INTO {schema}.t VALUES (1, 5, 'x'), (100, 6, 'y')")
+    with pytest.raises(ReplicationError, match=r"was truncated at .*'on-truncate' = 'delete' deletes"):
+        stops.sync()
+    follows = follow(on_truncate="delete")
+    follows.sync()
+    assert follows.rows() == follows.wanted() == [(1, 5, "x"), (100, 6, "y")]
+    follows.sums()
+
+
+STOPS = [
+    ("DROP TABLE {t}", "was dropped or renamed at"),
+    ("RENAME TABLE {t} TO {t}_old", "was dropped or renamed at"),
+    ("ALTER TABLE {t} RENAME {t}_old", "was dropped or renamed at"),
+    ("ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)", r"primary key was changed to \(id, v\)"),
+]
+
+
+@pytest.mark.parametrize(("statement", "told"), STOPS)
+def test_statements_that_stop_a_table(
+    statement: str, told: str, connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema, 3)
+    followed = follow()
+    hop = followed.hop()
+    followed.sync(hop)
+    connection.query(statement.format(t=f"{schema}.t"))
+    connection.query(f"CREATE TABLE IF NOT EXISTS {schema}.t (id INT PRIMARY KEY, v INT, name VARCHAR(20))")
+    with pytest.raises(ReplicationError, match=told):
+        followed.sync(hop)
+
+
+def test_a_purged_log_is_told_and_a_new_snapshot_mends_it(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    followed = follow(**CHUNK)
+    followed.sync()
+    connection.query(f"DELETE FROM {schema}.t WHERE id % 2 = 0")
+    connection.query(f"UPDATE {schema}.t SET v = 5 WHERE id % 3 = 0")
+    purge(connection)
+    hop = followed.hop()
+    with pytest.raises(ReplicationError, match=r"does not hold the position .* job 'rebuild'"):
+        hop.plan()
+    assert hop.begin_anew() is not None
+    connection.query(f"INSERT INTO {schema}.t VALUES (2, 7, 'back')")
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+    followed.sums()
+    assert followed.hop().plan().backlog == ()
+
+
+def test_grants_that_are_missing_are_spelled_out(
+    connection: Connection, server: Server, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema, 3)
+    connection.query("CREATE OR REPLACE USER 'least'@'127.0.0.1' IDENTIFIED BY 'least'")
+    connection.query(f"GRANT SELECT ON `{schema}`.* TO 'least'@'127.0.0.1'")
+    followed = follow(username="least", password="least")
+    hop = followed.hop()
+    with pytest.raises(EndpointError, match=r"BINLOG MONITOR|REPLICATION"):
+        followed.sync(hop)
+    connection.query("GRANT BINLOG MONITOR ON *.* TO 'least'@'127.0.0.1'")
+    told = r"GRANT REPLICATION SLAVE ON \*\.\* TO 'least'@'127\.0\.0\.1'"
+    with pytest.raises(EndpointError, match=told):
+        followed.sync(hop)
+    connection.query("GRANT REPLICATION SLAVE ON *.* TO 'least'@'127.0.0.1'")
+    followed.sync(hop)
+    assert followed.rows() == followed.wanted()
+
+
+MODES = [
+    ({"scan__startup__mode": "latest-offset"}, [3]),
+    ({"scan__startup__mode": "earliest-offset"}, [1, 2, 3]),
+    ({"scan__startup__mode": "specific-offset"}, [2, 3]),
+    ({"scan__startup__mode": "snapshot"}, [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("mode", "ids"), MODES, ids=[item[0]["scan__startup__mode"] for item in MODES])
+def test_where_reading_begins(
+    mode: dict[str, str], ids: list[int], connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    purge(connection)  # other tests leave changes in the log that stop a reader
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
+    connection.query(f"INSERT INTO {schema}.t VALUES (1)")
+    place = log_end(connection)
+    connection.query(f"INSERT INTO {schema}.t VALUES (2)")
+    more = dict(mode)
+    if "specific-offset" in mode.values():
+        more["scan__startup__specific-offset__file"] = place.file
+        more["scan__startup__specific-offset__pos"] = str(place.offset)
+    followed = follow(**more)
+    followed.sync()
+    connection.query(f"INSERT INTO {schema}.t VALUES (3)")
+    followed.sync()
+    assert followed.rows() == [(number,) for number in ids]
+
+
+def test_another_server_and_a_restart(
+    spark: SparkSession, tmp_path: Path, connection: Connection, schema: str, server: Server
+) -> None:
+    """The same server goes on after a restart; at its address another one is noticed."""
+    data = tmp_path / "mariadb"
+    with start_mariadb(data, variables={"server-id": "77"}, die_with_parent=True) as first:
+        own = Server("127.0.0.1", first.port, USER, first.password)
+        with Connection(own) as opened:
+            opened.query("CREATE DATABASE shop")
+            fill(opened, "shop", 20)
+        followed = Followed(spark, own, "shop", "t", tmp_path, {})
+        followed.sync()
+        with Connection(own) as opened:
+            opened.query("UPDATE shop.t SET v = 1")
+    with start_mariadb(data, variables={"server-id": "77"}, die_with_parent=True) as again:
+        followed.server = Server("127.0.0.1", again.port, USER, again.password)
+        with Connection(followed.server) as opened:
+            opened.query("DELETE FROM shop.t WHERE id = 5")
+        followed.sync()
+        assert followed.rows() == followed.wanted()
+        assert followed.hop().plan().backlog == ()
+    fill(connection, schema, 3)
+    other = Followed(spark, server, schema, "t", tmp_path, {})
+    positions = followed_positions(followed)
+    with pytest.raises(ReplicationError, match=r"is another one than the position|does not hold the position "):
+        source = other.source()
+        renamed = {other.source().stream: next(iter(positions.topic_ids.values()))}
+        offsets = {source.stream: next(iter(positions.offsets.values()))}
+        source.backlog(source.discover(), type(positions)(offsets, renamed))
+
+
+def followed_positions(followed: Followed) -> Any:
+    head = ChangelogStore(
+        str(followed.lake / followed.name), Table("t", (), (), Options({}), SourceLocation(""))
+    ).head()
+    assert head is not None
+    return head.positions
