@@ -77,7 +77,7 @@ LIGHT = (
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
     "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
     "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream", "mysql.connector",
-    "mysql.table_source",
+    "mysql.table_source", "hops.checkups.databases", "hops.databases",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""

@@ -66,6 +66,7 @@ def _declared(binding: Binding) -> str:
 
 
 def _checks(binding: Binding | None) -> list[Check]:
+    from upsert_platform.hops.checkups.databases import database_checks
     from upsert_platform.hops.checkups.finding import Check
     from upsert_platform.hops.checkups.kafka import client_check, kafka_checks
     from upsert_platform.hops.checkups.lake import lake_check
@@ -76,7 +77,7 @@ def _checks(binding: Binding | None) -> list[Check]:
     checks = [Check("java", "java", _java), *machine_checks(lake.home(), addresses), lake_check(lake.default_lake())]
     checks.append(client_check())
     if binding is not None:
-        checks += [*kafka_checks(binding), *store_checks(binding)]
+        checks += [*kafka_checks(binding), *store_checks(binding), *database_checks(binding)]
     return checks
 
 

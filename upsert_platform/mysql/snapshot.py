@@ -107,16 +107,22 @@ def _selected(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.Record
     import pyarrow as pa
 
     from upsert_platform.mysql.connection import Connection
+    from upsert_platform.mysql.packed_rows import can_pack, packed_select, read_packed
     from upsert_platform.mysql.text_values import text_reader
 
     declared = {column.name for column in part.table.columns}
     wanted = [column for column in part.found.columns if column.name in declared]
     readers = [text_reader(column, part.settings.type_rules, table=part.found.full_name) for column in wanted]
     schema = pa.schema([pa.field(reader.name, reader.type) for reader in readers])
-    selected = ", ".join(reader.select for reader in readers)
+    packs = can_pack(wanted)
+    selected = packed_select(readers) if packs else ", ".join(reader.select for reader in readers)
     with Connection(part.settings.server, as_text=True) as connection:
         for chunk in chunks:
-            found = connection.stream(f"SELECT {selected} FROM {table_name(part.found)}{condition(part.found, chunk)}")
+            sql = f"SELECT {selected} FROM {table_name(part.found)}{condition(part.found, chunk)}"
+            if packs:
+                yield from read_packed(connection, sql, readers, fetch=part.settings.fetch_size)
+                continue
+            found = connection.stream(sql)
             while fetched := list(islice(found, part.settings.fetch_size)):
                 columns = zip(*fetched, strict=True)
                 arrays = [reader.read(values) for reader, values in zip(readers, columns, strict=True)]

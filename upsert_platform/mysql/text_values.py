@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,8 @@ from upsert_platform.types import arrow_type
 _TIME: Final = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _BLANKS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([:,]) ')
 _SECOND: Final = 1_000_000
-Values = Sequence[Any]
-"""Of one column: texts, or bytes where the type has no character set; None for NULL."""
+Values: TypeAlias = Sequence[Any] | pa.Array
+"""Of one column: texts, or bytes where the type has no character set; None for NULL. An array holds texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,14 @@ class TextReader:
     Attributes:
         select: what stands for it in a SELECT.
         read: makes an Arrow array of `type` from what that gives.
+        has_bytes: whether what it gives are bytes, not texts.
     """
 
     name: str
     select: str
     type: pa.DataType
     read: Callable[[Values], pa.Array]
+    has_bytes: bool = False
 
 
 def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextReader:
@@ -80,21 +82,31 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
             read = _compact
         case _ if column.is_geometry:
             read = partial(_shapes, column=told)
-    return TextReader(column.name, select, kind, read)
+    has_bytes = pa.types.is_binary(kind) or column.is_geometry
+    return TextReader(column.name, select, kind, read, has_bytes=has_bytes)
+
+
+def _texts(values: Values) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+
+
+def unhex(values: pa.Array) -> list[bytes | None]:
+    """Bytes of hexadecimal texts."""
+    return [None if value is None else bytes.fromhex(value) for value in values.to_pylist()]
 
 
 def _cast(values: Values, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return pa.array([value.encode() if isinstance(value, str) else value for value in values], pa.binary())
-    return pa.array(values, pa.string()).cast(kind)
+    return _texts(values).cast(kind)
 
 
 def _booleans(values: Values) -> pa.Array:
-    return pc.not_equal(pa.array(values, pa.string()).cast(pa.int64()), 0)
+    return pc.not_equal(_texts(values).cast(pa.int64()), 0)
 
 
 def _floats(values: Values, kind: pa.DataType) -> pa.Array:
-    return pa.array(values, pa.string()).cast(pa.float64()).cast(kind)
+    return _texts(values).cast(pa.float64()).cast(kind)
 
 
 def _numbers(texts: pa.Array, start: int, stop: int) -> np.ndarray:
@@ -106,7 +118,7 @@ def _present(texts: pa.Array) -> np.ndarray | None:
 
 
 def _dates(values: Values, kind: pa.DataType, **rules: Any) -> pa.Array:
-    texts = pa.array(values, pa.string())
+    texts = _texts(values)
     filled = texts.fill_null("1970-01-01")
     days, good = days_of(_numbers(filled, 0, 4), _numbers(filled, 5, 7), _numbers(filled, 8, 10))
     return dated(days.astype(np.int32), good, kind, present=_present(texts), **rules)
@@ -114,7 +126,7 @@ def _dates(values: Values, kind: pa.DataType, **rules: Any) -> pa.Array:
 
 def _moments(values: Values, kind: pa.DataType, *, digits: int, **rules: Any) -> pa.Array:
     """DATETIME, and TIMESTAMP in a session whose zone is UTC."""
-    texts = pa.array(values, pa.string())
+    texts = _texts(values)
     filled = texts.fill_null("1970-01-01 00:00:00" + ("." + "0" * digits if digits else ""))
     days, good = days_of(_numbers(filled, 0, 4), _numbers(filled, 5, 7), _numbers(filled, 8, 10))
     clock = _numbers(filled, 11, 13) * 3600 + _numbers(filled, 14, 16) * 60 + _numbers(filled, 17, 19)
@@ -125,7 +137,7 @@ def _moments(values: Values, kind: pa.DataType, *, digits: int, **rules: Any) ->
 
 
 def _times(values: Values, *, column: str) -> pa.Array:
-    encoded = pa.array(values, pa.string()).dictionary_encode()
+    encoded = _texts(values).dictionary_encode()
     found = []
     for text in encoded.dictionary.to_pylist():
         match = _TIME.fullmatch(text)

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries")
+SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries", "mysql")
 
 
 def main(arguments: list[str]) -> int:

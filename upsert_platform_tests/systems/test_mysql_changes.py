@@ -13,7 +13,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import EndpointError, ReplicationError, SourceLocation
 from upsert_platform.local.mariadb import USER, start_mariadb
 from upsert_platform.model import Options, Table
-from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.systems.followed import CHUNK, Followed, connection, fill, follow, purge, schema, server
 
@@ -219,3 +219,16 @@ def followed_positions(followed: Followed) -> Any:
     ).head()
     assert head is not None
     return head.positions
+
+
+def test_two_readers_of_one_id_are_told(connection: Connection, server: Server) -> None:
+    start = log_end(connection)
+    with LogStream(server, start, server_id=4712, to_end=False, heartbeat=0.2) as first:
+        next(iter(first))
+        with (
+            LogStream(server, start, server_id=4712, to_end=False, heartbeat=0.2) as second,
+            pytest.raises(ReplicationError, match="reads with the same server id; give every pipeline a 'server-id'"),
+        ):
+            next(iter(second))
+            for _ in first:
+                pass

@@ -1,0 +1,32 @@
+"""Servers of databases that tables are read from: do they answer, log rows whole, and let the user read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from upsert_platform.hops.binding import Binding
+from upsert_platform.hops.checkups.finding import Check, Finding, State
+from upsert_platform.mysql.connection import Connection, require_row_log
+from upsert_platform.mysql.privileges import require_grants
+from upsert_platform.mysql.table_source import MySqlTableSource
+
+_AREA: Final = "mysql"
+_REMEDY: Final = "check 'hostname', 'port', the network, and the user's password and grants"
+
+
+def database_checks(binding: Binding) -> list[Check]:
+    """One check per table."""
+    found = [source for source in binding.sources.values() if isinstance(source, MySqlTableSource)]
+    return [Check(_AREA, f"{item.settings.server} {item.stream}", partial(_table, item), _REMEDY) for item in found]
+
+
+def _table(source: MySqlTableSource) -> Iterator[Finding]:
+    settings = source.settings
+    with Connection(settings.server) as connection:
+        require_row_log(connection)
+        require_grants(connection, settings.database, settings.table)
+    (stream,) = source.discover()
+    told = f"about {stream.rows} rows; the log is at {stream.log.end}, and begins with {stream.log.start.file}"
+    yield Finding(_AREA, f"{settings.server} {source.stream}", State.OK, told)

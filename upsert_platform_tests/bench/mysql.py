@@ -1,0 +1,139 @@
+"""Reading MySQL: a snapshot against the C client that throws rows away, and the log against the library's own decoder.
+
+Needs a MariaDB server (Debian: mariadb-server); the library (mysql-replication) is measured where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
+from upsert_platform.mysql.binlog.reader import LogReader, TableRows
+from upsert_platform.mysql.binlog.stream import LogStream, log_end
+from upsert_platform.mysql.catalog import read_table
+from upsert_platform.mysql.columns import TypeRules
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.mysql.position import LogPosition
+from upsert_platform_tests.systems.followed import Followed
+
+ROWS = 400_000
+PROCESSES = 2
+_COLUMNS = (
+    "id BIGINT PRIMARY KEY, a INT, b BIGINT UNSIGNED, c DECIMAL(12, 2), d DOUBLE, e VARCHAR(40), f VARCHAR(40),"
+    " g DATETIME(3), h DATE, i TINYINT(1)"
+)
+_VALUES = (
+    "n, n * 7 % 1000003, n * 1000003, n / 7, n / 3, CONCAT('name ', n), CONCAT('city ', n % 1000),"
+    " '2024-01-01' + INTERVAL n SECOND, '2024-01-01' + INTERVAL n % 1000 DAY, n % 2"
+)
+
+
+def run() -> Iterator[dict[str, Any]]:
+    """One measure each: rows per second."""
+    with tempfile.TemporaryDirectory() as folder, start_mariadb(Path(folder) / "server") as mariadb:
+        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        with Connection(server) as connection:
+            connection.query("CREATE DATABASE bench CHARACTER SET utf8mb4")
+            connection.query(f"CREATE TABLE bench.t ({_COLUMNS})")
+            start = log_end(connection)
+            for low in range(1, ROWS, 20_000):
+                connection.query(
+                    f"INSERT INTO bench.t WITH RECURSIVE s AS (SELECT {low} n UNION ALL SELECT n + 1 FROM s"
+                    f" WHERE n < {low + 19_999}) SELECT {_VALUES} FROM s"
+                )
+        yield from _log(server, start)
+        yield from _snapshot(server, mariadb, Path(folder))
+
+
+def _log(server: Server, start: LogPosition) -> Iterator[dict[str, Any]]:
+    with Connection(server) as connection:
+        table = read_table(connection, "bench", "t")
+    with LogStream(server, start, server_id=secrets.randbelow(10**9) + 10, to_end=True) as stream:
+        events, checksum = list(stream), stream.checksum
+    began, count = time.perf_counter(), 0
+    reader = LogReader(start, lambda *_: table, rules=TypeRules(), checksum=checksum)
+    for event in events:
+        count += sum(item.rows.num_rows for item in reader.read(event) if isinstance(item, TableRows))
+    count += sum(item.rows.num_rows for item in reader.drain() if isinstance(item, TableRows))
+    own = count / (time.perf_counter() - began)
+    assert count == ROWS
+    measured = {"measure": "binlog_decode", "rows": count, "rows_per_second": round(own)}
+    if importlib.util.find_spec("pymysqlreplication") is None:
+        yield {**measured, "note": "mysql-replication is not installed: its own decoder was not measured"}
+        return
+    library = _library(server, start)
+    yield {**measured, "library_rows_per_second": round(library), "ratio": round(own / library, 2)}
+
+
+def _library(server: Server, start: LogPosition) -> float:
+    """Rows per second of the library, its connection included: it decodes where it reads."""
+    from pymysqlreplication import BinLogStreamReader
+    from pymysqlreplication.row_event import WriteRowsEvent
+
+    login = {"host": server.host, "port": server.port, "user": server.user, "passwd": server.password}
+    stream = BinLogStreamReader(
+        connection_settings=login,
+        server_id=4242,
+        log_file=start.file,
+        log_pos=start.offset,
+        resume_stream=True,
+        only_events=[WriteRowsEvent],
+        is_mariadb=True,
+    )
+    began, count = time.perf_counter(), 0
+    for event in stream:
+        count += len(event.rows)
+    seconds = time.perf_counter() - began
+    stream.close()
+    assert count == ROWS
+    return count / seconds
+
+
+def _snapshot(server: Server, mariadb: MariaDb, folder: Path) -> Iterator[dict[str, Any]]:
+    client = _client(server)
+    from upsert_platform.jvm.session import open_session
+
+    spark = open_session({"spark.master": f"local[{PROCESSES}]"})
+    try:
+        spark.range(0, PROCESSES, 1, PROCESSES).mapInArrow(lambda batches: batches, "id BIGINT").collect()
+        followed = Followed(spark, server, "bench", "t", folder / "lake", {})
+        began = time.perf_counter()
+        result = followed.sync()
+        seconds = time.perf_counter() - began
+    finally:
+        spark.stop()
+    assert result.account.rows == ROWS
+    own = ROWS / seconds
+    yield {
+        "measure": "mysql_snapshot",
+        "rows": ROWS,
+        "rows_per_second": round(own),
+        "client_rows_per_second": round(client),
+        "ratio": round(own / client, 2),
+    }
+
+
+def _client(server: Server) -> float:
+    """Rows per second of as many processes of the C client, each with its share, which write to nowhere."""
+    command = [
+        *("mariadb", "--no-defaults", "--quick", "--batch", "--skip-column-names", f"--host={server.host}"),
+        *(f"--port={server.port}", f"--user={server.user}", f"--password={server.password}"),
+    ]
+    share = ROWS // PROCESSES
+    began = time.perf_counter()
+    clients = [
+        subprocess.Popen(
+            [*command, "-e", f"SELECT * FROM bench.t WHERE id > {share * n} AND id <= {share * (n + 1)}"],
+            stdout=subprocess.DEVNULL,
+        )
+        for n in range(PROCESSES)
+    ]
+    assert [client.wait() for client in clients] == [0] * PROCESSES
+    return ROWS / (time.perf_counter() - began)

@@ -1,0 +1,72 @@
+"""A million rows of a database into a topic and tables: written meanwhile, the server restarted, runs killed."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform_tests.graph.conftest import stack, variables
+from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.systems.ingesting import (
+    FILL,
+    TABLE,
+    Writer,
+    declare,
+    held,
+    killed,
+    records,
+    serving,
+    wanted,
+)
+
+__all__ = ["stack", "variables"]
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(2700)]
+
+ROWS = int(1_000_000 * float(os.environ.get("SOAK_SCALE", "1")))
+KILLS = 10
+
+
+def test_a_million_rows_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
+    chosen = random.Random(os.environ.get("SOAK_SEED", "7"))
+    data = tmp_path / "mariadb"
+    mariadb = start_mariadb(data, die_with_parent=True)
+    try:
+        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        with Connection(server) as database:
+            database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
+            database.query(f"CREATE TABLE shop.users ({TABLE})")
+            database.query("SET SESSION max_recursive_iterations = 100000000")
+            database.query(FILL.format(table="shop.users", rows=ROWS))
+            declare(stack, database, "shop.users", chunk=2000)
+        writer = Writer(server, "shop.users", pause=0.001, keys=ROWS + ROWS // 10)
+        writer.start()
+        kills = 0
+        while kills < KILLS // 2:
+            kills += killed(stack, chosen.uniform(8, 60))
+        mariadb.stop()
+        mariadb = start_mariadb(data, port=server.port, password=server.password, die_with_parent=True)
+        done = stack.execute()
+        assert done.returncode == 0, done.stderr[-3000:]
+        before = Counter((key, value) for key, value, _ in records(stack))
+        while kills < KILLS:
+            kills += killed(stack, chosen.uniform(8, 20))
+        writer.ended.set()
+        writer.join(60)
+        done = stack.execute()
+        assert done.returncode == 0, done.stderr[-3000:]
+        with Connection(server) as database:
+            assert held(stack) == wanted(database, "shop.users")
+            assert serving(stack) == dict(database.query("SELECT user_id, name FROM shop.users"))
+        late = Counter((key, value) for key, value, _ in records(stack)) - before
+        assert [pair for pair, count in late.items() if count > 1 and b'"w' in (pair[1] or b"")] == []
+        assert stack.execute("verify").returncode == 0
+        print(f"{ROWS} rows, {writer.written} writes, {kills} kills: equal")  # noqa: T201
+    finally:
+        mariadb.stop()
