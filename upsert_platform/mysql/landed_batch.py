@@ -163,10 +163,18 @@ class LandedBatch:
         """Rows of the next chunks, and whether they were the last."""
         with Connection(self.settings.server) as connection:
             await_visible(connection, progress.position)
+            # Rows are read as the table is now; the log behind them may still tell of it as it was.
+            table = read_table(connection, self.settings.database, self.settings.table)
+            if table is None or table.primary_key != self.source.table.primary_key:
+                told = "is gone" if table is None else f"has the primary key ({', '.join(table.primary_key)}) now"
+                raise ReplicationError(
+                    f"table {self.settings.full_name} {told}, before its snapshot was done; leave it out by"
+                    " 'tables.exclude', or give it a topic of its own"
+                )
             chunks, last = find_chunks(
-                connection, progress.table, after=progress.after, rows=self.settings.chunk_size, most=CHUNKS
+                connection, table, after=progress.after, rows=self.settings.chunk_size, most=CHUNKS
             )
-        part = SnapshotPart(self.settings, self.source.table, progress.table, self.number, self._batch, self.location)
+        part = SnapshotPart(self.settings, self.source.table, table, self.number, self._batch, self.location)
         files = read_chunks(self.spark, part, chunks)
         return files, replace(progress, after=chunks[-1].upto), last
 

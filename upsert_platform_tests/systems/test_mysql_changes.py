@@ -15,6 +15,7 @@ from upsert_platform.local.mariadb import USER, start_mariadb
 from upsert_platform.model import Options, Table
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform_tests.systems.followed import CHUNK, Followed, connection, fill, follow, purge, schema, server
 
 __all__ = ["connection", "follow", "schema", "server"]
@@ -41,6 +42,34 @@ def test_columns_that_are_added_dropped_and_widened(
     dropped = follow(new_columns="ignore")
     dropped.sync()
     assert dropped.rows() == dropped.wanted()
+
+
+def test_a_table_that_changes_within_its_snapshot(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.CHUNKS", 1)
+    fill(connection, schema)
+    followed = follow(new_columns="ignore", **CHUNK)
+    hop = followed.hop()
+    land = MySqlTableSource.land
+    rounds = iter(range(100))
+
+    def disturbed(self: MySqlTableSource, *given: Any, **more: Any) -> Any:
+        number = next(rounds)
+        connection.query(f"UPDATE {schema}.t SET name = 'r{number}' WHERE id % 5 = {number % 5}")
+        if number == 2:
+            connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v")
+        connection.query(f"UPDATE {schema}.t SET name = 's{number}' WHERE id % 7 = {number % 7}")
+        return land(self, *given, **more)
+
+    monkeypatch.setattr(MySqlTableSource, "land", disturbed)
+    followed.sync(hop)
+    monkeypatch.setattr(MySqlTableSource, "land", land)
+    followed.sync(hop)
+    names = [column.name for column in hop.source.table.columns]
+    assert names == ["id", "v", "name"]
+    monkeypatch.setattr(Followed, "source", lambda _: hop.source)
+    assert sorted((row[0], row[2]) for row in followed.rows()) == sorted(followed.wanted())
 
 
 def test_a_table_that_changes_twice_stops_where_rows_between_are_unknown(
