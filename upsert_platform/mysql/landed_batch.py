@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, write_files
@@ -24,13 +24,17 @@ from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
 from upsert_platform.mysql.server_state import await_visible, read_server_log
-from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks
+from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_here
 from upsert_platform.mysql.table_source import CHUNKS, MySqlTableSource
 from upsert_platform.source import Landed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+
+_FEW_CHUNKS: Final = 4
+"""Chunks that the driver reads where a batch is taken to be little; a server's estimate of rows may be far off."""
 
 
 def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
@@ -97,11 +101,20 @@ class LandedBatch:
     """Lands one batch.
 
     Args:
+        spark: gives a session, where one is needed.
         planned: number of the log's byte up to which the run means to read.
+        here: this process reads chunks.
     """
 
     def __init__(
-        self, source: MySqlTableSource, spark: SparkSession, *, head: Head, location: TableLocation, planned: int
+        self,
+        source: MySqlTableSource,
+        spark: Callable[[], SparkSession],
+        *,
+        head: Head,
+        location: TableLocation,
+        planned: int,
+        here: bool,
     ) -> None:
         self.source = source
         self.settings = source.settings
@@ -109,6 +122,7 @@ class LandedBatch:
         self.head = head
         self.location = location
         self.planned = planned
+        self.here = here
         self.landing = Landing(source.table, source.stream)
         lanes = head.positions.offsets.get(source.stream, {})
         self.number, self.read = lanes.get(LOG, FIRST_BYTE), lanes.get(SNAPSHOT, 0)
@@ -175,7 +189,8 @@ class LandedBatch:
                 connection, table, after=progress.after, rows=self.settings.chunk_size, most=CHUNKS
             )
         part = SnapshotPart(self.settings, self.source.table, table, self.number, self._batch, self.location)
-        files = read_chunks(self.spark, part, chunks)
+        few = self.here and len(chunks) <= _FEW_CHUNKS
+        files = read_chunks_here(part, chunks) if few else read_chunks(self.spark(), part, chunks)
         return files, replace(progress, after=chunks[-1].upto), last
 
     def _swept(self, progress: Progress) -> Landed:
@@ -183,8 +198,8 @@ class LandedBatch:
         from pyspark.sql import functions as F
 
         store = ChangelogStore(self.location, self.source.table, mode=self.source.mode)
-        key = self.source.table.primary_key
-        found = latest_per_key(store.read(self.spark, after=0, upto=self.head.batch), key=key, columns=[])
+        key, spark = self.source.table.primary_key, self.spark()
+        found = latest_per_key(store.read(spark, after=0, upto=self.head.batch), key=key, columns=[])
         gone = found.where(f"_seq < {progress.swept_before} AND {rows.KIND} <> '{rows.KIND_DELETE}'")
         given = {
             rows.BATCH: F.lit(self._batch),
@@ -199,7 +214,7 @@ class LandedBatch:
             (F.col(f"`{item.name}`") if item.name in key else given.get(item.name, F.lit(None)))
             .cast(item.dataType)
             .alias(item.name)
-            for item in self.spark.createDataFrame([], rows.spark_schema(self.source.table)).schema
+            for item in spark.createDataFrame([], rows.spark_schema(self.source.table)).schema
         ]
         files = store.write(gone.select(*columns), batch=self._batch)
         count = sum(item.rows for item in files)

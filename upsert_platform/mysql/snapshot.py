@@ -62,18 +62,28 @@ def read_chunks(spark: SparkSession, part: SnapshotPart, chunks: Sequence[Chunk]
         raise raised from error
 
 
+def read_chunks_here(part: SnapshotPart, chunks: Sequence[Chunk]) -> list[DataFile]:
+    """Reads few chunks by this process. Raises what `read_chunks` does."""
+    return [DataFile(**row) for manifest in _files(part, chunks) for row in manifest.to_pylist()]
+
+
 def _reading(
     part: SnapshotPart, shares: Sequence[Sequence[Chunk]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from upsert_platform.changelog import rows
-        from upsert_platform.changelog.data_files import write_files
-
         mine = [chunk for batch in numbers for number in batch.column(0).to_pylist() for chunk in shares[number]]
-        schema = rows.arrow_schema(part.table)
-        yield from write_files(_blocks(part, mine), location=part.location, schema=schema, batch=part.batch)
+        yield from _files(part, mine)
 
     return read
+
+
+def _files(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
+    """Writes the rows of chunks, and tells of the files."""
+    from upsert_platform.changelog import rows
+    from upsert_platform.changelog.data_files import write_files
+
+    schema = rows.arrow_schema(part.table)
+    yield from write_files(_blocks(part, chunks), location=part.location, schema=schema, batch=part.batch)
 
 
 def _blocks(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:

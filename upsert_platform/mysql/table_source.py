@@ -8,7 +8,7 @@ it, or else with what a chunk found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -173,14 +173,17 @@ class MySqlTableSource(TakesSnapshots):
 
     def land(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         ranges: Sequence[OffsetRange],
         *,
         streams: Sequence[TableStream],
         head: Head,
         location: TableLocation,
+        here: bool = False,
     ) -> Landed:
         """Reads the next chunks of a snapshot, and the log up to its end or a batch's size.
+
+        The log is read by this process; chunks are read by tasks of Spark, unless they are few.
 
         Raises:
             ReplicationError: the log cannot be followed; says what helps.
@@ -190,7 +193,7 @@ class MySqlTableSource(TakesSnapshots):
 
         del streams
         planned = next((item.end for item in ranges if item.partition == LOG), FIRST_BYTE)
-        return LandedBatch(self, spark, head=head, location=location, planned=planned).land()
+        return LandedBatch(self, spark, head=head, location=location, planned=planned, here=here).land()
 
     def publish(self, positions: Positions) -> None:
         """Nobody else looks."""
