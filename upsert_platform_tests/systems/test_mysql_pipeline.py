@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,10 @@ def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_
     database.query(f"DELETE FROM {users} WHERE user_id % 7 = 0")
     database.query(f"UPDATE {users} SET user_id = user_id + 10000 WHERE user_id % 5 = 0")
     database.query(f"INSERT INTO {users} VALUES (7, 'again', 'eu', 1, '2024-06-01')")
+    ingested = stack.run("ingest")
+    assert ingested.success
+    assert held(stack) == wanted(database, users)
+    assert len(serving(stack)) == 500, "the job takes what is written from the database alone"
     second = stack.run()
     assert second.success
     assert held(stack) == wanted(database, users)
@@ -70,6 +76,83 @@ def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_
     assert again.success
     assert metadata_of(again, "changelogs", source)["records"] == 0
     assert stack.run("verify").success
+
+
+SHARDS = """
+transform:
+  - source-table: {schema}.orders_\\.*
+    projection: \\*, amount * 2 AS twice, __table_name__ AS origin
+    filter: amount > 1
+pipeline:
+  name: shards
+"""
+
+
+def test_shards_become_one_topic_with_computed_columns_and_headers(stack: Stack, database: Connection) -> None:
+    """Two tables, one of them with a column more; a row that leaves the filter is deleted."""
+    schema = f"s_{secrets.token_hex(4)}"
+    database.query(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
+    database.query(f"CREATE TABLE {schema}.orders_1 (id INT PRIMARY KEY, amount INT)")
+    database.query(f"CREATE TABLE {schema}.orders_2 (id INT PRIMARY KEY, amount INT, note VARCHAR(9))")
+    database.query(f"INSERT INTO {schema}.orders_1 VALUES (1, 5), (2, 0), (3, 7)")
+    database.query(f"INSERT INTO {schema}.orders_2 VALUES (11, 6, 'a'), (12, 1, 'b'), (13, 9, NULL)")
+    declare(stack, database, rf"{schema}.orders_\.*", more="sink.add-tableId-to-header-enabled: true")
+    (stack.project / "users.sql").unlink()
+    with (stack.project / "pipeline.yaml").open("a") as file:
+        file.write(SHARDS.format(schema=schema))
+    assert stack.run().success
+    given = {json.loads(key or b"")["id"]: (value, headers) for key, value, headers in records(stack)}
+    assert {key: json.loads(value or b"") for key, (value, _) in given.items()} == {
+        1: {"id": 1, "amount": 5, "twice": 10, "origin": "orders_1", "note": None},
+        3: {"id": 3, "amount": 7, "twice": 14, "origin": "orders_1", "note": None},
+        11: {"id": 11, "amount": 6, "twice": 12, "origin": "orders_2", "note": "a"},
+        13: {"id": 13, "amount": 9, "twice": 18, "origin": "orders_2", "note": None},
+    }
+    named = [("namespace", b""), ("schemaName", b""), ("tableName", stack.topic.encode())]
+    assert {tuple(headers) for _, headers in given.values()} == {tuple(named)}
+    database.query(f"UPDATE {schema}.orders_1 SET amount = 1 WHERE id = 3")
+    database.query(f"UPDATE {schema}.orders_2 SET id = 14 WHERE id = 13")
+    database.query(f"INSERT INTO {schema}.orders_1 VALUES (4, 8)")
+    assert stack.run().success
+    state: dict[int, Any] = {}
+    for key, value, _ in records(stack):
+        state.pop(json.loads(key or b"")["id"], None)
+        if value is not None:
+            state[json.loads(key or b"")["id"]] = json.loads(value)
+    assert sorted(state) == [1, 4, 11, 14]
+    assert state[4] == {"id": 4, "amount": 8, "twice": 16, "origin": "orders_1", "note": None}
+
+
+def test_a_new_snapshot_by_the_job_corrects_what_the_log_did_not_tell(
+    stack: Stack, database: Connection, users: str
+) -> None:
+    declare(stack, database, users)
+    assert stack.run().success
+    database.query("SET SESSION sql_log_bin = OFF")
+    database.query(f"DELETE FROM {users} WHERE user_id < 20")
+    database.query(f"UPDATE {users} SET name = 'unlogged' WHERE user_id > 490")
+    database.query("SET SESSION sql_log_bin = ON")
+    assert stack.run().success
+    assert held(stack) != wanted(database, users)
+    job = stack.definitions().resolve_job_def("rebuild")
+    config = {"ops": {"rebuild_queries": {"config": {"tables": [users]}}}}
+    assert job.execute_in_process(run_config=config, raise_on_error=False).success
+    assert stack.run().success
+    assert held(stack) == wanted(database, users)
+    assert serving(stack) == dict(database.query(f"SELECT user_id, name FROM {users}"))
+
+
+def test_a_new_column_is_carried_to_the_topic(stack: Stack, database: Connection, users: str) -> None:
+    declare(stack, database, users)
+    assert stack.run("ingest").success
+    database.query(f"UPDATE {users} SET name = 'before' WHERE user_id = 1")
+    database.query(f"ALTER TABLE {users} ADD COLUMN extra BIGINT")
+    database.query(f"UPDATE {users} SET extra = 99 WHERE user_id = 2")
+    assert stack.run("ingest").success
+    found = held(stack)
+    assert (found[1]["name"], found[1]["extra"]) == ("before", None)
+    assert found[2]["extra"] == 99
+    assert "extra" not in found[3]
 
 
 @pytest.mark.timeout(900)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.columns import MySqlColumn
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.packed_rows import can_pack
@@ -90,6 +91,44 @@ def test_values_of_a_snapshot_are_those_of_the_log(
     followed.sync()
     after = [(row[0] - 100, *row[1:]) for row in followed.rows()]
     assert sorted(after, key=repr) == before
+
+
+def test_dates_that_do_not_exist_are_the_same_in_both(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a DATE, b DATETIME(3), c TIMESTAMP(2) NULL)")
+    connection.query("SET sql_mode = 'ALLOW_INVALID_DATES'")
+    connection.query(f"INSERT INTO {schema}.t VALUES (1, '0000-00-00', '2024-00-10', '0000-00-00 00:00:00')")
+    connection.query(f"INSERT INTO {schema}.t VALUES (2, '2024-02-31', '2024-02-31 01:02:03', '2024-01-01 00:00:00.5')")
+    followed = follow()
+    followed.sync()
+    before = followed.rows()
+    assert [(row[1], row[2], row[3] is None) for row in before] == [(None, None, True), (None, None, False)]
+    connection.query(f"UPDATE {schema}.t SET id = id + 100")
+    followed.sync()
+    assert [(row[0] - 100, *row[1:]) for row in followed.rows()] == before
+    fails = follow("t", zero_dates="fail")
+    fails.lake = fails.lake / "other"
+    with pytest.raises(ReplicationError, match="are dates that do not exist"):
+        fails.sync()
+
+
+def test_columns_that_are_computed_or_not_shown(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    connection.query(
+        f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT, twice INT AS (v * 2) VIRTUAL, kept INT AS (v * 3) STORED,"
+        " hidden INT INVISIBLE DEFAULT 7, `odd ``name` INT DEFAULT 8) PARTITION BY HASH (id) PARTITIONS 3"
+    )
+    connection.query(f"ALTER TABLE {schema}.t CHANGE `odd ``name` odd INT DEFAULT 8")
+    connection.query(f"INSERT INTO {schema}.t (id, v) VALUES (1, 5), (2, NULL), (3, 6)")
+    followed = follow()
+    followed.sync()
+    connection.query(f"UPDATE {schema}.t SET v = v + 1 WHERE id = 1")
+    connection.query(f"INSERT INTO {schema}.t (id, v) VALUES (4, 9)")
+    followed.sync()
+    wanted = connection.query(f"SELECT id, v, twice, kept, hidden, odd FROM {schema}.t ORDER BY id")
+    assert followed.rows() == wanted
 
 
 def test_a_snapshot_meets_what_is_written_while_it_is_read(

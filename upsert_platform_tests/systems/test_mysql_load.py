@@ -1,0 +1,63 @@
+"""A project that names a database: what its server tells when it is loaded, and what stands in for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.errors import Problem
+from upsert_platform.hops.binding import load
+from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.model import Project
+from upsert_platform.mysql.connection import Connection, Server
+
+pytestmark = pytest.mark.systems
+
+PIPELINE = """source: {{type: mysql, hostname: 127.0.0.1, port: {port}, username: {user}, password: {password},
+         tables: 'shop.\\.*', tables.exclude: 'shop._\\.*'}}
+sink: {{type: upsert-kafka, properties.bootstrap.servers: '127.0.0.1:9092'}}
+"""
+
+
+def test_tables_are_found_when_the_project_is_loaded(tmp_path: Path) -> None:
+    def loaded() -> tuple[Project, dict[str, list[str]]]:
+        project, problems = load(tmp_path / "project", root=str(tmp_path / "lake"))
+        told: dict[str, list[str]] = {"error": [], "warning": []}
+        for problem in problems:
+            assert isinstance(problem, Problem)
+            told[problem.severity].append(problem.message)
+        return project, told
+
+    with start_mariadb(tmp_path / "mariadb", die_with_parent=True) as mariadb:
+        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        (tmp_path / "project").mkdir()
+        text = PIPELINE.format(port=server.port, user=USER, password=server.password)
+        (tmp_path / "project" / "pipeline.yaml").write_text(text)
+        with Connection(server) as connection:
+            connection.query("CREATE DATABASE shop")
+            connection.query("CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+            connection.query("CREATE TABLE shop._a_gho (id INT PRIMARY KEY)")
+            assert [insert.target for insert in loaded()[0].inserts] == ["shop.a"]
+            connection.query("CREATE TABLE shop.b (id INT PRIMARY KEY)")
+            project, told = loaded()
+            assert [insert.target for insert in project.inserts] == ["shop.a", "shop.b"]
+            assert told == {"error": [], "warning": []}
+            connection.query("CREATE TABLE shop.c (id INT)")
+            connection.query("CREATE TABLE shop.d (id UUID PRIMARY KEY)")
+            told = loaded()[1]
+            assert "table shop.c has no primary key" in told["error"][0]
+            assert "column 'id' has the type uuid, which is not read" in told["error"][1]
+            connection.query("DROP TABLE shop.c, shop.d")
+            connection.query("ALTER TABLE shop.a DROP COLUMN v, ADD COLUMN w INT")
+            project, told = loaded()
+            assert [column.name for column in project.tables["shop.a"].columns] == ["id", "w", "v"]
+            connection.query("DROP TABLE shop.b")
+            project, told = loaded()
+            assert [insert.target for insert in project.inserts] == ["shop.a"]
+            assert any("shop.b of 127.0.0.1" in text and "not there any more" in text for text in told["warning"])
+    project, told = loaded()
+    assert {insert.target for insert in project.inserts} >= {"shop.a"}
+    assert not told["error"]
+    assert any("taken to be as they were when it answered last" in text for text in told["warning"])
+    assert server.password not in str(told)
