@@ -45,7 +45,7 @@ def packed_select(readers: Sequence[TextReader]) -> str:
 
 def _packed(reader: TextReader) -> str:
     if reader.has_bytes:
-        return f"IFNULL(CONCAT('\"', HEX({reader.select}), '\"'), '')"
+        return f"IFNULL(CONCAT('\"', {reader.hexadecimal}, '\"'), '')"
     if pa.types.is_string(reader.type):
         text = f"CONVERT({reader.select} USING utf8mb4)"
         return f"IFNULL(CONCAT('\"', REPLACE({text}, '\"', '\"\"'), '\"'), '')"

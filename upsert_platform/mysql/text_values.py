@@ -37,14 +37,19 @@ class TextReader:
     Attributes:
         select: what stands for it in a SELECT.
         read: makes an Arrow array of `type` from what that gives.
-        has_bytes: whether what it gives are bytes, not texts.
+        hexadecimal: the same as hexadecimal text, where what it gives are bytes; else empty.
     """
 
     name: str
     select: str
     type: pa.DataType
     read: Callable[[Values], pa.Array]
-    has_bytes: bool = False
+    hexadecimal: str = ""
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether values are bytes, not texts."""
+        return bool(self.hexadecimal)
 
 
 def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextReader:
@@ -82,8 +87,11 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
             read = _compact
         case _ if column.is_geometry:
             read = partial(_shapes, column=told)
-    has_bytes = pa.types.is_binary(kind) or column.is_geometry
-    return TextReader(column.name, select, kind, read, has_bytes=has_bytes)
+    hexadecimal = f"HEX({name})" if pa.types.is_binary(kind) or column.is_geometry else ""
+    if hexadecimal and column.kind == "bit":
+        # Of a number servers leave out the zeros in front.
+        hexadecimal = f"LPAD(HEX({name} + 0), {((column.length or 1) + 7) // 8 * 2}, '0')"
+    return TextReader(column.name, select, kind, read, hexadecimal)
 
 
 def _texts(values: Values) -> pa.Array:

@@ -120,7 +120,7 @@ class LogStream:
 
     def _broken(self, error: Exception) -> EndpointError | ReplicationError:
         number, text = error.args[0] if error.args else None, str(error)
-        if number != _PURGED:
+        if number != _PURGED and _SAME_ID not in text:
             return endpoint_error(self._connection.server, error)
         if _SAME_ID in text:
             told = "another replica reads with the same server id; give every pipeline a 'server-id' of its own"
