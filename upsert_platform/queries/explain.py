@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from upsert_platform.changelog import rows
 from upsert_platform.plan import (
     Aggregate,
     Arrivals,
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from upsert_platform.queries.store import QueryStore
 
 
+_PLACE: Final = re.compile(r"_p\d+_")
+"""How columns begin that no statement has given: places of records."""
+
+
 def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
     """Lines of a plan, the result first, each operator above what it reads."""
     yield f"{'  ' * depth}{_told(node)}"
@@ -37,20 +43,23 @@ def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
 def _told(node: Node) -> str:
     match node:
         case Scan():
-            columns = ", ".join(field.name for field in node.columns)
+            columns = ", ".join(field.name for field in node.columns if field.name not in rows.SYSTEM_COLUMNS)
             how = "rows that are only added" if node.appends else "upserts" if node.key else "changes"
             return f"read {node.table} ({columns}): {how}"
         case Project():
             return "project " + ", ".join(
-                name if item.column == name else f"{item.sql} AS {name}" for name, item in node.columns
+                name if item.column == name else f"{item.sql} AS {name}"
+                for name, item in node.columns
+                if not _PLACE.match(name)
             )
         case Filter():
             return f"filter {node.condition.sql}"
         case Window():
             return f"window {node.kind} of {node.time}: size {_span(node.size)}, step {_span(node.step)}"
         case Expand():
+            left_out = {name for columns in node.sets for name, item in columns if item.column is None}
             groupings = (
-                ", ".join(name for name, item in columns if item.column is not None) or "nothing"
+                ", ".join(name for name, item in columns if name in left_out and item.column is not None)
                 for columns in node.sets
             )
             return "copy rows per grouping: " + "; ".join(f"({shown})" for shown in groupings)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from upsert_platform.queries import engine, reading, store, tasks
+from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.runners import LocalRunner
 from upsert_platform_tests.queries.test_merge import TARGET, query_of
 from upsert_platform_tests.queries.world import Kept, World, same_rows
@@ -120,3 +121,15 @@ def test_distinct_rows_beside_another_insert_are_a_branch(tmp_path: Path) -> Non
     kept.advance()
     users = {row["id"]: (row["id"], row["age"], row["region"]) for row in world.rows["users"]}
     assert same_rows(kept.result(), list((users | _distinct(world.rows["views"], 0)).values()))
+
+
+def test_explain_tells_what_decides_and_what_is_kept() -> None:
+    lines = list(explain_plan(query_of("INSERT INTO t SELECT DISTINCT uid, secs, page FROM views").plan))
+    assert lines[0] == "last row of each k by its records"
+    assert [line.strip() for line in lines if "state:" in line] == [
+        "state: the rows per (k): grows with the keys",
+        "state: the keys per (uid_2, secs_2, page_2): grows with the keys",
+    ]
+    assert lines[-1].strip() == "read views (uid, page, secs): rows that are only added"
+    groupings = query_of("INSERT INTO t SELECT id, COUNT(*), CAST(NULL AS STRING) FROM users GROUP BY ROLLUP (id)")
+    assert any("copy rows per grouping: (id_2_2); ()" in line for line in explain_plan(groupings.plan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import traceback
@@ -31,7 +32,10 @@ QUERIES = 10
 """Queries, and so histories, of a world."""
 COMPACTED = 0.05
 """Share of worlds whose changelogs are compacted between batches; that needs Spark."""
-DOUBLES = Statement("SELECT region, SUM(score) AS s, AVG(score) AS a FROM users GROUP BY region", "", ("doubles",))
+DOUBLES = Statement(
+    "SELECT region, SUM(score) AS s, AVG(score) AS a, VAR_POP(score) AS v, STDDEV_SAMP(score) AS d FROM users GROUP BY"
+    " region", "", ("doubles",),
+)  # fmt: skip
 """Judged by exact fractions: DuckDB rounds while it adds."""
 
 
@@ -235,18 +239,24 @@ def _compact_inputs(world: World, histories: Sequence[_History], spark: SparkSes
             counts["compactions of inputs"] += 1
 
 
-def _exact(world: World) -> dict[Any, tuple[float | None, float | None]]:
-    """Region to the sum and the mean of its scores, rounded once."""
+def _exact(world: World) -> dict[Any, tuple[float | None, ...]]:
+    """Region to the sum, the mean, the variance and the deviation of a sample of its scores, each rounded once."""
     found: dict[Any, list[Fraction]] = {}
     for item in world.rows["users"]:
         mine = found.setdefault(item["region"], [])
         if item["score"] is not None:
             mine.append(Fraction(item["score"]))
-    return {
-        region: (float(sum(values)), float(sum(values) / len(values))) if values else (None, None)
-        for region, values in found.items()
-    }
+    return {region: _moments(values) for region, values in found.items()}
 
 
-def _doubles(found: Sequence[tuple[Any, ...]]) -> dict[Any, tuple[float | None, float | None]]:
-    return {region: (total, mean) for region, total, mean in found}
+def _moments(values: Sequence[Fraction]) -> tuple[float | None, ...]:
+    if not values:
+        return (None, None, None, None)
+    total = sum(values, Fraction(0))
+    squares = sum(((item - total / len(values)) ** 2 for item in values), Fraction(0))
+    sample = math.sqrt(float(squares / (len(values) - 1))) if len(values) > 1 else None
+    return (float(total), float(total / len(values)), float(squares / len(values)), sample)
+
+
+def _doubles(found: Sequence[tuple[Any, ...]]) -> dict[Any, tuple[float | None, ...]]:
+    return {region: tuple(rest) for region, *rest in found}
