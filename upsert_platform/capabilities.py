@@ -67,6 +67,16 @@ class WritesByMode(ABC):
     keeps_deleted: bool
 
 
+class PacesCommits(ABC):
+    """A destination whose commits should be some time apart.
+
+    Attributes:
+        least_interval: between two of them; zero where they may follow each other at once.
+    """
+
+    least_interval: timedelta
+
+
 EXPIRY_MARGIN: Final = timedelta(hours=1)
 """Rows that expire so soon may be gone by the time that they are read."""
 

@@ -54,7 +54,8 @@ ROOMS: Mapping[str, set[str]] = {
     "reference": VOCABULARY
     | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
     "cli": VOCABULARY
-    | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"},
+    | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"}
+    | {"graph.stream_events"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MOST_LINES = 400
@@ -68,6 +69,7 @@ LIGHT = (
     "sql.planning.select", "changelog.store", "changelog.refused", "changelog.lake", "formats", "formats.factory",
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
+    "cli.stream", "hops.streaming.loop", "hops.streaming.metrics_page",
     "cli.doctor", "cli.verify", "cli.session", "cli.importing", "declarations.importing",
     "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
     "hops.verify", "hops.verify_here", "hops.comparison", "hops.changes_here", "hops.on_demand", "hops.leased",

@@ -54,6 +54,9 @@ class ChangelogStore:
         mode: ``upsert`` or ``append``.
     """
 
+    merges_files = True
+    """Whether small files are all of rows that may be put together."""
+
     def __init__(self, location: TableLocation | str, table: Table, *, mode: str = "upsert") -> None:
         self.location = TableLocation.of(location)
         self.uri = self.location.uri

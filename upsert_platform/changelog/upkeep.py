@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from upsert_platform.changelog.store import FLOOR_PROPERTY, ChangelogStore
+
+_LOG_RETENTION: Final = "delta.logRetentionDuration"
 
 
 def raise_floor(store: ChangelogStore, batch: int) -> None:
@@ -46,6 +50,25 @@ def _applied(table: str) -> str:
 def reduced_upto(store: ChangelogStore) -> int:
     """The batch up to which history was last reduced, as far as the latest commits tell; else 0."""
     return max((record.get("reduced", 0) for record in store.commit_records()), default=0)
+
+
+def prune_log(store: ChangelogStore, *, hours: int) -> None:
+    """Deletes what the table's log tells of versions older than so many hours, behind a checkpoint."""
+    from deltalake import CommitProperties
+
+    if store.head() is None:
+        return
+    table = store.opened()
+    wanted = f"interval {hours} hours"
+    if table.metadata().configuration.get(_LOG_RETENTION) != wanted:
+        table.alter.set_table_properties(
+            {_LOG_RETENTION: wanted},
+            raise_if_not_exists=False,
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
+        )
+        table = store.opened()
+    table.create_checkpoint()
+    table.cleanup_metadata()
 
 
 def remove_unused(store: ChangelogStore, *, hours: int) -> int:

@@ -26,6 +26,7 @@ _COMMANDS: Mapping[str, str] = {
     "reconcile": "upsert_platform.cli.verify:reconcile",
     "send": "upsert_platform.cli.send:send",
     "status": "upsert_platform.cli.status:status",
+    "stream": "upsert_platform.cli.stream:stream",
     "ui": "upsert_platform.cli.project:ui",
     "validate": "upsert_platform.cli.project:validate",
     "verify": "upsert_platform.cli.verify:verify",

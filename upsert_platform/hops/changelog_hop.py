@@ -11,7 +11,7 @@ from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, tota
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.on_demand import OnDemand, opened
-from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, new_partitions
+from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_here, new_partitions
 from upsert_platform.source import Source, TakesSnapshots
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class ChangelogHop:
                 head.batch,
                 tuple(self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, ())),
                 time.monotonic() - since,
-                tuple(moved_keys(opened(spark), self.store, batch=head.batch, partitions=new) if new else ()),
+                tuple(self._moved(spark, head.batch, new)),
             )
             accounts.extend(done.accounts)
             moved.extend(done.moved)
@@ -188,6 +188,15 @@ class ChangelogHop:
             lambda: opened(spark), ranges, streams=plan.topics, head=head, location=self.store.location, here=here
         )
         return self.store.append(landed.files, head=head, positions=landed.positions, run=self.run)
+
+    def _moved(self, spark: SparkSession | OnDemand, batch: int, partitions: list[tuple[str, int]]) -> list[MovedKeys]:
+        if not partitions:
+            return []
+        if isinstance(spark, OnDemand):
+            files = [item for item in self.store.files() if item.may_hold(after=0, upto=batch)]
+            if spark.is_little(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
+                return moved_keys_here(self.store, files, batch=batch, partitions=partitions)
+        return moved_keys(opened(spark), self.store, batch=batch, partitions=partitions)
 
     def _is_little(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> bool:
         """Whether this process is to read a batch."""

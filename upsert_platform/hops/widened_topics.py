@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.changelog.changes_here import change_rows
 from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from upsert_platform.changelog.live_files import LiveFile
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,30 @@ def new_partitions(head: Head, ranges: Sequence[OffsetRange]) -> list[tuple[str,
         for item in ranges
         if item.offsets and not head.positions.offsets.get(item.topic, {}).get(item.partition)
     ]
+
+
+def moved_keys_here(
+    store: ChangelogStore, files: Sequence[LiveFile], *, batch: int, partitions: Sequence[tuple[str, int]]
+) -> list[MovedKeys]:
+    """As `moved_keys`, by this process.
+
+    Args:
+        files: of the changelog, up to the batch; the caller knows that they are small.
+    """
+    key = store.table.primary_key
+    if not partitions or not key:
+        return []
+    found = change_rows(store, files, columns=key, after=0, upto=batch)
+    columns = [found.column(name).to_pylist() for name in (rows.BATCH, rows.TOPIC, rows.PARTITION, *key)]
+    before: set[str] = set()
+    given: dict[tuple[str, int], set[str]] = {place: set() for place in partitions}
+    for number, topic, partition, *values in zip(*columns, strict=True):
+        if number < batch:
+            before.add(repr(values))
+        elif (topic, partition) in given:
+            given[topic, partition].add(repr(values))
+    counted = {place: len(keys & before) for place, keys in sorted(given.items())}
+    return [MovedKeys(*place, count) for place, count in counted.items() if count]
 
 
 def moved_keys(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import KeepsOlderRows, StoresOtherValues, WritesHere
+from upsert_platform.capabilities import KeepsOlderRows, PacesCommits, StoresOtherValues, WritesHere
 from upsert_platform.destination import (
     BatchSpan,
     Destination,
@@ -51,7 +51,7 @@ _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
 
 
-class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, WritesHere):
+class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, WritesHere, PacesCommits):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
     kind = "maxcompute"
@@ -61,6 +61,7 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
         self.name = table.name
         self.columns = table.columns
         self.primary_key = table.primary_key if table.upserts else ()
+        self.least_interval = table.settings.least_interval
         self.places = table.places  # these two, as far as they are known before the table was looked at
         target = table.target
         place = "/".join(part for part in (target.project, target.schema, target.table) if part)

@@ -50,6 +50,8 @@ class QueryStore(ChangelogStore):
         new_buckets: into how many parts state is divided, if the table is made.
     """
 
+    merges_files = False
+
     def __init__(
         self, location: TableLocation | str, query: Query, *, any_plan: bool = False, new_buckets: int | None = None
     ) -> None:

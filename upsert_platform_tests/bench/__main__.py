@@ -7,7 +7,9 @@ import json
 import subprocess
 import sys
 
-SUITES = ("changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries", "mysql")
+SUITES = (
+    "changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries", "mysql", "stream",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun, CommittedBatch
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.widened_topics import MovedKeys
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform_tests.kafka.tables import declare, read
@@ -21,8 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def never() -> NoReturn:
+    raise AssertionError("Spark is not needed")
+
+
+@pytest.mark.parametrize("here", [False, True])
 def test_keys_that_move_to_new_partitions_are_counted_once(
-    spark: SparkSession, kafka_bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
+    spark: SparkSession, kafka_bootstrap: str, make_topic: Callable[..., str], tmp_path: Path, here: bool
 ) -> None:
     topic = make_topic(partitions=2)
     table = declare(topic=topic, **{"properties.bootstrap.servers": kafka_bootstrap})
@@ -37,7 +44,7 @@ def test_keys_that_move_to_new_partitions_are_counted_once(
                 producer.produce(topic, key=json.dumps({"id": key}), value=value, partition=partition)
         producer.flush()
         hop = ChangelogHop(source, changelog_of(source, Lake(str(tmp_path))), run="run")
-        run = hop.execute(spark, hop.plan(), progress=told.append)
+        run = hop.execute(OnDemand(never) if here else spark, hop.plan(), progress=told.append)
         assert sum(item.records for item in run.ranges) == sum(len(keys) for _, keys in records)
         return run
 

@@ -1,0 +1,70 @@
+"""What continuous mode tells Dagster: a materialisation and a check result per interval, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+
+from upsert_platform.graph import keys
+from upsert_platform.hops.streaming.reports import Report
+
+_KEYS = {"changelog": keys.changelog_key, "query": keys.query_key, "table": keys.destination_key}
+Tell = Callable[[Sequence[Report]], None]
+
+
+@contextmanager
+def reports_to_instance(run: str) -> Iterator[Tell]:
+    """Reports intervals to the instance that DAGSTER_HOME names.
+
+    Args:
+        run: name of the process, as commits have it.
+    """
+    with dg.DagsterInstance.get() as instance:
+
+        def tell(reports: Sequence[Report]) -> None:
+            for report in reports:
+                for event in events_of(report, run=run):
+                    instance.report_runless_asset_event(event)
+
+        yield tell
+
+
+def events_of(report: Report, *, run: str) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+    """The events of an interval: none of a table to which nothing was written."""
+    key = _KEYS[report.now.kind](report.name)
+    if report.batches:
+        yield dg.AssetMaterialization(key, description=report.line(), metadata=_metadata(report, run))
+    if report.checked:
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=keys.CHECK_LAST_VALUE,
+            passed=bool(report.now.passed),
+            metadata={"compared": dg.MetadataValue.int(report.now.compared)},
+            severity=dg.AssetCheckSeverity.ERROR,
+            blocking=True,
+            description=f"of the newest batches, in continuous mode ({run})",
+        )
+
+
+def _metadata(report: Report, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "batch": report.now.applied,
+        "batches": report.batches,
+        "records": report.records,
+        "records_per_second": round(report.records / report.seconds, 1),
+        "lag": report.now.lag,
+        "commit_seconds": round(report.commit_seconds, 3),
+        "retries": report.retries,
+        "stream": run,
+    }
+    if report.now.kind == "changelog":
+        found["quarantined"] = report.quarantined
+    if report.now.kind == "table":
+        found["refused"] = report.refused
+        for name, part in (("delay_p50", 0.5), ("delay_p95", 0.95), ("delay_p99", 0.99)):
+            value = report.delays.quantile(part)
+            found |= {} if value is None else {name: float(value)}
+    return found

@@ -1,0 +1,233 @@
+"""One turn of each hop in continuous mode: what `sync` does with it, with what can be kept open kept open.
+
+Positions, commits and leases are those of `sync`, so both may alternate. A step belongs to one worker, which calls it
+from one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.capabilities import PacesCommits
+from upsert_platform.changelog import rows
+from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.leased import LEASE
+from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.hops.query_hop import QueryHop
+from upsert_platform.hops.streaming.measures import Measures
+from upsert_platform.hops.streaming.upkeep import Upkeep
+from upsert_platform.hops.verify import check_batch, is_comparable
+
+if TYPE_CHECKING:
+    from upsert_platform.destination import Lease
+
+CHECKED_ROWS: Final = 20_000
+"""Change rows of the newest batches that the check of an interval looks at."""
+
+
+class Step(ABC):
+    """What a worker does again and again.
+
+    Attributes:
+        measures: of its table.
+    """
+
+    measures: Measures
+
+    @abstractmethod
+    def run(self, *, drains: bool) -> bool:
+        """Does what there is to do now; whether something was committed.
+
+        Args:
+            drains: the process is about to end: nothing new is begun, what was read is brought to its tables.
+
+        Raises:
+            UpsertPlatformError: it failed, and may be tried again.
+        """
+
+    def reset(self) -> None:
+        """Gives up what is kept open: after a failure, and at the end."""
+        return
+
+
+class ChangelogStep(Step):
+    """Topics to a changelog."""
+
+    def __init__(self, hop: ChangelogHop, spark: OnDemand) -> None:
+        self.hop = hop
+        self.measures = Measures(hop.source.table.name, "changelog")
+        self._spark = spark
+        self._upkeep = Upkeep(hop.store)
+
+    def run(self, *, drains: bool) -> bool:
+        """Commits batches up to the ends that the topics have now."""
+        if drains:
+            return False
+        plan = self.hop.plan()
+        self.measures.set(lag=plan.lag)
+        if not plan.backlog:
+            return False
+        run = self.hop.execute(self._spark, plan)
+        self.measures.add(
+            batches=run.batches,
+            records=run.account.records,
+            quarantined=run.account.quarantined,
+            commit_seconds=run.seconds,
+        )
+        self.measures.set(lag=0, applied=run.head.batch)
+        self._upkeep.after(run.batches)
+        return bool(run.batches)
+
+
+class QueryStep(Step):
+    """Changelogs to the result of a query."""
+
+    def __init__(self, hop: QueryHop, spark: OnDemand) -> None:
+        self.hop = hop
+        self.measures = Measures(hop.store.query.name, "query")
+        self._spark = spark
+        self._upkeep = Upkeep(hop.store)
+
+    def run(self, *, drains: bool) -> bool:
+        """Computes the batches that are not applied."""
+        plan = self.hop.plan()
+        self.measures.set(lag=plan.behind)
+        if not plan.is_due:
+            return False
+        run = self.hop.execute(self._spark.open)
+        self.measures.add(batches=run.batches, records=run.read, commit_seconds=run.seconds)
+        self.measures.set(lag=0, applied=run.batch)
+        self._upkeep.after(run.batches)
+        return bool(run.batches)
+
+
+@dataclass
+class _Held:
+    """A destination that is open, prepared and leased."""
+
+    hop: DestinationHop
+    lease: Lease
+    stack: ExitStack
+
+
+class DestinationStep(Step):
+    """A changelog, or the result of a query, to a table; the lease is kept from turn to turn.
+
+    Args:
+        make: opens the hop; the step closes its destination.
+        check_seconds: how long after a check the newest batches are looked at again.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[], DestinationHop], spark: OnDemand, *, run: str, check_seconds: float
+    ) -> None:
+        self.measures = Measures(name, "table")
+        self._make = make
+        self._spark = spark
+        self._run = run
+        self._check_seconds = check_seconds
+        self._checked_at = time.monotonic()
+        self._written_at: float | None = None
+        self._held: _Held | None = None
+
+    def run(self, *, drains: bool) -> bool:
+        """Applies the batches that are not applied, and checks the newest ones from time to time."""
+        held = self._held or self._open()
+        hop = held.hop
+        held.lease.check()
+        head = hop.store.head()
+        behind = (head.batch if head else 0) - self.measures.read().applied
+        self.measures.set(lag=max(0, behind))
+        if behind <= 0 or self._comes_too_soon(hop):
+            self._check_when_due(hop)
+            return False
+        done = hop.apply(self._spark, held.lease)
+        now = time.time()
+        self.measures.set(lag=0, applied=hop.plan().state.applied_batch if done is None else done.span.upto)
+        if done is None:
+            return False
+        self._written_at = time.monotonic()
+        report = done.report
+        self.measures.add(
+            batches=1,
+            records=report.upserts + report.deletes,
+            refused=report.refused_count,
+            commit_seconds=done.seconds,
+        )
+        self._measure_delays(hop, after=done.span.after, upto=done.span.upto, now=now)
+        if not drains:
+            self._check_when_due(hop)
+        return True
+
+    def reset(self) -> None:
+        """Gives the lease back and closes the destination."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.stack.close()
+
+    def _open(self) -> _Held:
+        with ExitStack() as stack:
+            hop = self._make()
+            stack.callback(hop.destination.close)
+            hop.plan()  # a table of another changelog is left alone
+            hop.destination.prepare()
+            lease = stack.enter_context(hop.destination.lease(owner=self._run, duration=LEASE))
+            self.measures.set(applied=hop.plan().state.applied_batch)
+            self._held = _Held(hop, lease, stack.pop_all())
+        return self._held
+
+    def _comes_too_soon(self, hop: DestinationHop) -> bool:
+        """Whether the table wants commits to be further apart: then batches wait, and are written as one."""
+        if self._written_at is None or not isinstance(hop.destination, PacesCommits):
+            return False
+        return time.monotonic() - self._written_at < hop.destination.least_interval.total_seconds()
+
+    def _measure_delays(self, hop: DestinationHop, *, after: int, upto: int, now: float) -> None:
+        """Adds, of every row that can be read by now, how old its record is."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        batch = ds.field(rows.BATCH)
+        wanted = (batch > after) & (batch <= upto) & ds.field(rows.TIMESTAMP).is_valid()
+        wanted &= ds.field(rows.KIND).isin(list(rows.CHANGE_KINDS))
+        for part in hop.store.dataset().scanner(columns=[rows.TIMESTAMP], filter=wanted).to_batches():
+            micros = part.column(0).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+            self.measures.add_delays(now - micros.astype(np.float64) / 1e6)
+
+    def _check_when_due(self, hop: DestinationHop) -> None:
+        """Looks at the keys of the newest batches, if an interval is over and something was written in it."""
+        if time.monotonic() - self._checked_at < self._check_seconds or not is_comparable(hop):
+            return
+        state = hop.plan().state
+        checked = state.verdict.batch if state.verdict else 0
+        if state.verdict is not None and not state.verdict.passed:
+            self.measures.set(passed=False)  # until somebody has looked at it: job verify, or reconcile
+            self._checked_at = time.monotonic()
+            return
+        after = self._newest_since(hop, checked, state.applied_batch)
+        if after is None:
+            return  # nothing new, or batches so large that the next small one is waited for
+        found = check_batch(self._spark, hop, after=after, upto=state.applied_batch)
+        hop.destination.record_verdict(found.verdict())
+        self.measures.set(passed=found.passed, compared=found.compared)
+        self.measures.add(checks=1)
+        self._checked_at = time.monotonic()
+
+    def _newest_since(self, hop: DestinationHop, checked: int, applied: int) -> int | None:
+        """The batch after which there are at most CHECKED_ROWS change rows; None if that is the applied one."""
+        first = max(checked, applied - CHECKED_ROWS)
+        accounts = hop.store.accounts(after=first, upto=applied)
+        found, total = applied, 0
+        for batch in range(applied, first, -1):
+            total += sum(account.rows for account in accounts.get(batch, ()))
+            if total > CHECKED_ROWS:
+                break
+            found = batch - 1
+        return found if found < applied else None

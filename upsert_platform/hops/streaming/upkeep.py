@@ -1,0 +1,47 @@
+"""The upkeep of a Delta table while a process commits to it every second: few files, and a log of bounded length."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog import compaction
+from upsert_platform.changelog.upkeep import prune_log, remove_unused
+from upsert_platform.errors import ChangelogError
+
+if TYPE_CHECKING:
+    from upsert_platform.changelog.store import ChangelogStore
+
+_LOOK_EVERY: Final = 16
+"""Batches between two looks at the number of files."""
+KEEP_HOURS: Final = 2
+"""Files that a merge has replaced, and commits of the log, are kept so long: runs that began before still read them."""
+_PRUNE_SECONDS: Final = 600.0
+
+
+class Upkeep:
+    """Of one table, by whoever commits to it."""
+
+    def __init__(self, store: ChangelogStore) -> None:
+        self._store = store
+        self._batches = 0
+        self._pruned_at = time.monotonic()
+
+    def after(self, batches: int) -> None:
+        """Is told of batches that were committed, and does what is due."""
+        self._batches += batches
+        if self._batches >= _LOOK_EVERY:
+            self._batches = 0
+            self._merge()
+        if time.monotonic() - self._pruned_at >= _PRUNE_SECONDS:
+            self._pruned_at = time.monotonic()
+            prune_log(self._store, hours=KEEP_HOURS)
+            remove_unused(self._store, hours=KEEP_HOURS)
+
+    def _merge(self) -> None:
+        """Merges small files of rows; more than this process does by itself is left to job `compact`."""
+        if self._store.merges_files and compaction.needs_merging(self._store):
+            try:
+                compaction.merge_here(self._store)
+            except ChangelogError:  # another run rewrote them meanwhile
+                return

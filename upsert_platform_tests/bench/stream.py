@@ -1,0 +1,186 @@
+"""Small runs and continuous mode: what a few thousand records cost, and how old a row is when it can be read."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from upsert_platform.demo.users import Users, encode_key, encode_value
+from upsert_platform.local.kafka import start_broker
+from upsert_platform_tests.bench.measure import row, watch_memory
+from upsert_platform_tests.graph.stack import Stack, variables_of
+from upsert_platform_tests.local.maxcompute.server import maxcompute_server
+from upsert_platform_tests.local.tablestore.server import tablestore_server
+
+SMALL = 5_000
+RATE = 5_000
+SECONDS = 180.0
+PROBES_PER_SECOND = 2
+KEYS = 100_000
+_PROBE = 1_000_000_000
+"""First key of probes: rows by which the delay is measured from outside."""
+
+
+def run(*, small: int = SMALL, rate: int = RATE, seconds: float = SECONDS) -> Iterator[dict[str, Any]]:
+    """Measures `small_sync` and `stream_delay`."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_broker(Path(folder) / "kafka", die_with_parent=True) as broker,
+        tablestore_server(Path(folder) / "tablestore") as tablestore,
+        maxcompute_server(Path(folder) / "maxcompute") as maxcompute,
+    ):
+        variables = variables_of(broker, tablestore, maxcompute)
+        os.environ.update(variables)
+        yield _small(Path(folder), variables, small)
+        yield _delay("stream_delay", Path(folder), variables, rate, seconds, warehouse=None, goal="p95 <= 2 s")
+        yield _delay("stream_delay_both", Path(folder), variables, rate, seconds, warehouse="", goal="p95 <= 5 s")
+
+
+def _stack(folder: Path, variables: Mapping[str, str]) -> Stack:
+    return Stack(folder / uuid.uuid4().hex, variables, f"bench-{uuid.uuid4().hex[:8]}")
+
+
+def _small(folder: Path, variables: Mapping[str, str], records: int) -> dict[str, Any]:
+    """A whole job of its own, into both tables, checks included."""
+    times, cpu = [], []
+    with watch_memory() as peak:
+        for _ in range(3):
+            stack = _stack(folder, variables)
+            stack.declare()
+            stack.produce(stack.users.first_wave(records))
+            before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+            done = stack.execute()
+            times.append(time.monotonic() - started)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            assert done.returncode == 0, done.stderr[-3000:]
+            assert not stack.serving_differences()
+    return row(
+        "small_sync",
+        rows=records,
+        seconds=statistics.median(times),
+        memory=peak,
+        goal="<= 12 s",
+        cpu_seconds=round(statistics.median(cpu), 1),
+    )
+
+
+def _delay(
+    name: str,
+    folder: Path,
+    variables: Mapping[str, str],
+    rate: int,
+    seconds: float,
+    *,
+    warehouse: str | None,
+    goal: str,
+) -> dict[str, Any]:
+    """Records of random keys at a steady rate; rows that nobody else touches are looked for by the vendor's client."""
+    stack = _stack(folder, variables)
+    stack.declare(warehouse=warehouse)
+    stack.produce(stack.users.first_wave(1))  # makes the topic
+    command = [str(Path(sys.executable).parent / "upsert-platform"), "stream", "--metrics-port", "0"]
+    with watch_memory() as peak:
+        process = subprocess.Popen(command, env=stack.environment(), stderr=subprocess.PIPE, text=True)
+        try:
+            lines: list[str] = []
+            threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
+            sent = _produced(stack, rate, seconds := max(seconds, 5.0), delays := [])
+            page = _page(lines)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(120) == 0, "".join(lines)[-3000:]
+        finally:
+            process.kill()
+    assert len(delays) > seconds
+    return row(
+        name,
+        rows=sent,
+        seconds=seconds,
+        memory=peak,
+        goal=goal,
+        p50=round(float(np.quantile(delays, 0.5)), 2),
+        p95=round(float(np.quantile(delays, 0.95)), 2),
+        p99=round(float(np.quantile(delays, 0.99)), 2),
+        greatest=round(max(delays), 2),
+        lag_at_end=_metric(page, r'lag\{kind="changelog",table="users"\}'),
+        batches=_metric(page, r'batches_total\{kind="table",table="users_serving"\}'),
+        jvm_memory_mb=round(peak.jvm),
+    )
+
+
+def _produced(stack: Stack, rate: int, seconds: float, delays: list[float]) -> int:
+    """Sends records and probes; gives how many, and appends how long each probe took to be readable."""
+    users, chance = Users(seed=1), np.random.default_rng(1)
+    every = [(encode_key(key), encode_value(users.make(key))) for key in range(1, min(KEYS, rate * 20) + 1)]
+    waiting: dict[int, float] = {}
+    done = threading.Event()
+    looker = threading.Thread(target=_look, args=(stack, waiting, delays, done), daemon=True)
+    looker.start()
+    began, sent, probe = time.monotonic(), 0, 0
+    while (now := time.monotonic() - began) < seconds:
+        due = int(now * rate) - sent
+        chosen = [every[place] for place in chance.integers(0, len(every), due)]
+        if probe < now * PROBES_PER_SECOND:
+            key = _PROBE + probe
+            waiting[key] = time.monotonic()
+            chosen.append((encode_key(key), encode_value(users.make(key))))
+            probe += 1
+        sent += stack.produce(chosen)
+        time.sleep(0.05)
+    deadline = time.monotonic() + 60
+    while waiting and time.monotonic() < deadline:
+        time.sleep(0.1)
+    done.set()
+    looker.join()
+    assert not waiting, f"{len(waiting)} rows never came"
+    return sent
+
+
+def _look(stack: Stack, waiting: dict[int, float], delays: list[float], done: threading.Event) -> None:
+    from tablestore import OTSClient, OTSServiceError
+
+    values = stack.variables
+    client = OTSClient(
+        values["UPSERT_TABLESTORE_ENDPOINT"],
+        values["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        values["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        values["UPSERT_TABLESTORE_INSTANCE"],
+    )
+    client.logger.disabled = True  # the table is not there at first
+    while not done.is_set():
+        for key, sent_at in list(waiting.items()):
+            try:
+                _, found, _ = client.get_row(stack.table, [("user_id", key)], max_version=1)
+            except OTSServiceError:
+                found = None
+            if found is not None:
+                delays.append(time.monotonic() - sent_at)
+                del waiting[key]
+        time.sleep(0.05)
+
+
+def _page(lines: list[str]) -> str:
+    address = re.search(r"metrics on (\S+)", "".join(lines))
+    assert address is not None, "".join(lines)[-3000:]
+    with urllib.request.urlopen(address[1], timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def _metric(page: str, pattern: str) -> float:
+    found = re.search(rf"upsert_platform_{pattern} (\S+)", page)
+    return float(found[1]) if found else -1.0

@@ -1,0 +1,47 @@
+"""Delays by classes, and what is told of an interval."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from upsert_platform.hops.streaming.measures import DELAY_BOUNDS, Histogram, Measures
+from upsert_platform.hops.streaming.reports import Reporter
+
+
+def test_quantiles_are_ends_of_classes() -> None:
+    measures = Measures("users", "table")
+    assert measures.read().delays.quantile(0.5) is None
+    measures.add_delays(np.array([-0.5, 0.05, 0.2, 0.2, 4.0]))
+    measures.add_delays(np.array([10_000.0]))
+    delays = measures.read().delays
+    assert (delays.count, delays.greatest, delays.counts[0], delays.counts[-1]) == (6, 10_000.0, 2, 1)
+    assert [delays.quantile(part) for part in (0.3, 0.5, 0.8, 1.0)] == [0.1, 0.25, 5.0, 10_000.0]
+    assert delays.since(Histogram()).counts == delays.counts
+    assert len(delays.counts) == len(DELAY_BOUNDS) + 1
+
+
+def test_a_report_tells_what_came_since_the_one_before() -> None:
+    users, reporter = Measures("users", "table"), Reporter()
+    users.add(batches=2, records=30)
+    users.add_delays(np.full(30, 0.2))
+    first = reporter.reports({"table users": users.read()})[0]
+    assert (first.batches, first.records, first.delays.count, first.checked) == (2, 30, 30, False)
+    users.add(batches=1, records=5, retries=1, checks=1)
+    users.set(lag=3, passed=False, compared=5, error="the table is gone")
+    users.add_delays(np.full(5, 4.0))
+    second = reporter.reports({"table users": users.read()})[0]
+    assert (second.batches, second.records, second.retries, second.delays.count, second.checked) == (1, 5, 1, 5, True)
+    told = second.line()
+    for part in (
+        "1 batches",
+        "p95 4 s",
+        "3 batches behind",
+        "1 retries",
+        "of 5 keys FAILED",
+        "failing: the table is gone",
+    ):
+        assert part in told
+    assert "p50 0.2 s" in first.line()
+    anew = Measures("users", "table")  # a worker that was made anew by another declaration
+    anew.add(batches=1, records=7)
+    assert reporter.reports({"table users": anew.read()})[0].records == 7
