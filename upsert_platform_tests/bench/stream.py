@@ -92,6 +92,7 @@ def _delay(
 ) -> dict[str, Any]:
     """Records of random keys at a steady rate; rows that nobody else touches are looked for by the vendor's client."""
     stack = _stack(folder, variables)
+    delays: list[float] = []
     stack.declare(warehouse=warehouse)
     stack.produce(stack.users.first_wave(1))  # makes the topic
     command = [str(Path(sys.executable).parent / "upsert-platform"), "stream", "--metrics-port", "0"]
@@ -100,7 +101,7 @@ def _delay(
         try:
             lines: list[str] = []
             threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
-            sent = _produced(stack, rate, seconds := max(seconds, 5.0), delays := [])
+            sent = _produced(stack, rate, seconds, delays)
             page = _page(lines)
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) == 0, "".join(lines)[-3000:]
