@@ -16,6 +16,7 @@ from upsert_platform.queries.tasks import (
     Answer,
     Task,
     hand_on,
+    names_after,
     rows_schema,
     run_task,
     schema_after,
@@ -24,6 +25,8 @@ from upsert_platform.queries.tasks import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.queries.stages import Stage
 
 LITTLE_ROWS: Final = 100_000
 """Tasks over fewer rows, and over less state than LITTLE_STATE bytes, are not worth Spark's way to its workers."""
@@ -107,7 +110,7 @@ def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:
     else:
         frame = places.mapInArrow(partial(_read_placed, tasks=list(tasks)), rows_schema(stage))
         for at, step in enumerate(stage.steps):
-            frame = _step_in_spark(frame, step, schema_after(stage, at + 1))
+            frame = _step_in_spark(frame, step, stage, at + 1)
         frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
     return [pickle.loads(row[0]) for row in frame.collect()]
 
@@ -135,7 +138,7 @@ def _told(answer: Answer) -> pa.RecordBatch:
     return pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
 
 
-def _step_in_spark(frame: DataFrame, step: Step, schema: str) -> DataFrame:
+def _step_in_spark(frame: DataFrame, step: Step, stage: Stage, count: int) -> DataFrame:
     match step:
         case ProjectStep():
             kept = [name for name in (*step.kept, WEIGHT) if name in frame.columns]
@@ -146,9 +149,11 @@ def _step_in_spark(frame: DataFrame, step: Step, schema: str) -> DataFrame:
             if step.into is None:
                 return frame.where(condition)
             return frame.withColumn(step.into, functions.col(step.into) & condition)
-    return frame.mapInArrow(partial(_in_arrow, step=step), schema)
+    names = names_after(stage, count)
+    return frame.mapInArrow(partial(_in_arrow, step=step, names=names), schema_after(stage, count))
 
 
-def _in_arrow(batches: Iterator[pa.RecordBatch], step: Step) -> Iterator[pa.RecordBatch]:
+def _in_arrow(batches: Iterator[pa.RecordBatch], step: Step, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield from take_steps(pa.Table.from_batches([batch]), [step]).combine_chunks().to_batches()
+        table = take_steps(pa.Table.from_batches([batch]), [step])
+        yield from table.select(names).combine_chunks().to_batches()

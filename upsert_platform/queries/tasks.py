@@ -88,8 +88,10 @@ def run_task(task: Task) -> Answer:
 
 
 def stage_rows(task: Task) -> Iterator[pa.Table]:
-    """The rows before the steps of a stage that needs Spark for them."""
-    yield from _Work(task).rows()
+    """The rows before the steps of a stage that needs Spark for them, which takes columns by their places."""
+    names = names_after(task.stage, 0)
+    for table in _Work(task).rows():
+        yield table.select(names)
 
 
 def hand_on(task: Task, tables: Iterable[pa.Table]) -> Answer:
@@ -107,23 +109,32 @@ def hand_on(task: Task, tables: Iterable[pa.Table]) -> Answer:
 
 def rows_schema(stage: Stage) -> str:
     """Spark DDL of `stage_rows`."""
-    return ", ".join([_columns(stage.fields), *_beside(stage)])
+    return schema_after(stage, 0)
+
+
+def names_after(stage: Stage, count: int) -> list[str]:
+    """The columns of `schema_after`, in their order."""
+    return [
+        *(item.name for item in fields_after(stage.fields, stage.steps[:count])),
+        *(name for name, _ in _beside(stage)),
+    ]
 
 
 def schema_after(stage: Stage, count: int) -> str:
     """Spark DDL of the rows after so many of the stage's steps."""
-    return ", ".join([_columns(fields_after(stage.fields, stage.steps[:count])), *_beside(stage)])
+    fields = fields_after(stage.fields, stage.steps[:count])
+    return ", ".join([_columns(fields), *(f"{name} {kind}" for name, kind in _beside(stage))])
 
 
 def _columns(fields: Iterable[Field]) -> str:
     return ", ".join(f"{quote_name(item.name)} {spark_type(item.type)}" for item in fields)
 
 
-def _beside(stage: Stage) -> list[str]:
-    """Columns that steps keep beside the stage's own."""
+def _beside(stage: Stage) -> list[tuple[str, str]]:
+    """Columns that steps keep beside the stage's own, with their types in Spark."""
     if not _is_upsert(stage):
-        return [f"{WEIGHT} BIGINT"]
-    return [*(f"{name} {rows.SYSTEM_COLUMNS[name]}" for name in VERSION), f"{PUT} BOOLEAN"]
+        return [(WEIGHT, "BIGINT")]
+    return [*((name, rows.SYSTEM_COLUMNS[name]) for name in VERSION), (PUT, "BOOLEAN")]
 
 
 def _is_upsert(stage: Stage) -> bool:
