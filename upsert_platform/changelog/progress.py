@@ -120,8 +120,7 @@ class TaskCounter:
             system, folder = file_system(self._folder)
             if self._folder.path is not None:
                 system.create_dir(folder, recursive=True)
-            with system.open_output_stream(f"{folder}{name}") as sink:
-                sink.write(b"\n")
+            system.open_output_stream(f"{folder}{name}").close()
             if self._last:
                 system.delete_file(f"{folder}{self._last}")
             self._last = name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import pytest
 
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.progress import WriteProgress, rows_counted
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
@@ -76,6 +79,28 @@ def test_refused_rows_are_kept_there(s3: str) -> None:
 
 
 @pytest.mark.timeout(600)
+def test_counts_of_tasks_are_told_there_and_what_died_is_removed(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RefusedStore(Lake.at(s3).refused("users"))
+    lines: list[str] = []
+    watch = WriteProgress(store.location, what="table 'users'", tell=lines.append, most=100, every=0.1)
+    with watch.watched():
+        count = pickle.loads(pickle.dumps(watch.counter))(3)
+        deadline = time.monotonic() + 20
+        while not any("60 of at most 100 rows" in line for line in lines) and time.monotonic() < deadline:
+            time.sleep(0.11)
+            count(60)
+    assert any("60 of at most 100 rows" in line for line in lines), lines
+    assert rows_counted(store.location) == 0
+    store.write_file([RefusedRow("1", "{}", "a reason")], 1)
+    died = watch.counter(0)
+    time.sleep(0.11)  # shorter writes leave no counts
+    died(5, ended=True)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 7_200)
+    assert store.remove_unused(hours=1) == 2
+    assert store.remove_unused(hours=1) == 0
+
+
 def test_whole_runs_with_everything_in_the_bucket(stack: Stack, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = Stack.environment
     monkeypatch.setattr(Stack, "environment", lambda self: {**environment(self), "UPSERT_PLATFORM_HOME": s3})
