@@ -19,6 +19,7 @@ from upsert_platform.graph.resources import (
     TablestoreResource,
     keeping_values,
 )
+from upsert_platform.graph.stream import stream_job
 from upsert_platform.model import Project
 
 
@@ -47,7 +48,14 @@ def build_definitions(
             *(quarantine_check(table) for table in project.sources()),
             *(checks.last_value_check(table) for table in targets),
         ],
-        jobs=[sync, jobs.verify_job(project), reconcile_job(project), compact_job(project), *upkeep]
+        jobs=[
+            sync,
+            jobs.verify_job(project),
+            reconcile_job(project),
+            compact_job(project),
+            stream_job(project),
+            *upkeep,
+        ]
         if project.inserts
         else [],
         sensors=[sensors.new_offsets_sensor(project, sync)] if project.inserts else [],

@@ -24,7 +24,7 @@ def test_the_demo_is_a_code_location(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAXCOMPUTE_PROJECT", "MAXCOMPUTE_ACCESS_ID", "MAXCOMPUTE_ACCESS_KEY"):
         monkeypatch.setenv(f"UPSERT_{name}", "x")
     jobs = _loaded(DEMO)
-    assert {"sync", "verify", "reconcile", "compact", "rebuild"} <= jobs
+    assert {"sync", "verify", "reconcile", "compact", "rebuild", "stream"} <= jobs
 
 
 @pytest.mark.parametrize("name", vendor.FILES)

@@ -113,6 +113,21 @@ def test_many_commits_leave_few_files(stack: Stack, monkeypatch: pytest.MonkeyPa
     assert not stack.serving_differences()
 
 
+def test_the_job_is_the_same_loop(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(100))
+    job = stack.definitions().resolve_job_def("stream")
+    config = {"last_seconds": 5.0, "report_every_seconds": 0.5, "max_delay_seconds": 0.5}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(
+            run_config={"ops": {"stream": {"config": config}}}, instance=instance, raise_on_error=False
+        )
+        assert done.success
+        (written,) = tables_of(done)
+        assert (written.metadata["records"].value, written.asset_key.path[-1]) == (100, "users_serving")
+    assert not stack.serving_differences()
+
+
 class Process:
     """`upsert-platform stream` as a user starts it."""
 

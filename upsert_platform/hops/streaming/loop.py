@@ -85,6 +85,7 @@ class StreamLoop:
         self._open_session = open_session
         self._spark = OnDemand(self._session, rows=settings.little_rows)
         self._running: dict[Place, _Running] = {}
+        self._ended: dict[str, Numbers] = {}
 
     def _session(self) -> SparkSession:
         with self._opening:
@@ -118,7 +119,8 @@ class StreamLoop:
 
     def numbers(self) -> Mapping[str, Numbers]:
         """What was counted so far, by name of the changelog, query or table with its kind before it."""
-        return {" ".join(place): running.worker.step.measures.read() for place, running in self._running.items()}
+        running = {" ".join(place): found.worker.step.measures.read() for place, found in list(self._running.items())}
+        return {**self._ended, **running}
 
     def raise_if_died(self) -> None:
         """Raises what ended a worker that nobody ended: a defect."""
@@ -128,7 +130,9 @@ class StreamLoop:
 
     def stop(self) -> None:
         """Reads nothing more, brings what was read to its tables, gives leases back. Idempotent."""
-        self._end(list(self._running))
+        running = dict(self._running)
+        self._end(list(running))
+        self._ended |= {" ".join(place): found.worker.step.measures.read() for place, found in running.items()}
 
     def _end(self, places: Collection[Place]) -> None:
         for kind in ("changelog", "query", "table"):

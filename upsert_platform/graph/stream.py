@@ -1,0 +1,119 @@
+"""Job `stream`: continuous mode as a run of Dagster, until it is terminated.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+import time
+from contextlib import ExitStack
+from queue import Empty, SimpleQueue
+from typing import Final
+
+import dagster as dg
+from pydantic import Field
+
+from upsert_platform.changelog.lake import check_writable
+from upsert_platform.graph import console
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.graph.stream_events import events_of
+from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
+from upsert_platform.hops.streaming.metrics_page import metrics_page
+from upsert_platform.hops.streaming.reports import Report, Reporter
+from upsert_platform.model import Project
+
+STREAM: Final = "stream"
+_LOOK_SECONDS: Final = 0.2
+
+
+class StreamConfig(dg.Config):
+    """How continuous mode runs; see `upsert-platform stream`."""
+
+    tables: list[str] = Field(default_factory=list, description="Declared names of tables; all, if left out.")
+    max_delay_seconds: float = Field(1.0, gt=0, description="How old a record may get before it is in its tables.")
+    report_every_seconds: float = Field(60.0, gt=0, description="Between two materialisations and checks of a table.")
+    metrics_port: int = Field(0, ge=0, le=65535, description="Of 127.0.0.1, for Prometheus; 0 serves none.")
+    last_seconds: float = Field(0.0, ge=0, description="Ends after so long; 0 runs until it is terminated.")
+
+
+def stream_job(project: Project) -> dg.JobDefinition:
+    """One step, which ends when the run is terminated."""
+    targets = ", ".join(sorted({insert.target for insert in project.inserts}))
+
+    @dg.op(
+        name=STREAM,
+        description=f"Keeps tables equal to their topics: {targets}.",
+        tags={"dagster/kind/kafka": ""},
+        out=dg.Out(dg.Nothing),
+    )
+    def step(
+        context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
+    ) -> None:
+        with told_plainly():
+            _stream(context, config, platform, spark)
+
+    @dg.job(
+        name=STREAM,
+        executor_def=dg.in_process_executor,
+        config=dict(console.RUN_CONFIG),
+        description="Continuous mode: every changelog, query and table is kept up with its topics, second by second,"
+        " until the run is terminated. While it runs no sync can write its tables.",
+    )
+    def stream() -> None:
+        step()
+
+    return stream
+
+
+def _stream(
+    context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
+) -> None:
+    check_writable(platform.root)
+    settings = StreamSettings(
+        tables=tuple(config.tables),
+        max_delay=config.max_delay_seconds,
+        check_seconds=config.report_every_seconds,
+        little_rows=spark.little_rows,
+    )
+    # Workers are threads, and Dagster logs from the thread of the step.
+    lines: SimpleQueue[str] = SimpleQueue()
+    loop = StreamLoop(platform.lake, settings, open_session=lambda: spark.spark_session, tell=lines.put)
+    reporter = Reporter()
+
+    def report() -> None:
+        _log(context, lines)
+        for item in reporter.reports(loop.numbers()):
+            _report(context, item, loop.run)
+
+    with ExitStack() as stack:
+        if config.metrics_port:
+            stack.enter_context(metrics_page(config.metrics_port, loop.numbers))
+        loop.declare(platform.binding())
+        stack.callback(report)
+        stack.callback(loop.stop)
+        end = time.monotonic() + config.last_seconds if config.last_seconds else float("inf")
+        due = time.monotonic() + config.report_every_seconds
+        while time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+            loop.raise_if_died()
+            _log(context, lines)
+            if time.monotonic() >= due:
+                due += config.report_every_seconds
+                report()
+
+
+def _log(context: dg.OpExecutionContext, lines: SimpleQueue[str]) -> None:
+    """Logs the lines that workers have told."""
+    while True:
+        try:
+            context.log.warning(lines.get_nowait())
+        except Empty:
+            return
+
+
+def _report(context: dg.OpExecutionContext, report: Report, run: str) -> None:
+    context.log.info(report.line())
+    for event in events_of(report, run=run):
+        if isinstance(event, dg.AssetMaterialization):
+            context.log_event(event)
+        else:
+            context.instance.report_runless_asset_event(event)
