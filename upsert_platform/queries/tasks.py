@@ -29,9 +29,9 @@ from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
-_WAITING: Final = 1 << 19
+_WAITING: Final = 1 << 18
 """Rows of an exchange that are collected before they are reduced and written."""
-_WAITING_BYTES: Final = 32 << 20
+_WAITING_BYTES: Final = 16 << 20
 """And at most about so many bytes of them."""
 
 
