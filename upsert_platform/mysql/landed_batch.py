@@ -18,12 +18,12 @@ from upsert_platform.mysql.catalog import key_problem, read_table
 from upsert_platform.mysql.chunks import find_chunks
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.landing import Landing
-from upsert_platform.mysql.log_batch import LogBatch, next_change
+from upsert_platform.mysql.log_batch import REBUILD, LogBatch, next_change
 from upsert_platform.mysql.options import StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
-from upsert_platform.mysql.server_state import await_visible, read_server_log
+from upsert_platform.mysql.server_state import ServerLog, await_visible, read_server_log
 from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_here
 from upsert_platform.mysql.table_source import CHUNKS, MySqlTableSource
 from upsert_platform.source import Landed
@@ -84,6 +84,22 @@ def begin_anew(source: MySqlTableSource, head: Head, *, location: TableLocation)
     return Landed(files, head.positions.advanced(ends, {source.stream: made.to_json()}))
 
 
+def _moved(progress: Progress, log: ServerLog) -> Progress:
+    """The state of a reader that goes on at another server, where its transactions are known by their global ids.
+
+    Raises:
+        ReplicationError: how the table looked is told by places in the log of the server before.
+    """
+    if not log.has_all(progress.position.gtids) or progress.unknown_upto is not None:
+        raise ReplicationError(
+            f"table {progress.table.full_name}: another server answers than the one that was read, and does not hold"
+            f" the transactions up to {progress.position.gtids or progress.position}; {REBUILD}"
+        )
+    position = LogPosition("other.000000", 4, progress.position.gtids)
+    consistent = log.end if progress.consistent is not None else None
+    return replace(progress, server=log.identity, position=position, told_at=log.end, consistent=consistent)
+
+
 def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPosition) -> LogPosition:
     settings = source.settings
     match settings.startup_mode:
@@ -137,15 +153,20 @@ class LandedBatch:
         progress = self.source.progress(self.head.positions) or begin(self.source, snapshot=snapshots)
         if progress.swept_before:
             return self._swept(progress)
+        with Connection(self.settings.server) as connection:
+            server_log = read_server_log(connection)
+        moved = server_log.identity != progress.server
+        if moved:
+            progress = _moved(progress, server_log)
         files: list[DataFile] = []
         read, ended = self.read, False
         if progress.snapshot:
-            files, progress, ended = self._chunks(progress)
+            files, progress, ended = self._chunks(progress, visible=server_log.end if moved else progress.position)
             read += sum(item.rows for item in files)
         with Connection(self.settings.server) as connection:
             end = log_end(connection)
         since = self.settings.startup_timestamp if self.settings.startup_mode is StartupMode.TIMESTAMP else None
-        log = LogBatch(self.settings, progress, self.landing, start=self.number, since=since)
+        log = LogBatch(self.settings, progress, self.landing, start=self.number, since=since, by_gtids=moved)
         files += self._written(self._log_rows(log, end, read))
         number = self._number_behind(log, end)
         made = replace(
@@ -173,10 +194,10 @@ class LandedBatch:
             count = read - self.read
             yield self.landing.account(SNAPSHOT, self.read, read, records=count, changes=count)
 
-    def _chunks(self, progress: Progress) -> tuple[list[DataFile], Progress, bool]:
+    def _chunks(self, progress: Progress, *, visible: LogPosition) -> tuple[list[DataFile], Progress, bool]:
         """Rows of the next chunks, and whether they were the last."""
         with Connection(self.settings.server) as connection:
-            await_visible(connection, progress.position)
+            await_visible(connection, visible)
             # Rows are read as the table is now; the log behind them may still tell of it as it was.
             table = read_table(connection, self.settings.database, self.settings.table)
             if table is None or table.primary_key != self.source.table.primary_key:

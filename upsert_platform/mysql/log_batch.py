@@ -51,6 +51,7 @@ class LogBatch:
 
     Args:
         start: the number of the first byte, of `progress.LOG`.
+        by_gtids: the position is of another server, and is found here by its global ids.
         since: milliseconds since 1970; rows of statements that began before are passed over.
 
     Attributes:
@@ -58,7 +59,14 @@ class LogBatch:
     """
 
     def __init__(
-        self, settings: MySqlCdcSettings, progress: Progress, landing: Landing, *, start: int, since: int | None = None
+        self,
+        settings: MySqlCdcSettings,
+        progress: Progress,
+        landing: Landing,
+        *,
+        start: int,
+        since: int | None = None,
+        by_gtids: bool = False,
     ) -> None:
         self.position = progress.position
         self.table = progress.table
@@ -71,6 +79,7 @@ class LogBatch:
         self.unknown_upto = progress.unknown_upto
         self._altered_at: LogPosition | None = None
         self._stopped = False
+        self._by_gtids = by_gtids
 
     def read(self, end: LogPosition) -> Iterator[pa.RecordBatch]:
         """Rows up to an end of the log that the server told, or to the end of the batch.
@@ -87,13 +96,16 @@ class LogBatch:
             server_id=server_id_of(self._settings),
             to_end=True,
             heartbeat=self._settings.heartbeat.total_seconds(),
+            by_gtids=self._by_gtids,
         ) as stream:
             reader = LogReader(self.position, self._find, rules=self._settings.type_rules, checksum=stream.checksum)
+            at_end = True
             for event in stream:
                 for told in reader.read(event):
                     yield from self._told(told)
                 ends = reader.distance >= _BATCH_BYTES or reader.position.order() >= end.order()
                 if self._stopped or (ends and not reader.in_transaction):
+                    at_end = reader.place.order() >= end.order() and not self._stopped
                     break
             for told in reader.drain():
                 yield from self._told(told)
@@ -103,7 +115,7 @@ class LogBatch:
                 f"MySQL server {self._settings.server}: its log ended within a transaction at {reader.place}; run it"
                 " again"
             )
-        if reader.place.order() >= end.order() > self.position.order():
+        if at_end and end.order() > self.position.order():
             # Events without rows, at a file's beginning say, end no transaction.
             self.position = LogPosition(end.file, end.offset, self.position.gtids or end.gtids)
         if self._altered_at is not None:

@@ -9,7 +9,7 @@ from typing import Final
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.connection import Connection
-from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.position import LogPosition, MariaDbGtids
 
 _SETTLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 60.0
@@ -33,6 +33,14 @@ class ServerLog:
     def has(self, position: LogPosition) -> bool:
         """Whether the log can be read from a position."""
         return any(name == position.file and position.offset <= max(size, _FILE_START) for name, size in self.files)
+
+    def has_all(self, gtids: str) -> bool:
+        """Whether the log holds every transaction that MariaDB's global ids name: of each domain one as late."""
+        try:
+            wanted, own = MariaDbGtids.parse(gtids).last, MariaDbGtids.parse(self.end.gtids).last
+        except ReplicationError:
+            return False  # global ids of MySQL
+        return bool(wanted) and all(domain in own and own[domain][1] >= last for domain, (_, last) in wanted.items())
 
     @property
     def start(self) -> LogPosition:

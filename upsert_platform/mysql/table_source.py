@@ -135,15 +135,19 @@ class MySqlTableSource(TakesSnapshots):
             return [*ranges, OffsetRange(self.stream, SNAPSHOT, 0, max(rows, 1))]
         if self._has_ended(progress):
             return ()
-        self._require_there(stream, progress.position)
-        if stream.topic_id != progress.server:
+        lanes = positions.offsets[self.stream]
+        if stream.topic_id == progress.server:
+            self._require_there(stream, progress.position)
+            behind = stream.log.bytes_from(progress.position)
+        elif stream.log.has_all(progress.position.gtids):
+            # How far it is in the log of this server, nobody tells before it is read.
+            behind = 1
+        else:
             raise ReplicationError(
                 f"table '{self.table.name}': the server at {self.settings.server} is another one than the position"
                 f" {progress.position} was read from ({stream.topic_id}, not {progress.server}); go back to that"
                 f" one, or {_REBUILD}"
             )
-        lanes = positions.offsets[self.stream]
-        behind = stream.log.bytes_from(progress.position)
         ranges = [OffsetRange(self.stream, LOG, lanes[LOG], lanes[LOG] + behind)] if behind else []
         if progress.snapshot or progress.swept_before:
             read = lanes.get(SNAPSHOT, 0)

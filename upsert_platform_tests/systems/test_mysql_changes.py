@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import EndpointError, ReplicationError, SourceLocation
+from upsert_platform.errors import EndpointError, ReplicationError
 from upsert_platform.local.mariadb import USER, start_mariadb
-from upsert_platform.model import Options, Table
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.table_source import MySqlTableSource
@@ -212,9 +210,9 @@ def test_where_reading_begins(
 
 
 def test_another_server_and_a_restart(
-    spark: SparkSession, tmp_path: Path, connection: Connection, schema: str, server: Server
+    spark: SparkSession, tmp_path: Path, connection: Connection, server: Server
 ) -> None:
-    """The same server goes on after a restart; at its address another one is noticed."""
+    """The same server goes on after a restart; another one, with transactions of its own, is noticed."""
     data = tmp_path / "mariadb"
     with start_mariadb(data, variables={"server-id": "77"}, die_with_parent=True) as first:
         own = Server("127.0.0.1", first.port, USER, first.password)
@@ -232,22 +230,55 @@ def test_another_server_and_a_restart(
         followed.sync()
         assert followed.rows() == followed.wanted()
         assert followed.hop().plan().backlog == ()
-    fill(connection, schema, 3)
-    other = Followed(spark, server, schema, "t", tmp_path, {})
-    positions = followed_positions(followed)
-    with pytest.raises(ReplicationError, match=r"is another one than the position|does not hold the position "):
-        source = other.source()
-        renamed = {other.source().stream: next(iter(positions.topic_ids.values()))}
-        offsets = {source.stream: next(iter(positions.offsets.values()))}
-        source.backlog(source.discover(), type(positions)(offsets, renamed))
+    connection.query("CREATE DATABASE shop")
+    try:
+        fill(connection, "shop", 3)
+        followed.server = server
+        with pytest.raises(ReplicationError, match=r"cannot be read from|does not hold"):
+            followed.sync()
+    finally:
+        connection.query("DROP DATABASE shop")
 
 
-def followed_positions(followed: Followed) -> Any:
-    head = ChangelogStore(
-        str(followed.lake / followed.name), Table("t", (), (), Options({}), SourceLocation(""))
-    ).head()
-    assert head is not None
-    return head.positions
+def test_reading_goes_on_at_a_replica_that_takes_over(spark: SparkSession, tmp_path: Path) -> None:
+    """Its log has other files; the transactions in it are found by their global ids."""
+    replica = {"server-id": "78", "log-slave-updates": "1", "log-bin": str(tmp_path / "replica" / "data" / "other")}
+    with (
+        start_mariadb(tmp_path / "first", variables={"server-id": "77"}, die_with_parent=True) as first,
+        start_mariadb(tmp_path / "replica", variables=replica, die_with_parent=True) as second,
+    ):
+        own = Server("127.0.0.1", first.port, USER, first.password)
+        other = Server("127.0.0.1", second.port, USER, second.password)
+        with Connection(own) as source, Connection(other) as target:
+            source.query("RESET MASTER")
+            target.query("RESET MASTER")
+            target.query("SET GLOBAL gtid_slave_pos = ''")
+            target.query(
+                f"CHANGE MASTER TO master_host='127.0.0.1', master_port={own.port}, master_user='{USER}',"
+                f" master_password='{own.password}', master_use_gtid=slave_pos"
+            )
+            target.query("START SLAVE")
+            source.query("CREATE DATABASE shop")
+            fill(source, "shop", 20)
+            source.query("FLUSH BINARY LOGS")
+            source.query("UPDATE shop.t SET v = 1 WHERE id < 9")
+            followed = Followed(spark, own, "shop", "t", tmp_path, {})
+            followed.sync()
+            source.query("UPDATE shop.t SET v = 2 WHERE id < 5")
+            source.query("DELETE FROM shop.t WHERE id = 7")
+            gtids = log_end(source).gtids
+            assert target.query("SELECT MASTER_GTID_WAIT(%s, 60)", (gtids,)) == [(0,)]
+            target.query("STOP SLAVE")
+            target.query("UPDATE shop.t SET id = 100 WHERE id = 8")
+            followed.server = other
+            followed.sync()
+            assert followed.rows() == followed.wanted()
+            assert followed.hop().plan().backlog == ()
+            target.query("INSERT INTO shop.t VALUES (200, 1, 'x')")
+            run = followed.sync()
+            assert run.account.rows == 1
+            assert followed.rows() == followed.wanted()
+            followed.sums()
 
 
 def test_two_readers_of_one_id_are_told(connection: Connection, server: Server) -> None:

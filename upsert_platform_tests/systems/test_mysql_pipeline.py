@@ -81,7 +81,7 @@ def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_
 SHARDS = """
 transform:
   - source-table: {schema}.orders_\\.*
-    projection: \\*, __table_name__ AS origin
+    projection: \\*, amount * 2 AS twice, __table_name__ AS origin
     filter: amount > 1
 pipeline:
   name: shards
@@ -103,10 +103,10 @@ def test_shards_become_one_topic_with_names_of_tables_and_headers(stack: Stack, 
     assert stack.run().success
     given = {json.loads(key or b"")["id"]: (value, headers) for key, value, headers in records(stack)}
     assert {key: json.loads(value or b"") for key, (value, _) in given.items()} == {
-        1: {"id": 1, "amount": 5, "origin": "orders_1", "note": None},
-        3: {"id": 3, "amount": 7, "origin": "orders_1", "note": None},
-        11: {"id": 11, "amount": 6, "origin": "orders_2", "note": "a"},
-        13: {"id": 13, "amount": 9, "origin": "orders_2", "note": None},
+        1: {"id": 1, "amount": 5, "twice": 10, "origin": "orders_1", "note": None},
+        3: {"id": 3, "amount": 7, "twice": 14, "origin": "orders_1", "note": None},
+        11: {"id": 11, "amount": 6, "twice": 12, "origin": "orders_2", "note": "a"},
+        13: {"id": 13, "amount": 9, "twice": 18, "origin": "orders_2", "note": None},
     }
     named = [("namespace", b""), ("schemaName", b""), ("tableName", stack.topic.encode())]
     assert {tuple(headers) for _, headers in given.values()} == {tuple(named)}
@@ -120,7 +120,7 @@ def test_shards_become_one_topic_with_names_of_tables_and_headers(stack: Stack, 
         if value is not None:
             state[json.loads(key or b"")["id"]] = json.loads(value)
     assert sorted(state) == [1, 4, 11, 14]
-    assert state[4] == {"id": 4, "amount": 8, "origin": "orders_1", "note": None}
+    assert state[4] == {"id": 4, "amount": 8, "twice": 16, "origin": "orders_1", "note": None}
 
 
 def test_a_new_snapshot_by_the_job_corrects_what_the_log_did_not_tell(

@@ -45,6 +45,7 @@ class LogStream:
 
     Args:
         server_id: of this reader among all replicas of the server.
+        by_gtids: whether it begins behind the global ids of the position, in whatever file they are (MariaDB alone).
         to_end: whether the stream ends at the log's end, instead of waiting for more.
         heartbeat: seconds after which a server without news says that it lives; a broken connection is noticed by it.
 
@@ -56,7 +57,14 @@ class LogStream:
     """
 
     def __init__(
-        self, server: Server, position: LogPosition, *, server_id: int, to_end: bool, heartbeat: float = 30.0
+        self,
+        server: Server,
+        position: LogPosition,
+        *,
+        server_id: int,
+        to_end: bool,
+        heartbeat: float = 30.0,
+        by_gtids: bool = False,
     ) -> None:
         self._connection = Connection(server, read_timeout=max(3 * heartbeat, 10.0))
         self._position = position
@@ -66,7 +74,10 @@ class LogStream:
             self._connection.query(f"SET @master_heartbeat_period = {int(heartbeat * 1e9)}")
             if self._connection.is_mariadb():
                 self._connection.query(f"SET @mariadb_slave_capability = {_MARIADB_CAPABILITY}")
-            self._ask(position, server_id=server_id, to_end=to_end)
+            if by_gtids:
+                self._connection.query("SET @slave_connect_state = %s", (position.gtids,))
+                self._connection.query("SET @slave_gtid_strict_mode = 1")
+            self._ask(LogPosition("", 4) if by_gtids else position, server_id=server_id, to_end=to_end)
         except BaseException:
             self.close()
             raise
