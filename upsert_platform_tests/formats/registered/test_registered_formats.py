@@ -15,8 +15,10 @@ from upsert_platform.errors import DeclarationError, EndpointError, SourceLocati
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.registered.proto_schema import ProtoFile
 from upsert_platform.formats.registered.registry import RegisteredSchema
+from upsert_platform.hops.audit import form_of
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.local.registry import Registry
+from upsert_platform.referee.errors import UndecodableError
 from upsert_platform.types import arrow_type
 from upsert_platform_tests.formats.proto import add_field, shop
 from upsert_platform_tests.formats.support import columns_of
@@ -276,6 +278,10 @@ def test_a_table_is_written_and_read_with_it(schema_registry: Registry, format_i
     found, account = run(read(declare(topic=f"whole-{format_id}", **more)), given)
     assert brief(found) == [("+U", 0, 1, "a"), ("-D", 1, 2, None), ("?", 2)]
     assert account.quarantined == 1
+    form = form_of(table)  # what the referee is told of the table
+    assert (form.key.decoder()(given[0].key()), form.value.decoder()(given[0].value())) == ([1], [1, "a"])
+    with pytest.raises(UndecodableError):
+        form.value.decoder()(given[2].value())
 
 
 @pytest.mark.parametrize("format_id", ["avro-confluent", "json-registry", "proto-registry"])
