@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -24,6 +25,7 @@ from upsert_platform.queries.tasks import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from upsert_platform.queries.stages import Stage
@@ -108,11 +110,14 @@ def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:
     if not stage.needs_spark:
         frame = places.mapInArrow(partial(_run_placed, tasks=list(tasks)), _ANSWERS)
     else:
-        frame = places.mapInArrow(partial(_read_placed, tasks=list(tasks)), rows_schema(stage))
+        read = spark.sparkContext.accumulator(0)
+        frame = places.mapInArrow(partial(_read_placed, tasks=list(tasks), read=read), rows_schema(stage))
         for at, step in enumerate(stage.steps):
             frame = _step_in_spark(frame, step, stage, at + 1)
         frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
-    return [pickle.loads(row[0]) for row in frame.collect()]
+    answers: list[Answer] = [pickle.loads(row[0]) for row in frame.collect()]
+    # What reads rows tells nothing by itself where Spark takes them on.
+    return [replace(answers[0], read=read.value), *answers[1:]] if stage.needs_spark else answers
 
 
 def _run_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
@@ -121,10 +126,13 @@ def _run_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Ite
             yield _told(run_task(tasks[place]))
 
 
-def _read_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
+def _read_placed(
+    batches: Iterator[pa.RecordBatch], tasks: Sequence[Task], read: Accumulator[int]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for place in batch.column(0).to_pylist():
             for table in stage_rows(tasks[place]):
+                read += table.num_rows if tasks[place].share is not None else 0
                 yield from table.combine_chunks().to_batches()
 
 

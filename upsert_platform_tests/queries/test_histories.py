@@ -9,12 +9,18 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from upsert_platform.queries import store
+from upsert_platform.queries.runners import LocalRunner
+from upsert_platform.sql.evaluation import prepared
 from upsert_platform_tests.queries.statements import STATEMENTS
 from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +178,18 @@ def test_windows_are_groups_of_event_time(window: str, tmp_path: Path) -> None:
                 moments = (EPOCH + timedelta(seconds=at) for at in (start, end))
                 expected[(*moments, row["kind"])] += 1
         assert {(start, end, kind): n for start, end, kind, n in kept.result()} == expected
+
+
+def test_changes_are_counted_where_an_expression_needs_spark(spark: SparkSession, tmp_path: Path) -> None:
+    sql = "SELECT UPPER(region) AS r, COUNT(*) AS n FROM users GROUP BY UPPER(region)"
+    world = World(tmp_path, random.Random(8))
+    kept = Kept(world, plan_query(sql), runner=LocalRunner(lambda: prepared(spark)))
+    assert any(stage.needs_spark for stage in kept.store.stages())
+    for count in (12, 5):
+        world.change("users", count)
+        done = kept.advance()
+        assert done is not None
+        assert done.read == count
+        assert same_rows(kept.result(), world.judge(sql))
+    accounts = kept.store.accounts(after=0, upto=2)
+    assert [item.records for batch in (1, 2) for item in accounts[batch]] == [12, 5]
