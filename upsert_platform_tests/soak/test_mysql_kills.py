@@ -42,7 +42,6 @@ def test_a_million_rows_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
         with Connection(server) as database:
             database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
             database.query(f"CREATE TABLE shop.users ({TABLE})")
-            database.query("SET SESSION max_recursive_iterations = 100000000")
             database.query(FILL.format(table="shop.users", rows=ROWS))
             declare(stack, database, "shop.users", chunk=2000)
         writer = Writer(server, "shop.users", pause=0.001, keys=ROWS + ROWS // 10)
