@@ -7,7 +7,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -143,8 +143,12 @@ def query_asset(query: Query) -> dg.AssetsDefinition:
     return result
 
 
-def destination_asset(insert: Insert, target: Table) -> dg.AssetsDefinition:
-    """A destination table, kept equal to what its insert selects."""
+def destination_asset(insert: Insert, target: Table, read: Collection[str]) -> dg.AssetsDefinition:
+    """A destination table, kept equal to what its insert selects.
+
+    Args:
+        read: names of the columns of what it reads.
+    """
 
     @dg.asset(
         key=keys.destination_key(target.name),
@@ -157,6 +161,7 @@ def destination_asset(insert: Insert, target: Table) -> dg.AssetsDefinition:
         metadata={
             keys.TABLE_METADATA: target.name,
             "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key),
+            "dagster/column_lineage": keys.insert_lineage(insert, target, read),
             "dagster/table_name": keys.stored_as(target),
         },
     )
@@ -189,7 +194,8 @@ def project_assets(project: Project) -> Iterator[Any]:
     for query in project.queries():
         yield query_asset(query)
     for insert, target in inserts_of(project):
-        yield destination_asset(insert, target)
+        source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
+        yield destination_asset(insert, target, [column.name for column in source.columns])
     yield from delta_source_assets(project)
 
 

@@ -89,7 +89,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
     """The blocking check of a destination.
 
     In a sync it compares the keys written since the last verdict and a sample of earlier ones, so its cost follows the
-    batch. In a run tagged COMPLETE_TAG (job `verify`) it compares every row.
+    batch. In a run tagged COMPLETE_TAG (job `verify`), and in one of checks alone, it compares every row.
     """
     key = keys.destination_key(target.name)
 
@@ -101,7 +101,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
                 asset=key,
                 blocking=True,
                 description="The table holds the last value per key. A sync looks at the batch's keys and at a sample"
-                " of earlier ones, job `verify` at every row.",
+                " of earlier ones, job `verify` and a check that is executed by itself at every row.",
             )
         ],
         can_subset=True,
@@ -126,7 +126,7 @@ def _compared(
             context.log.info("rows are appended: there is no last value per key to look for")
             return
         checked = state.verdict.batch if state.verdict else 0
-        if context.run.tags.get(keys.COMPLETE_TAG) == "true":
+        if _is_asked_for(context.run):
             if state.lost:
                 yield dg.AssetCheckResult(
                     check_name=keys.CHECK_LAST_VALUE,
@@ -167,6 +167,11 @@ def _compared(
         )
     finally:
         hop.destination.close()
+
+
+def _is_asked_for(run: dg.DagsterRun) -> bool:
+    """Whether a run is there to look at every row: job `verify`, or a check that somebody executes by itself."""
+    return run.tags.get(keys.COMPLETE_TAG) == "true" or bool(run.asset_check_selection and not run.asset_selection)
 
 
 def _description(found: Comparison, kept: int, table: str) -> str | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Collection
+from dataclasses import replace
 
 import dagster as dg
+import sqlglot
 
 from upsert_platform.hops.connectors import connector_of, stream_group
-from upsert_platform.model import Column, Table
+from upsert_platform.model import Column, Insert, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.lineage import lineage
 from upsert_platform.types import LogicalType
@@ -94,5 +97,21 @@ def column_lineage(query: Query) -> dg.TableColumnLineage:
     )
 
 
+def insert_lineage(insert: Insert, target: Table, read: Collection[str]) -> dg.TableColumnLineage:
+    """Which columns of what an insert reads each column of its table is made of.
+
+    Args:
+        read: names of the columns of what it reads.
+    """
+    source = query_key(insert.source) if insert.query else changelog_key(insert.source)
+    found = {}
+    for column, projection in zip(target.physical_columns, insert.projections, strict=True):
+        # Names that are not columns are those of parameters of functions.
+        names = {item.name for item in sqlglot.parse_one(projection, dialect="spark").find_all(sqlglot.exp.Column)}
+        found[column.name] = [dg.TableColumnDep(source, name) for name in read if name in names]
+    return dg.TableColumnLineage(found)
+
+
 def _shown(kind: LogicalType | None) -> str:
-    return "computed" if kind is None else str(kind)
+    """A type without NOT NULL, which is shown as a constraint."""
+    return "computed" if kind is None else str(replace(kind, nullable=True))

@@ -39,3 +39,24 @@ def _loaded(folder: Path) -> set[str]:
     definitions = build_definitions(project)
     dg.Definitions.validate_loadable(definitions)
     return {job.name for job in definitions.get_repository_def().get_all_jobs()}
+
+
+def test_columns_of_a_table_name_what_they_are_made_of(tmp_path: Path) -> None:
+    (tmp_path / "t.sql").write_text(
+        """
+        CREATE TABLE users (id BIGINT, name STRING, region STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
+          'connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = '127.0.0.1:1',
+          'key.format' = 'json', 'value.format' = 'json');
+        CREATE TABLE copied (id BIGINT, label STRING, size INT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+          'connector' = 'upsert-kafka', 'topic' = 'u', 'properties.bootstrap.servers' = '127.0.0.1:1',
+          'key.format' = 'json', 'value.format' = 'json');
+        INSERT INTO copied SELECT id, UPPER(`region`) || ': ' || name, CHAR_LENGTH(name) FROM users WHERE region <> 'x';
+        """
+    )
+    project, problems = load(tmp_path)
+    assert not problems, problems
+    graph = build_definitions(project).resolve_asset_graph()
+    told = graph.get(dg.AssetKey(["tables", "copied"])).metadata["dagster/column_lineage"]
+    assert {name: [dep.column_name for dep in deps] for name, deps in told.deps_by_column.items()} == {
+        "id": ["id"], "label": ["name", "region"], "size": ["name"],
+    }  # fmt: skip

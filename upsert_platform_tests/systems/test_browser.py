@@ -1,0 +1,159 @@
+"""The Dagster UI as a user sees it, in a headless Chromium. `UPSERT_SCREENSHOTS` names a folder for what it showed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+from tablestore import Condition, OTSClient, Row, RowExistenceExpectation
+
+from upsert_platform.local.process import free_port
+from upsert_platform_tests.graph.stack import Stack
+
+pytestmark = [pytest.mark.systems, pytest.mark.timeout(600)]
+
+LOCATION = "upsert_platform.definitions"
+SECONDS = 1000.0
+"""Of the waits of the browser, in milliseconds."""
+
+
+@dataclass
+class Ui:
+    """A page of a running UI."""
+
+    page: Page
+    address: str
+    shots: Path
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.address}/{path}")
+
+    def keep(self, name: str) -> None:
+        """A screenshot, when what is still drawn had time to come."""
+        self.page.wait_for_timeout(2 * SECONDS)
+        self.page.screenshot(path=self.shots / f"{name}.png")
+
+    def ended(self, *, successes: int, failures: int) -> None:
+        """Waits until so many runs have ended so."""
+        self.open("runs")
+        for word, count in (("Success", successes), ("Failure", failures)):
+            expect(self.page.get_by_text(word, exact=True)).to_have_count(count, timeout=240 * SECONDS)
+
+    def check(self) -> None:
+        """Opens the check of the table."""
+        self.open("assets/tables/users_serving?view=checks")
+        expect(self.page.get_by_text("Latest execution")).to_be_visible()
+
+
+@pytest.fixture
+def stack(variables: Mapping[str, str], make_topic: Callable[..., str], tmp_path: Path) -> Stack:
+    """A project that no process of the test runs."""
+    topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=2, config={"cleanup.policy": "compact"})
+    found = Stack(tmp_path, variables, topic)
+    found.declare()
+    return found
+
+
+@pytest.fixture
+def ui(stack: Stack, tmp_path: Path) -> Iterator[Ui]:
+    """`upsert-platform ui` on the project, and a browser."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "Chromium is not on this machine: 'make test-systems' installs it"
+    port = free_port()
+    command = [str(Path(sys.executable).parent / "upsert-platform"), "ui", "--port", str(port)]
+    shots = Path(os.environ.get("UPSERT_SCREENSHOTS", tmp_path / "shots"))
+    shots.mkdir(parents=True, exist_ok=True)
+    with (tmp_path / "ui.log").open("wb") as log, sync_playwright() as playwright:
+        server = subprocess.Popen(command, cwd=tmp_path, env=stack.environment(), stdout=log, stderr=log)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        try:
+            page = browser.new_page(viewport={"width": 1440, "height": 900})
+            page.set_default_timeout(60 * SECONDS)
+            expect.set_options(timeout=60 * SECONDS)
+            _wait(page, f"http://127.0.0.1:{port}", server)
+            yield Ui(page, f"http://127.0.0.1:{port}", shots)
+        finally:
+            page.screenshot(path=shots / "last.png")
+            browser.close()
+            server.terminate()
+            server.wait(60)
+
+
+def _wait(page: Page, address: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(120):
+        assert server.poll() is None
+        try:
+            page.goto(f"{address}/asset-groups")
+        except Exception as error:  # noqa: BLE001 - Playwright has one class for all, told apart by its text
+            assert "ERR_CONNECTION_REFUSED" in str(error)
+            page.wait_for_timeout(SECONDS)
+        else:
+            return
+    raise AssertionError("the UI did not come up")
+
+
+def test_a_user_sees_the_graph_a_failed_check_and_the_repair(ui: Ui, stack: Stack) -> None:
+    page = ui.page
+    stack.produce(stack.users.first_wave(200))
+
+    ui.open("asset-groups")
+    for group in ("topics", "changelogs", "tables"):
+        expect(page.get_by_text(group, exact=True).first).to_be_visible()
+    ui.keep("graph")
+    page.get_by_role("button", name="Materialize all").click()
+    page.wait_for_timeout(3 * SECONDS)
+    ui.ended(successes=1, failures=0)
+    assert stack.serving_differences() == []
+
+    ui.open("assets/tables/users_serving")
+    for text in ("PRIMARY KEY (user_id)", "DECIMAL(12, 2)", "upserts"):
+        expect(page.get_by_text(text, exact=True).first).to_be_visible()
+    ui.keep("table")
+    ui.check()
+    for text in ("Passed", "compared", "Plots"):
+        expect(page.get_by_text(text, exact=True).first).to_be_visible()
+    ui.keep("check-passed")
+
+    spoiled = min(stack.users.rows)
+    _spoil(stack, spoiled)
+    page.get_by_role("button", name="Execute all").click()
+    page.wait_for_timeout(3 * SECONDS)
+    ui.ended(successes=1, failures=1)  # the check is a blocking one
+    ui.check()
+    expect(page.get_by_text("Failed", exact=True).first).to_be_visible()
+    expect(page.get_by_text("stale", exact=True).first).to_be_visible()
+    expect(page.get_by_text(f"user_id={spoiled}", exact=True).first).to_be_visible()
+    expect(page.get_by_text("found 'nobody'").first).to_be_visible()
+    expect(page.get_by_text("job 'reconcile' writes just the rows").first).to_be_visible()
+    ui.keep("check-failed")
+
+    ui.open(f"locations/{LOCATION}/jobs/reconcile/playground")
+    expect(page.get_by_text("No errors")).to_be_visible()
+    ui.keep("launchpad")
+    page.get_by_role("button", name="Launch Run").click()
+    page.wait_for_timeout(3 * SECONDS)
+    ui.ended(successes=2, failures=1)
+    ui.check()
+    expect(page.get_by_text("Passed", exact=True).first).to_be_visible()
+    assert stack.serving_differences() == []
+
+
+def _spoil(stack: Stack, user: int) -> None:
+    """Another program writes into a row."""
+    found = stack.variables
+    client = OTSClient(
+        found["UPSERT_TABLESTORE_ENDPOINT"],
+        found["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        found["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        found["UPSERT_TABLESTORE_INSTANCE"],
+    )
+    row = Row([("user_id", user)], {"PUT": [("name", "nobody")]})
+    client.update_row(stack.table, row, Condition(RowExistenceExpectation.EXPECT_EXIST))
