@@ -208,6 +208,8 @@ def _texts_of_the_code() -> tuple[str, ...]:
             elif isinstance(node, ast.JoinedStr):
                 parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
                 found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.append(node.target.id)  # a field of a report, which is told by its name
     return tuple(found)
 
 

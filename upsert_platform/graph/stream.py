@@ -22,6 +22,8 @@ from upsert_platform.hops.streaming.reports import Report, Reporter
 from upsert_platform.model import Project
 
 STREAM: Final = "stream"
+_STEP: Final = "loop"
+"""A job and a step of one name cannot be loaded as a code location."""
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -40,7 +42,7 @@ def stream_job(project: Project) -> dg.JobDefinition:
     targets = ", ".join(sorted({insert.target for insert in project.inserts}))
 
     @dg.op(
-        name=STREAM,
+        name=_STEP,
         description=f"Keeps tables equal to their topics: {targets}.",
         tags={"dagster/kind/kafka": ""},
         out=dg.Out(dg.Nothing),

@@ -120,7 +120,7 @@ def test_the_job_is_the_same_loop(stack: Stack) -> None:
     config = {"last_seconds": 5.0, "report_every_seconds": 0.5, "max_delay_seconds": 0.5}
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(
-            run_config={"ops": {"stream": {"config": config}}}, instance=instance, raise_on_error=False
+            run_config={"ops": {"loop": {"config": config}}}, instance=instance, raise_on_error=False
         )
         assert done.success
         (written,) = tables_of(done)
