@@ -14,6 +14,7 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.processes import HOST_TAG, is_alive
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.stream import STREAM
 from upsert_platform.model import Project
 
 RETRY_SECONDS: Final = 300.0
@@ -42,15 +43,16 @@ def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
         name="new_offsets",
         job=job,
         minimum_interval_seconds=30,
-        description="Requests a sync when a topic has new offsets and no sync is queued or running; and one of the"
-        " tables alone some minutes after a sync that failed.",
+        description="Requests a sync when a topic has new offsets and no run of 'sync' or 'stream' is queued or"
+        " running; and one of the tables alone some minutes after a sync that failed.",
     )
     def new_offsets(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        active = context.instance.get_runs(dg.RunsFilter(job_name=SYNC, statuses=_ACTIVE))
-        for run in active:
-            if is_alive(context.instance, run):
-                host = run.tags.get(HOST_TAG)
-                return dg.SkipReason(f"a sync is queued or running: {run.run_id}{f' on {host}' if host else ''}")
+        for name in (SYNC, STREAM):
+            for run in context.instance.get_runs(dg.RunsFilter(job_name=name, statuses=_ACTIVE)):
+                if is_alive(context.instance, run):
+                    host = run.tags.get(HOST_TAG)
+                    where = f"{run.run_id}{f' on {host}' if host else ''}"
+                    return dg.SkipReason(f"a run of job '{name}' is queued or running: {where}")
         lag = 0
         troubles: list[str] = []
         for name in sources:

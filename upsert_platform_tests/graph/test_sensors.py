@@ -88,10 +88,15 @@ def evaluate(tmp_path: Path, world: World, instance: dg.DagsterInstance) -> Eval
 
 
 def add_run(
-    instance: dg.DagsterInstance, status: dg.DagsterRunStatus, *, pid: int | None = None, host: str | None = HERE
+    instance: dg.DagsterInstance,
+    status: dg.DagsterRunStatus,
+    *,
+    pid: int | None = None,
+    host: str | None = HERE,
+    job: str = "sync",
 ) -> None:
     tags = {} if host is None else {HOST_TAG: host}
-    run = instance.add_run(dg.DagsterRun(job_name="sync", run_id=str(uuid.uuid4()), status=status, tags=tags))
+    run = instance.add_run(dg.DagsterRun(job_name=job, run_id=str(uuid.uuid4()), status=status, tags=tags))
     if pid is not None:
         instance.report_engine_event("Executing steps in process", run, EngineEventData.in_process(pid))
 
@@ -104,6 +109,14 @@ def test_run_that_was_killed_holds_nothing_up(instance: dg.DagsterInstance, eval
     assert request.asset_selection is None
     add_run(instance, dg.DagsterRunStatus.STARTED, pid=os.getpid())
     assert f"running: {instance.get_runs()[0].run_id} on {HERE}" in evaluate().skip_message
+
+
+def test_continuous_mode_needs_no_sync_beside_it(
+    instance: dg.DagsterInstance, evaluate: Evaluate, world: World
+) -> None:
+    world.lag = 3
+    add_run(instance, dg.DagsterRunStatus.STARTED, pid=os.getpid(), job="stream")
+    assert "run of job 'stream'" in evaluate().skip_message
 
 
 def test_run_of_another_host_is_not_taken_for_dead(
