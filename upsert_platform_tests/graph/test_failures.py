@@ -74,7 +74,7 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
     """Of two runs at once the second plans before, and writes after, the first has written."""
     hop = SimpleNamespace(
         rows_behind=lambda plan: 5,
-        execute=lambda spark, plan, tell: None,
+        execute=lambda spark, plan, **_: None,
         destination=SimpleNamespace(close=lambda: None),
     )
     manager = SimpleNamespace(

@@ -18,6 +18,7 @@ from upsert_platform.changelog import compaction
 from upsert_platform.changelog.accounting import total
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.replay import replay
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -119,7 +120,7 @@ class World:
             hop = platform.changelog_hop("source", run=run)
             plan = hop.plan()
             if plan.backlog:
-                done = hop.execute(self.spark, plan)
+                done = hop.execute(self._session(), plan)
                 self.counts["batches"] += done.batches
         for name in self.modes if tables is None else tables:
             with self._tolerant(self.modes[name], may_fail=may_fail):
@@ -127,10 +128,25 @@ class World:
                 try:
                     wanted = hop2.plan()
                     if wanted.behind:
-                        hop2.execute(self.spark, wanted)
+                        hop2.execute(self._session(), wanted)
                         self.counts["writes"] += 1
                 finally:
                     hop2.destination.close()
+
+    def _session(self) -> SparkSession | OnDemand:
+        """Spark for everything, or only for what is more than little."""
+        spark = self.spark
+        assert spark is not None
+        if self.chance.random() < 0.5:
+            self.counts["steps by Spark"] += 1
+            return spark
+        self.counts["steps by this process or Spark"] += 1
+
+        def opened() -> SparkSession:
+            self.counts["of these, asked for Spark"] += 1
+            return spark
+
+        return OnDemand(opened)
 
     @contextmanager
     def _tolerant(self, doing: str, *, may_fail: bool) -> Iterator[None]:
