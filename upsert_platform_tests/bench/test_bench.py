@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -29,12 +31,24 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
 """Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""
 
 
+_RUN = """
+import importlib, json, sys
+name, arguments, constants = sys.argv[1], *map(json.loads, sys.argv[2:])
+suite = importlib.import_module(f"upsert_platform_tests.bench.{name}")
+for constant, value in constants.items():
+    setattr(suite, constant, value)
+for measured in suite.run(**arguments):
+    print(json.dumps(measured))
+"""
+
+
 @pytest.mark.parametrize("name", SUITES)
-def test_a_suite_runs_and_tells_its_figures(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suite_runs_and_tells_its_figures(name: str) -> None:
+    """In a process of its own, as `make bench` runs it: suites open and stop Spark's session."""
     arguments, constants, told = SUITES[name]
-    suite = importlib.import_module(f"upsert_platform_tests.bench.{name}")
-    for constant, value in constants.items():
-        monkeypatch.setattr(suite, constant, value)
-    measured = list(suite.run(**arguments))
+    command = [sys.executable, "-c", _RUN, name, json.dumps(arguments), json.dumps(constants)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    measured = [json.loads(line) for line in done.stdout.splitlines()]
     assert told <= {item["name"] for item in measured}
     assert all(math.isfinite(item["seconds"]) for item in measured)
