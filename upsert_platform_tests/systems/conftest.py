@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.lake import OPTIONS_VARIABLE
-from upsert_platform.local.mariadb import MariaDb, start_mariadb
+from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
 from upsert_platform.local.s3 import S3, start_s3
+from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.conftest import stack, variables
+from upsert_platform_tests.systems.followed import Followed
 
 __all__ = ["mariadb", "s3", "s3_server", "stack", "variables"]
 
@@ -35,3 +38,35 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
     """A MariaDB server; `.ci/run` installs one, and without one these tests fail."""
     with start_mariadb(tmp_path_factory.mktemp("mariadb"), die_with_parent=True) as server:
         yield server
+
+
+@pytest.fixture
+def server(mariadb: MariaDb) -> Server:
+    """Where the server is, and its user of all rights."""
+    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+
+
+@pytest.fixture
+def connection(server: Server) -> Iterator[Connection]:
+    """A connection of that user."""
+    with Connection(server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def schema(connection: Connection) -> str:
+    """A schema of one's own."""
+    name = f"s_{secrets.token_hex(4)}"
+    connection.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    return name
+
+
+@pytest.fixture
+def follow(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> Callable[..., Followed]:
+    """Follows a table of the schema: its name and options, with ``__`` for ``.`` and ``_`` for ``-``."""
+
+    def made(name: str = "t", **more: str) -> Followed:
+        given = {key.replace("__", ".").replace("_", "-"): value for key, value in more.items()}
+        return Followed(spark, server, schema, name, tmp_path, given)
+
+    return made

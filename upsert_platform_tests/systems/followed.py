@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.latest import latest_per_key
@@ -17,7 +14,6 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
 from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.local.mariadb import USER, MariaDb
 from upsert_platform.model import Options, Table
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.catalog import read_table
@@ -25,25 +21,6 @@ from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.declared import declared_columns
 from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform.types import quote_name
-
-
-@pytest.fixture
-def server(mariadb: MariaDb) -> Server:
-    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
-
-
-@pytest.fixture
-def connection(server: Server) -> Iterator[Connection]:
-    with Connection(server) as opened:
-        yield opened
-
-
-@pytest.fixture
-def schema(connection: Connection) -> str:
-    """A schema of one's own."""
-    name = f"s_{secrets.token_hex(4)}"
-    connection.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    return name
 
 
 @dataclass
@@ -115,15 +92,6 @@ class Followed:
                 assert account.gaps >= 0
                 assert ends.get(account.partition, account.start) == account.start
                 ends[account.partition] = account.end
-
-
-@pytest.fixture
-def follow(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> Callable[..., Followed]:
-    def made(name: str = "t", **more: str) -> Followed:
-        given = {key.replace("__", ".").replace("_", "-"): value for key, value in more.items()}
-        return Followed(spark, server, schema, name, tmp_path, given)
-
-    return made
 
 
 def fill(connection: Connection, schema: str, rows: int = 60) -> None:

@@ -14,9 +14,7 @@ from upsert_platform.local.mariadb import USER, start_mariadb
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform_tests.systems.followed import CHUNK, Followed, connection, fill, follow, purge, schema, server
-
-__all__ = ["connection", "follow", "schema", "server"]
+from upsert_platform_tests.systems.followed import CHUNK, Followed, fill, purge
 
 pytestmark = pytest.mark.systems
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from upsert_platform.errors import EndpointError, ReplicationError
-from upsert_platform.local.mariadb import USER, MariaDb
 from upsert_platform.mysql.binlog.events import EventType
 from upsert_platform.mysql.binlog.reader import LogReader, SchemaChange, TableRows, Told
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
@@ -22,25 +21,6 @@ from upsert_platform.mysql.names import TableSelection, parse_patterns
 from upsert_platform.mysql.position import LogPosition
 
 pytestmark = pytest.mark.systems
-
-
-@pytest.fixture
-def server(mariadb: MariaDb) -> Server:
-    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
-
-
-@pytest.fixture
-def connection(server: Server) -> Iterator[Connection]:
-    with Connection(server) as opened:
-        yield opened
-
-
-@pytest.fixture
-def schema(connection: Connection) -> str:
-    """A schema of one's own."""
-    name = f"s_{secrets.token_hex(4)}"
-    connection.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    return name
 
 
 def read_log(

@@ -14,10 +14,8 @@ from upsert_platform.mysql.columns import MySqlColumn
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.packed_rows import can_pack
 from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform_tests.systems.followed import CHUNK, Followed, connection, fill, follow, schema, server
+from upsert_platform_tests.systems.followed import CHUNK, Followed, fill
 from upsert_platform_tests.systems.test_mysql_log import TYPES
-
-__all__ = ["connection", "follow", "schema", "server"]
 
 pytestmark = pytest.mark.systems
 

@@ -17,7 +17,7 @@ from upsert_platform.capabilities import WritesHere
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
-from upsert_platform_tests.writing.conftest import STRICT, Open
+from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open
 from upsert_platform_tests.writing.leases import die
 
 MINUTE = timedelta(seconds=60)
@@ -68,6 +68,18 @@ def test_a_span_may_be_written_again_and_a_run_killed_before_its_position(spark:
     assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["d"]
 
 
+WITH_SPARK = {"upsert-kafka-exactly-once", "memory"}
+"""Whose rows Spark writes, however few they are."""
+
+
+def test_who_needs_spark_for_few_rows(request: pytest.FixtureRequest, opened: Open) -> None:
+    destination = opened()
+    destination.prepare()
+    here = isinstance(destination, WritesHere) and destination.writes_here()
+    assert here != (request.node.callspec.params["declared"] in WITH_SPARK)
+
+
+@pytest.mark.parametrize("declared", [name for name in DESTINATIONS if name not in WITH_SPARK], indirect=True)
 def test_few_rows_are_written_and_read_by_this_process(
     spark: SparkSession, declared: Callable[..., Open], tmp_path: Path
 ) -> None:
@@ -75,8 +87,6 @@ def test_few_rows_are_written_and_read_by_this_process(
     opened = declared(STRICT)
     destination = opened()
     destination.prepare()
-    if not isinstance(destination, WritesHere) or not destination.writes_here():
-        pytest.skip("Spark writes it")
     names = ["id", "name", "_op", "_seq"]
     store = RefusedStore(str(tmp_path / "refused"))
 
