@@ -56,7 +56,7 @@ class ChangelogIOManager(_PlatformIOManager):
         self.spark.expect(obj.lag)
         with told_plainly():
             check_writable(self.platform.root)
-            run = hop.execute(self.spark.on_demand(), obj, progress=tell)
+            run = hop.execute(self.spark.on_demand(), obj, progress=tell, waiting=context.log.info)
             after = hop.plan()
         for topic in after.topics:
             key = keys.stream_key(hop.source.table, topic.name)

@@ -11,6 +11,7 @@ from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, tota
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.on_demand import OnDemand, opened
+from upsert_platform.hops.waiting import told_while_waiting
 from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_here, new_partitions
 from upsert_platform.source import Source, TakesSnapshots
 
@@ -111,11 +112,14 @@ class ChangelogHop:
         plan: ChangelogPlan,
         *,
         progress: Callable[[CommittedBatch], None] | None = None,
+        waiting: Callable[[str], None] | None = None,
     ) -> ChangelogRun:
         """Reads and commits batches until the planned end is reached.
 
         Args:
             spark: a session, or what opens one when this process should not do it by itself.
+            progress: is given each batch that was committed.
+            waiting: is given a line every few seconds that a batch takes, so that brokers that are away are noticed.
 
         Raises:
             RecordError: a record cannot be decoded and ``on-error`` is ``fail``.
@@ -132,7 +136,9 @@ class ChangelogHop:
             if not ranges:
                 break
             since = time.monotonic()
-            after = self._commit(spark, plan, head, ranges)
+            offsets = sum(item.offsets for item in ranges)
+            with told_while_waiting(waiting, f"batch {head.batch + 1}: reading {offsets:,} offsets"):
+                after = self._commit(spark, plan, head, ranges)
             if after is None:
                 lost += 1
                 if lost > _LOST_RACES:
