@@ -13,9 +13,7 @@ EVERY: Final = 10.0
 
 
 @contextmanager
-def told_while_waiting(
-    tell: Callable[[str], None] | None, what: str, *, every: float = EVERY
-) -> Iterator[None]:
+def told_while_waiting(tell: Callable[[str], None] | None, what: str, *, every: float = EVERY) -> Iterator[None]:
     """Tells every few seconds, from a thread of its own, what is waited for and for how long.
 
     Args:
