@@ -133,6 +133,7 @@ class DestinationStep(Step):
         self._run = run
         self._check_seconds = check_seconds
         self._checked_at = time.monotonic()
+        self._looked_upto = 0
         self._written_at: float | None = None
         self._held: _Held | None = None
 
@@ -177,6 +178,7 @@ class DestinationStep(Step):
             stack.callback(hop.destination.close)
             hop.plan()  # a table of another changelog is left alone
             hop.destination.prepare()
+            self._looked_upto = 0
             lease = stack.enter_context(hop.destination.lease(owner=self._run, duration=LEASE))
             self.measures.set(applied=hop.plan().state.applied_batch)
             self._held = _Held(hop, lease, stack.pop_all())
@@ -202,7 +204,11 @@ class DestinationStep(Step):
             self.measures.add_delays(now - micros.astype(np.float64) / 1e6)
 
     def _check_when_due(self, hop: DestinationHop) -> None:
-        """Looks at the keys of the newest batches, if an interval is over and something was written in it."""
+        """Looks at the keys of the newest batches, if an interval is over and something was written in it.
+
+        A verdict tells of every batch up to its own. Where batches between it and the last one were too large to be
+        looked at, only a difference is recorded, and the next sync looks at all of them.
+        """
         if time.monotonic() - self._checked_at < self._check_seconds or not is_comparable(hop):
             return
         state = hop.plan().state
@@ -211,11 +217,13 @@ class DestinationStep(Step):
             self.measures.set(passed=False)  # until somebody has looked at it: job verify, or reconcile
             self._checked_at = time.monotonic()
             return
-        after = self._newest_since(hop, checked, state.applied_batch)
+        after = self._newest_since(hop, max(checked, self._looked_upto), state.applied_batch)
         if after is None:
             return  # nothing new, or batches so large that the next small one is waited for
         found = check_batch(self._spark, hop, after=after, upto=state.applied_batch)
-        hop.destination.record_verdict(found.verdict())
+        if after <= checked or not found.passed:
+            hop.destination.record_verdict(found.verdict())
+        self._looked_upto = state.applied_batch
         self.measures.set(passed=found.passed, compared=found.compared)
         self.measures.add(checks=1)
         self._checked_at = time.monotonic()

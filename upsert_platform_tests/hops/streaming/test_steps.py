@@ -1,0 +1,78 @@
+"""Turns of continuous mode: what the check of an interval looked at, and what it leaves to the next sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.hops.streaming import steps
+from upsert_platform.hops.streaming.steps import DestinationStep
+from upsert_platform.hops.verify import check_batch
+from upsert_platform_tests.changelog.places import Placed
+from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
+from upsert_platform_tests.writing.in_memory import Place
+
+SPARK = OnDemand(never)
+
+
+def step_of(hop: DestinationHop) -> DestinationStep:
+    return DestinationStep("memory", lambda: hop, SPARK, run="run", check_seconds=0.0)
+
+
+def grow(hop: DestinationHop, batch: int, keys: range) -> None:
+    append(hop.store, batch, [Placed(batch, 0, 1000 * batch + key, None, key, f"in {batch}") for key in keys])
+
+
+def checked_by_sync(hop: DestinationHop) -> bool:
+    """What the check of the next sync says: it looks at the batches behind the verdict."""
+    state = hop.plan().state
+    after = state.verdict.batch if state.verdict else 0
+    return check_batch(SPARK, hop, after=after, upto=state.applied_batch).passed
+
+
+def test_batches_that_a_check_passed_over_are_looked_at_by_the_next_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "CHECKED_ROWS", 5)
+    monkeypatch.setattr("upsert_platform.hops.comparison.SAMPLE_BATCHES", 0)
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    step = step_of(hop)
+    grow(hop, 1, range(3))
+    assert step.run(drains=False)
+    assert place.state.verdict is not None
+    assert (place.state.verdict.batch, step.measures.read().compared) == (1, 3)
+    grow(hop, 2, range(10, 30))  # more than a check of an interval looks at
+    assert step.run(drains=False)
+    del place.rows[20]
+    grow(hop, 3, range(40, 43))
+    assert step.run(drains=False)
+    assert (step.measures.read().checks, step.measures.read().passed) == (2, True)
+    assert place.state.verdict.batch == 1
+    step.run(drains=False)
+    assert step.measures.read().checks == 2  # nothing new since it looked
+    step.reset()
+    assert not checked_by_sync(hop)
+
+
+def test_a_difference_is_recorded_whatever_was_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "CHECKED_ROWS", 5)
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    step = step_of(hop)
+    grow(hop, 1, range(10, 30))
+    assert step.run(drains=False)
+    assert place.state.verdict is None
+    grow(hop, 2, range(3))
+    monkeypatch.setattr(step, "_check_seconds", 3600.0)
+    assert step.run(drains=False)
+    place.rows[1] = (1, "of another writer")
+    monkeypatch.setattr(step, "_check_seconds", 0.0)
+    step.run(drains=False)
+    step.reset()
+    verdict = place.state.verdict
+    assert verdict is not None
+    assert (verdict.batch, verdict.passed) == (2, False)
