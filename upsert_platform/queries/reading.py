@@ -65,8 +65,7 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool) -> Iterato
     system, folder = file_system(share.location)
     kept = rows.system_schema()
     wanted = [pa.field(field.name, arrow_type(field.type)) for field in scan.fields]
-    # In the order of `tasks.rows_schema`: Spark takes columns by their place.
-    schema = pa.schema([*wanted, *(kept.field(name) for name in (VERSION if upserts else ()))])
+    schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else ())), *wanted])
     whole = pa.schema([kept.field(rows.KIND), *([] if upserts else [kept.field(rows.BATCH)]), *schema])
     waiting: list[pa.Table] = []
     for piece in share.pieces:
