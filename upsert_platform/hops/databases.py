@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +145,13 @@ class _Kept:
         if tables == before:
             return
         system, folder = file_system(self.location)
+        text = json.dumps([table_to_data(table) for table in tables.values()])
+        path = f"{folder}{self.name}"
+        # In a store an object is there whole or not at all; a file is so under a name that it gets when it is written.
+        written = path if self.location.path is None else f"{path}.{uuid.uuid4().hex}"
         if self.location.path is not None:
             system.create_dir(self.location.path, recursive=True)
-        text = json.dumps([table_to_data(table) for table in tables.values()])
-        with system.open_output_stream(f"{folder}{self.name}") as stream:
+        with system.open_output_stream(written) as stream:
             stream.write(text.encode())
+        if written != path:
+            system.move(written, path)

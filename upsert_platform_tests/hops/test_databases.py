@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import pytest
 
-from upsert_platform.hops.databases import evolved
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.hops.databases import _Kept, evolved
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, table_from_data, table_to_data
+from upsert_platform.mysql.options import MySqlSource
 
 
 def table(*columns: MySqlColumn) -> MySqlTable:
@@ -54,3 +59,27 @@ def test_exception_names_every_difference(now: MySqlTable, told: str) -> None:
 def test_a_table_is_kept_as_it_was_told() -> None:
     told = table(ID, MySqlColumn("kind", "enum", "enum('a')", elements=("a",), charset="utf8mb4"))
     assert table_from_data(table_to_data(told)) == told
+
+
+def test_who_loads_a_project_meets_the_last_answer_whole(tmp_path: Path) -> None:
+    """Another process may be writing a newer one, or was killed while it did."""
+    options = {"hostname": "h", "username": "u", "password": "p", "tables": "shop.\\.*"}
+    kept = _Kept(MySqlSource.model_validate(options), Lake.at(str(tmp_path)))
+    answers = [{f"shop.t{number}": table(ID, *[NAME] * (300 + number))} for number in range(2)]
+    kept.write(answers[0], {})
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            kept.write(answers[number % 2], {})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert all(len(next(iter(kept.read().values())).columns) > 300 for _ in range(300))
+    finally:
+        ended.set()
+        writer.join()
+    assert len(list(tmp_path.rglob("*.json*"))) == 1
