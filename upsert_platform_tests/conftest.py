@@ -106,7 +106,8 @@ def kafka_bootstrap(kafka_broker: Broker) -> str:
 def make_topic(kafka_bootstrap: str) -> Callable[..., str]:
     """Makes a topic and returns its name: ``make_topic(partitions=4, config={"cleanup.policy": "compact"})``.
 
-    Names are unique unless one is given, so tests share the broker without meeting each other.
+    Names are unique unless one is given, so tests share the broker without meeting each other. Records stay whatever
+    times tests give them: the broker deletes what is older than a week every second.
     """
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -114,7 +115,7 @@ def make_topic(kafka_bootstrap: str) -> Callable[..., str]:
 
     def make(*, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
         topic = name or f"topic-{uuid.uuid4().hex[:12]}"
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config={"retention.ms": "-1", **(config or {})})
         admin.create_topics([new])[topic].result(30)
         return topic
 
