@@ -44,6 +44,9 @@ class Connector(ABC):
         place_option: the option that names the table in the system; the declared name if it is not given.
         scope_options: the options that tell what the name is unique in.
         stream_group: group of the assets that stand for what tables read.
+        has_topics: whether tables stand for topics of Kafka, to which records can be sent.
+        pipeline_source: ``type`` of the source of an ingestion pipeline whose tables are found by asking a server, and
+            declared with this connector; None where there is none.
         keyed: whether every table needs a primary key.
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
     """
@@ -54,6 +57,8 @@ class Connector(ABC):
     place_option: ClassVar[str] = "table.name"
     scope_options: ClassVar[tuple[str, ...]] = ()
     stream_group: ClassVar[str] = "topics"
+    has_topics: ClassVar[bool] = False
+    pipeline_source: ClassVar[str | None] = None
     keyed: ClassVar[bool] = False
     pipeline_options: ClassVar[Mapping[str, str] | None] = None
 

@@ -232,7 +232,7 @@ def test_no_two_rooms_import_each_other() -> None:
 
 
 def test_only_the_list_of_connectors_compares_their_names() -> None:
-    names = set(CONNECTORS)
+    names = {name for connector in CONNECTORS.values() for name in (connector.name, connector.endpoint)}
     found = []
     for path in PACKAGE.rglob("*.py"):
         if path.name == "connectors.py" or "local" in path.relative_to(PACKAGE).parts[:1]:
@@ -244,7 +244,7 @@ def test_only_the_list_of_connectors_compares_their_names() -> None:
                 parts = [node.subject]
             else:
                 continue
-            asks = any(isinstance(part, ast.Attribute) and part.attr == "connector" for part in parts)
+            asks = any(isinstance(part, ast.Attribute) and part.attr in ("connector", "endpoint") for part in parts)
             named = {word.value for part in parts for word in ast.walk(part) if isinstance(word, ast.Constant)} & names
             if asks and (named or isinstance(node, ast.Match)):
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")

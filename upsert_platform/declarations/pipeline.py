@@ -89,6 +89,7 @@ class _Reader:
         self.describe = describe
         self.behavior, self.route_mode = BEHAVIORS[0], _ROUTE_MODES[0]
         self.readable = [name for name, found in connectors.items() if isinstance(found, Readable)]
+        self.asked = {found.pipeline_source: name for name, found in connectors.items() if found.pipeline_source}
         self.sinks = {name: found for name, found in connectors.items() if found.pipeline_options is not None}
         self.found = Declarations()
 
@@ -193,8 +194,8 @@ class _Reader:
             self.error("source: 'tables' is missing: names of tables that the project declares", source.location)
             return []
         names = [name for name in self.tables if self._matches(tables, name)]
-        if not names and kind == "mysql":
-            return self._mysql_tables(source)
+        if not names and kind in self.asked:
+            return self._tables_of_server(source, self.asked[kind])
         if not names:
             told = f"source: '{tables.text}' matches no table that the project declares"
             if kind not in self.readable:
@@ -220,17 +221,18 @@ class _Reader:
             self.error(told, source.location, "warning")
         return names
 
-    def _mysql_tables(self, source: Located) -> list[str]:
+    def _tables_of_server(self, source: Located, connector: str) -> list[str]:
         """Names of the server's tables that the source stands for; they are declared."""
-        asked = read_mysql_source(source, behavior=self.behavior, problems=self.found.problems)
+        problems = self.found.problems
+        asked = read_mysql_source(source, connector=connector, behavior=self.behavior, problems=problems)
         if asked is None:
             return []
         if self.describe is None:
             told = "source: the columns of its tables are told by the server, which is not asked here"
             self.error(told, source.location, "warning")
             return []
-        tables, problems = self.describe(asked)
-        for problem in problems:
+        tables, found = self.describe(asked)
+        for problem in found:
             self.error(problem.message, problem.location or source.location, problem.severity)
         self.described = {named_in_database(table): table for table in tables}
         self.found.tables += [declaration_of(table) for table in tables]

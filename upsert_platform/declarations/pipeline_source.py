@@ -36,8 +36,14 @@ Describe = Callable[[AskedSource], tuple[list[Table], list[Problem]]]
 """Tables of a server that a source names, with the columns that they have, and what is wrong with them."""
 
 
-def read_mysql_source(source: Located, *, behavior: str, problems: list[Problem]) -> AskedSource | None:
-    """Reads the options of a MySQL source; None if there are errors."""
+def read_mysql_source(
+    source: Located, *, connector: str, behavior: str, problems: list[Problem]
+) -> AskedSource | None:
+    """Reads the options of a MySQL source; None if there are errors.
+
+    Args:
+        connector: of the tables that are found.
+    """
     options = {name: value for name, value in source.entries.items() if name not in ("type", "name")}
     for name, value in options.items():
         if value.text is None:
@@ -52,7 +58,7 @@ def read_mysql_source(source: Located, *, behavior: str, problems: list[Problem]
         return None
     passed = without(given, "tables", "tables.exclude", *REPLACED, *REFUSED)
     new_columns = NewColumns.IGNORE if behavior == "ignore" else NewColumns.FAIL
-    kept = passed.with_defaults({"connector": "mysql-cdc", "new-columns": new_columns.value})
+    kept = passed.with_defaults({"connector": connector, "new-columns": new_columns.value})
     return AskedSource(settings, kept, behavior, source)
 
 

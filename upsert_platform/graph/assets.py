@@ -16,7 +16,7 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.connectors import kind_of, stream_group, streams_of, topic_writers
+from upsert_platform.hops.connectors import is_topic, kind_of, stream_group, streams_of, topic_writers
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.explain import explain_plan
@@ -48,7 +48,7 @@ def _observable(topic: str, table: Table) -> Any:
     @dg.observable_source_asset(
         key=key,
         group_name=stream_group(table),
-        description=f"Kafka topic {topic}." if kind == "kafka" else f"Table {topic} of a database.",
+        description=f"Kafka topic {topic}." if is_topic(table) else f"Table {topic} of a database.",
         metadata={"dagster/uri": f"{kind}://{topic}"},
         tags={f"dagster/kind/{kind}": ""},
     )

@@ -68,6 +68,12 @@ def streams_of(table: Table) -> tuple[str, ...]:
     return found.streams(table) if isinstance(found, Readable) else ()
 
 
+def is_topic(table: Table) -> bool:
+    """Whether a declared table stands for topics of Kafka."""
+    found = connector_of(table)
+    return found is not None and found.has_topics
+
+
 def stream_group(table: Table) -> str:
     """The group of the assets that stand for what a declared table reads."""
     found = connector_of(table)

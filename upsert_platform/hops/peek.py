@@ -16,7 +16,7 @@ from upsert_platform.connector import Readable
 from upsert_platform.errors import DeclarationError, DestinationError, UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of, query_store
 from upsert_platform.hops.connect_connector import ConnectTarget
-from upsert_platform.hops.connectors import connector_of, stream_group, streams_of
+from upsert_platform.hops.connectors import connector_of, is_topic, streams_of
 from upsert_platform.hops.shown_rows import cell_texts, row_texts
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
@@ -56,7 +56,7 @@ def nodes(binding: Binding) -> dict[str, str]:
     """Every node in full, and what it is."""
     named: dict[str, str] = {}
     for name, table in binding.project.tables.items():
-        if streams_of(table) and stream_group(table) == "topics" and name not in binding.targets:
+        if is_topic(table) and streams_of(table) and name not in binding.targets:
             named[f"topics/{name}"] = f"newest records of {', '.join(streams_of(table))}"
         if name in binding.sources:
             named[f"changelogs/{name}"] = "newest rows of the changelog in the lake"

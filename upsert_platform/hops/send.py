@@ -16,7 +16,7 @@ from upsert_platform.connector import Writable
 from upsert_platform.errors import DeclarationError, Problem, TopicError, UpsertPlatformError
 from upsert_platform.formats import validate_format
 from upsert_platform.hops.binding import Binding
-from upsert_platform.hops.connectors import connector_of
+from upsert_platform.hops.connectors import connector_of, is_topic
 from upsert_platform.hops.row_lines import LineReader
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key
 from upsert_platform.kafka.refusals import remedy
@@ -69,7 +69,7 @@ def written_table(binding: Binding, name: str, *, topic: str | None = None, forc
         UpsertPlatformError: no such table, a topic of which nobody knows, or one that an insert writes.
         DeclarationError: what the table reads cannot be written.
     """
-    declared = {known.name: known for known in binding.project.tables.values() if _is_topic(known)}
+    declared = {known.name: known for known in binding.project.tables.values() if is_topic(known)}
     table = declared.get(name)
     if table is None:
         known_names = ", ".join(sorted(declared)) or "none"
@@ -92,11 +92,6 @@ def written_table(binding: Binding, name: str, *, topic: str | None = None, forc
     return _checked(_of_one_topic(table, topic or topics[0]))
 
 
-def _is_topic(table: Table) -> bool:
-    connector = connector_of(table)
-    return connector is not None and connector.endpoint == "kafka"
-
-
 def _of_one_topic(table: Table, topic: str) -> Table:
     options = {name: value for name, value in table.options.items() if name != "topic-pattern"}
     places = {name: place for name in options if (place := table.options.location(name)) is not None}
@@ -110,7 +105,6 @@ def _of_one_topic(table: Table, topic: str) -> Table:
 
 
 def _checked(table: Table) -> KafkaTable:
-
     upserts = isinstance(connector_of(table), Writable)
     kafka, problems = read_kafka_table(table, writes=upserts)
     if kafka is not None and not upserts:

@@ -24,6 +24,7 @@ class KafkaConnector(Readable):
     kind = "kafka"
     endpoint = "kafka"
     place_option = "topic"
+    has_topics = True
 
     def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
         """Checks a table that is read: its source, or None when there are errors, and everything found."""

@@ -20,6 +20,7 @@ class MySqlCdcConnector(Readable):
     scope_options = ("database-name",)
     keyed = True
     stream_group = "databases"
+    pipeline_source = "mysql"
 
     def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
         """Checks a table that is read: its source, or None when there are errors, and everything found."""
