@@ -115,7 +115,9 @@ def make_topic(kafka_bootstrap: str) -> Callable[..., str]:
 
     def make(*, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
         topic = name or f"topic-{uuid.uuid4().hex[:12]}"
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config={"retention.ms": "-1", **(config or {})})
+        new = NewTopic(
+            topic, num_partitions=partitions, replication_factor=1, config={"retention.ms": "-1", **(config or {})}
+        )
         admin.create_topics([new])[topic].result(30)
         return topic
 

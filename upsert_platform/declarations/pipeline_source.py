@@ -36,9 +36,7 @@ Describe = Callable[[AskedSource], tuple[list[Table], list[Problem]]]
 """Tables of a server that a source names, with the columns that they have, and what is wrong with them."""
 
 
-def read_mysql_source(
-    source: Located, *, connector: str, behavior: str, problems: list[Problem]
-) -> AskedSource | None:
+def read_mysql_source(source: Located, *, connector: str, behavior: str, problems: list[Problem]) -> AskedSource | None:
     """Reads the options of a MySQL source; None if there are errors.
 
     Args:
