@@ -1,19 +1,24 @@
 """What the platform has to know of a connector; each room has one light object per connector, listed once.
 
-What a connector can do is inherited: a `Readable` gives sources, a `Writable` opens destinations.
+What a connector can do is inherited: a `Readable` gives sources, a `Writable` opens destinations, in tables of a
+`Searchable` queries find rows by their keys.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from upsert_platform.destination import Destination
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.model import Insert, Table
 from upsert_platform.source import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Checked = TypeVar("Checked")
 
@@ -91,6 +96,30 @@ class Readable(Connector):
     def unused_problems(self, table: Table) -> list[Problem]:
         """What is wrong with a table that no insert names, as if it were read."""
         return self.read(table)[1]
+
+
+class KeyReader(ABC):
+    """Finds rows of a table by their primary key, in the process that asks. Data: it is handed to tasks."""
+
+    @abstractmethod
+    def open(self) -> AbstractContextManager[Callable[[pa.Table], Iterator[pa.RecordBatch]]]:
+        """Connects; what it gives finds rows.
+
+        Given keys (columns named as the primary key; each key once, none with a null) it gives the rows of the table
+        that have one of them, and perhaps others too, in declared columns and types.
+
+        Raises:
+            DestinationError: the table is missing, differs from its declaration, or refuses to be read.
+            EndpointError: no answer, or credentials refused.
+        """
+
+
+class Searchable(Connector):
+    """A connector in whose tables queries find rows by their keys."""
+
+    @abstractmethod
+    def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
+        """Checks a table with a primary key: what reads it, or None when there are errors, and everything found."""
 
 
 class Writable(Connector, Generic[Checked]):

@@ -70,6 +70,7 @@ class Column:
         expression: of a computed column, Spark SQL.
         expression_type: of a computed column, its type; None where it could not be read.
         failure: of a computed column, Spark SQL of the reason why it has no value for a row; None if it cannot fail.
+        varies: of a computed column, name of a function in it that gives another value each time.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Column:
     expression: str | None = None
     expression_type: LogicalType | None = None
     failure: str | None = None
+    varies: str | None = None
     comment: str | None = None
     location: SourceLocation | None = None
 

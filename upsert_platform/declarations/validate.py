@@ -36,6 +36,8 @@ def project_problems(
     problems: list[Problem] = []
     sources = {name for insert in project.inserts for name in insert.tables}
     targets = {insert.target for insert in project.inserts}
+    # Rows that queries find in a table are kept as those of a source are.
+    sources |= {name for query in project.queries() for name in query.lookups}
     for table in project.tables.values():
         used = table.name in sources or table.name in targets
         connector = connectors.get(table.connector)

@@ -16,7 +16,14 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.connectors import is_topic, kind_of, stream_group, streams_of, topic_writers
+from upsert_platform.hops.connectors import (
+    is_topic,
+    kind_of,
+    looked_up_before,
+    stream_group,
+    streams_of,
+    topic_writers,
+)
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.explain import explain_plan
@@ -110,13 +117,20 @@ def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefi
     return changelog
 
 
-def query_asset(query: Query) -> dg.AssetsDefinition:
-    """The result of a query, kept up with the changelogs that it reads."""
+def query_asset(query: Query, *, after: Collection[str] = ()) -> dg.AssetsDefinition:
+    """The result of a query, kept up with the changelogs that it reads.
+
+    Args:
+        after: tables in which it finds rows, and which are written first.
+    """
     table = query_table(query)
 
     @dg.asset(
         key=keys.query_key(query.name),
-        deps=[keys.changelog_key(name) for name in query.tables],
+        deps=[
+            *(keys.changelog_key(name) for name in query.tables),
+            *(keys.destination_key(name) for name in after),
+        ],
         io_manager_key=keys.QUERY_IO,
         group_name="queries",
         kinds={"arrow", "deltalake"},
@@ -192,7 +206,7 @@ def project_assets(project: Project) -> Iterator[Any]:
     for table in project.sources():
         yield changelog_asset(table, after=writers.get(table.name, ()))
     for query in project.queries():
-        yield query_asset(query)
+        yield query_asset(query, after=looked_up_before(project, query))
     for insert, target in inserts_of(project):
         source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
         yield destination_asset(insert, target, [column.name for column in source.columns])

@@ -89,9 +89,13 @@ def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> 
 
 def column_lineage(query: Query) -> dg.TableColumnLineage:
     """Which columns of its inputs each column of a query's result is made of."""
+
+    def key_of(table: str) -> dg.AssetKey:
+        return changelog_key(table) if table in query.tables else destination_key(table)
+
     return dg.TableColumnLineage(
         {
-            name: [dg.TableColumnDep(changelog_key(table), column) for table, column in found]
+            name: [dg.TableColumnDep(key_of(table), column) for table, column in found]
             for name, found in lineage(query.plan).items()
         }
     )

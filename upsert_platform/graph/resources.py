@@ -15,7 +15,7 @@ from upsert_platform.changelog.lake import Lake, home
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
 from upsert_platform.graph.processes import name_host
-from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound, query_store
+from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
@@ -200,10 +200,7 @@ class PlatformResource(dg.ConfigurableResource):
 
     def query_hop(self, name: str, *, run: str) -> QueryHop:
         """The hop from the changelogs that a query reads to its result."""
-        binding = self.binding()
-        source = binding.queries[name]
-        inputs = {table: binding.changelog(table, self.lake) for table in source.query.tables}
-        return QueryHop(query_store(source, self.lake), inputs, run=run)
+        return self.binding().query_hop(name, self.lake, run=run)
 
     def destination_hop(self, name: str, *, run: str) -> DestinationHop:
         """The hop to a declared destination table; the caller closes its destination."""

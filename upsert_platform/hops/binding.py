@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from upsert_platform.changelog.lake import Lake, home, local_variables, project_path
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.connector import Readable, Writable
+from upsert_platform.connector import KeyReader, Readable, Searchable, Writable
 from upsert_platform.declarations.project import load_project
 from upsert_platform.destination import Destination
 from upsert_platform.errors import DeclarationError, Problem
@@ -21,11 +21,13 @@ from upsert_platform.hops.connectors import (
     CONNECTORS,
     connector_of,
     readable,
+    searchable,
     sharing_problems,
     topic_problems,
     unknown_connector,
 )
 from upsert_platform.hops.databases import describe
+from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.store import QueryStore, query_table
@@ -77,6 +79,7 @@ class Binding:
 
     Attributes:
         warnings: problems that do not stop it.
+        key_readers: of the tables in which queries find rows.
     """
 
     project: Project
@@ -84,10 +87,22 @@ class Binding:
     targets: Mapping[str, Target]
     warnings: tuple[Problem, ...] = ()
     queries: Mapping[str, QuerySource] = field(default_factory=dict)
+    key_readers: Mapping[str, KeyReader] = field(default_factory=dict)
 
     def changelog(self, name: str, lake: Lake) -> ChangelogStore:
         """The changelog of a table that is read, or of a query."""
         return changelog_of(self.queries[name] if name in self.queries else self.sources[name], lake)
+
+    def query_hop(self, name: str, lake: Lake, *, run: str) -> QueryHop:
+        """The hop from the changelogs that a query reads to its result.
+
+        Args:
+            run: its name, stored in every commit.
+        """
+        source = self.queries[name]
+        inputs = {table: self.changelog(table, lake) for table in source.query.tables}
+        lookups = {table: self.key_readers[table] for table in source.query.lookups}
+        return QueryHop(query_store(source, lake), inputs, run=run, lookups=lookups)
 
 
 def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Table:
@@ -124,6 +139,8 @@ def bind(
     read = {name for insert in project.inserts for name in insert.tables}
     queries = {query.name: QuerySource(query_table(query), query) for query in project.queries()}
     written = {insert.target for insert in project.inserts}
+    searched = {name for query in project.queries() for name in query.lookups}
+    key_readers: dict[str, KeyReader] = {}
     sources: dict[str, Source] = {}
     checked: dict[str, Any] = {}
     for name, table in declared.items():
@@ -131,7 +148,9 @@ def bind(
             sources[name] = source
         if name in written and (found := _checked(table, problems)) is not None:
             checked[name] = found
-        if name not in read | written:
+        if name in searched and (reader := _key_reader(table, problems)) is not None:
+            key_readers[name] = reader
+        if name not in read | written | searched:
             connector = connector_of(table)
             problems.extend(connector.unused_problems(table) if connector else [unknown_connector(table)])
     problems.extend(sharing_problems((declared[name], found) for name, found in checked.items()))
@@ -154,7 +173,7 @@ def bind(
     if any(problem.severity == "error" for problem in problems):
         errors = [problem for problem in problems if problem.severity == "error"]
         raise DeclarationError(errors, hint=_hint(errors))
-    return Binding(project, sources, targets, tuple(problems), queries)
+    return Binding(project, sources, targets, tuple(problems), queries, key_readers)
 
 
 def _flows(sources: Mapping[str, Source], targets: Mapping[str, Target]) -> Iterator[tuple[Source, Table, Any]]:
@@ -201,6 +220,23 @@ def _source(table: Table, problems: list[Problem]) -> Source | None:
     source, found = connector.read(table)
     problems.extend(found)
     return source
+
+
+def _key_reader(table: Table, problems: list[Problem]) -> KeyReader | None:
+    connector = connector_of(table)
+    if not isinstance(connector, Searchable):
+        problems.append(
+            Problem(
+                f"FOR SYSTEM_TIME AS OF finds rows of table '{table.name}', but connector '{table.connector}' has no"
+                f" look-up by key; those that have one: {', '.join(searchable())}. A plain JOIN with a topic follows"
+                " the changes of both sides",
+                table.options.location("connector") or table.location,
+            )
+        )
+        return None
+    reader, found = connector.key_reader(table)
+    problems.extend(found)
+    return reader
 
 
 def _checked(table: Table, problems: list[Problem]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from upsert_platform.connector import Connector, ControlPlace, Readable, Writable
+from upsert_platform.connector import Connector, ControlPlace, Readable, Searchable, Writable
 from upsert_platform.errors import Problem
 from upsert_platform.generated.connector import DatagenConnector, FakerConnector, ValuesConnector
 from upsert_platform.hops.connect_connector import ConnectConnector, ConnectTarget
@@ -17,6 +17,7 @@ from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.model import Project, Table
 from upsert_platform.mysql.connector import MySqlCdcConnector
 from upsert_platform.options import nearest
+from upsert_platform.plan import Query
 from upsert_platform.source import Source
 from upsert_platform.tablestore.connector import TablestoreConnector
 
@@ -49,6 +50,11 @@ def readable() -> Mapping[str, Readable]:
 def writable() -> Mapping[str, Writable[Any]]:
     """Connectors whose tables can be written, by name."""
     return {name: found for name, found in CONNECTORS.items() if isinstance(found, Writable)}
+
+
+def searchable() -> Mapping[str, Searchable]:
+    """Connectors in whose tables queries find rows by their keys, by name."""
+    return {name: found for name, found in CONNECTORS.items() if isinstance(found, Searchable)}
 
 
 def by_endpoint(defaults: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
@@ -107,6 +113,16 @@ def _upstream(target: str, reads: Mapping[str, set[str]], writers: Mapping[str, 
             seen.add(name)
             waiting += [read for writer in writers.get(name, ()) for read in reads.get(writer, ())]
     return seen
+
+
+def looked_up_before(project: Project, query: Query) -> tuple[str, ...]:
+    """Tables of the project in which a query finds rows, and which do not follow from it: they are written first."""
+    reads = {
+        insert.target: {*insert.tables, *(insert.query.lookups if insert.query else ())} for insert in project.inserts
+    }
+    own = {insert.target for insert in project.inserts if insert.query is not None and insert.query.name == query.name}
+    writers = topic_writers(project)
+    return tuple(name for name in query.lookups if name in reads and not own & {name, *_upstream(name, reads, writers)})
 
 
 def _share_a_topic(one: Table, other: Table) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.rows import KIND, KIND_DELETE
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.connector import KeyReader
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
 from upsert_platform.queries.rebuild import Rebuilt, rebuild
@@ -49,12 +50,21 @@ class QueryHop:
     Args:
         inputs: changelog per table that the query reads.
         run: name of the run, stored in every commit.
+        lookups: what reads each table in which the query finds rows.
     """
 
-    def __init__(self, store: QueryStore, inputs: Mapping[str, ChangelogStore], *, run: str) -> None:
+    def __init__(
+        self,
+        store: QueryStore,
+        inputs: Mapping[str, ChangelogStore],
+        *,
+        run: str,
+        lookups: Mapping[str, KeyReader] | None = None,
+    ) -> None:
         self.store = store
         self.inputs = inputs
         self.run = run
+        self.lookups = dict(lookups or {})
 
     def plan(self) -> QueryBatchPlan:
         """Compares what the query has applied with the heads of its inputs. No JVM.
@@ -80,7 +90,7 @@ class QueryHop:
         done: list[QueryBatch] = []
         lost = 0
         while (plan := self.plan()).is_due:
-            batch = advance(self.store, plan, runner=runner, run=self.run)
+            batch = advance(self.store, plan, runner=runner, run=self.run, lookups=self.lookups)
             if batch is not None:
                 done.append(batch)
                 continue
@@ -121,7 +131,8 @@ class QueryHop:
         from upsert_platform.queries.runners import SparkRunner
 
         store = QueryStore(self.store.location, self.store.query, any_plan=True)
-        return rebuild(store, self.inputs, runner=SparkRunner(spark), run=self.run, tell=tell)
+        runner = SparkRunner(spark)
+        return rebuild(store, self.inputs, runner=runner, run=self.run, lookups=self.lookups, tell=tell)
 
     def result(self, spark: SparkSession) -> DataFrame:
         """The rows of the result.

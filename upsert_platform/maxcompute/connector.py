@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.connector import Writable
+from upsert_platform.connector import KeyReader, Searchable, Writable
 from upsert_platform.errors import Problem
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.model import Insert, Table
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from upsert_platform.destination import Destination
 
 
-class MaxComputeConnector(Writable[MaxComputeTable]):
+class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
     """`maxcompute`."""
 
     name = "maxcompute"
@@ -32,6 +32,15 @@ class MaxComputeConnector(Writable[MaxComputeTable]):
         from upsert_platform.maxcompute.destination import MaxComputeDestination
 
         return MaxComputeDestination(checked)
+
+    def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
+        """Finds rows by read sessions."""
+        from upsert_platform.maxcompute.lookup import MaxComputeKeyReader, lookup_problems
+
+        checked, problems = self.check(table)
+        if checked is None:
+            return None, problems
+        return MaxComputeKeyReader(checked), [*problems, *lookup_problems(table, checked)]
 
     def fraction_digits(self, table: Table) -> int:
         """Microseconds."""

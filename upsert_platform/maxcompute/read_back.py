@@ -61,7 +61,7 @@ def first_rows(reading: Reading, limit: int) -> pa.Table:
     import pyarrow as pa
 
     columns = declared_columns(reading.table, reading.actual)
-    job = _open(columns, reading, "")
+    job = open_job(columns, reading, "")
     found: list[pa.RecordBatch] = []
     wanted = limit
     splits = iter([pa.record_batch([pa.array(range(job.session.splits), pa.int64())], names=["split"])])
@@ -104,7 +104,7 @@ def rows_of_keys(reading: Reading, keys: pa.Table, *, most: int) -> pa.Table | N
     predicate = key_predicate(list(zip(*(keys.column(name).to_pylist() for name in key), strict=True)), kinds)
     if not predicate:
         return None
-    job = _open(columns, reading, predicate)
+    job = open_job(columns, reading, predicate)
     schema = pa.schema([pa.field(column.name, arrow_type(column.declared)) for column in columns])
     found: list[pa.RecordBatch] = []
     splits = iter([pa.record_batch([pa.array(range(job.session.splits), pa.int64())], names=["split"])])
@@ -151,12 +151,18 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
         if len(few) <= MOST_PREDICATE_KEYS:
             kinds = [(column.source, column.declared, column.kind) for column in named]
             predicate = key_predicate([tuple(row) for row in few], kinds)
-    job = _open(columns, reading, predicate)
+    job = open_job(columns, reading, predicate)
     frame = read_frame(spark, job)
     return frame if keys is None else frame.join(keys, list(table.primary_key), "left_semi")
 
 
-def _open(columns: list[ReadColumn], reading: Reading, predicate: str) -> ReadJob:
+def open_job(columns: list[ReadColumn], reading: Reading, predicate: str) -> ReadJob:
+    """Opens a session, or a query, of the rows for which a predicate may hold; all with an empty text.
+
+    Raises:
+        DestinationError: the service refuses.
+        EndpointError: no answer.
+    """
     table, client, storage = reading.table, reading.client, reading.storage
     static = table.partitions.static
     data = [column.source for column in columns if not column.partition and column.fixed is None]

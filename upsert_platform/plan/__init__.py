@@ -5,6 +5,7 @@ makes it of a statement, `queries` carries it out.
 """
 
 from upsert_platform.plan.columns import Call, Expression, Field, Keys, Native, Order, column
+from upsert_platform.plan.lookup import Lookup
 from upsert_platform.plan.operators import (
     Aggregate,
     Arrivals,
@@ -33,6 +34,7 @@ __all__ = [
     "Filter",
     "Join",
     "Keys",
+    "Lookup",
     "Merge",
     "Native",
     "Node",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from upsert_platform.types import LogicalType, quote_name
@@ -31,6 +31,7 @@ class Expression:
         native: the same without Spark, where that is possible.
         varies: name of a function in it that gives another value each time.
         reads: names of the columns in it.
+        fails: Spark SQL of the reason why it has no value for a row; None if it cannot fail.
     """
 
     sql: str
@@ -38,6 +39,8 @@ class Expression:
     native: Native | None = None
     varies: str | None = None
     reads: tuple[str, ...] = ()
+    # Plans are told apart by what they show of themselves; one that can fail is not carried out.
+    fails: str | None = field(default=None, repr=False)
 
     @property
     def column(self) -> str | None:

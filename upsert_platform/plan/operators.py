@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from upsert_platform.plan.columns import Call, Expression, Field, Keys, Order
+from upsert_platform.plan.lookup import Lookup
+from upsert_platform.plan.over_one import OverOne
 from upsert_platform.types import LogicalType
 
 
@@ -43,31 +45,8 @@ class Scan:
         return self.appended
 
 
-class _OverOne:
-    """An operator over one input; its rows are those of the input, unless it says otherwise."""
-
-    __slots__ = ()
-    input: Node
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return self.input.fields
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def keys(self) -> Keys:
-        return self.input.keys
-
-    @property
-    def appends(self) -> bool:
-        return self.input.appends
-
-
 @dataclass(frozen=True, slots=True)
-class Project(_OverOne):
+class Project(OverOne):
     """Columns computed from the columns of each row."""
 
     input: Node
@@ -91,7 +70,7 @@ class Project(_OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(_OverOne):
+class Filter(OverOne):
     """The rows for which a condition is true."""
 
     input: Node
@@ -99,7 +78,7 @@ class Filter(_OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class Window(_OverOne):
+class Window(OverOne):
     """A window table function: adds ``window_start``, ``window_end`` and ``window_time``.
 
     Attributes:
@@ -135,7 +114,7 @@ class Window(_OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class Expand(_OverOne):
+class Expand(OverOne):
     """Every row once per grouping of GROUPING SETS, with nulls in the place of what that does not group by.
 
     Attributes:
@@ -155,7 +134,7 @@ class Expand(_OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(_OverOne):
+class Aggregate(OverOne):
     """GROUP BY; without calls SELECT DISTINCT, without columns one row for everything.
 
     Attributes:
@@ -182,7 +161,7 @@ class Aggregate(_OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class TopN(_OverOne):
+class TopN(OverOne):
     """The first rows of each partition: ``ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= limit``.
 
     Attributes:
@@ -302,7 +281,7 @@ class Merge(Union):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals(_OverOne):
+class Arrivals(OverOne):
     """One row per key of rows that are only added: the first or the last, by the records that they are made of.
 
     Attributes:
@@ -331,7 +310,7 @@ class Arrivals(_OverOne):
         return self.first
 
 
-Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Union | Arrivals | Expand
+Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Lookup | Union | Arrivals | Expand
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,12 +333,22 @@ class Query:
         """Names of the tables and queries that it reads, in the order of the statement."""
         return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
 
+    @property
+    def lookups(self) -> tuple[str, ...]:
+        """Names of the tables that it finds rows in as others arrive."""
+        return tuple(dict.fromkeys(_lookups(self.plan)))
+
 
 def scans(node: Node) -> list[Scan]:
     """All places of a plan that read a changelog."""
     if isinstance(node, Scan):
         return [node]
     return [found for item in node.inputs for found in scans(item)]
+
+
+def _lookups(node: Node) -> list[str]:
+    own = [node.table] if isinstance(node, Lookup) else []
+    return [*own, *(name for item in node.inputs for name in _lookups(item))]
 
 
 def _padded(fields: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -18,6 +18,7 @@ from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
 
 if TYPE_CHECKING:
+    from upsert_platform.connector import KeyReader
     from upsert_platform.queries.exchange import Part
     from upsert_platform.queries.reading import Piece
     from upsert_platform.queries.runners import Runner
@@ -149,15 +150,25 @@ def _slice(name: str, source: ChangelogStore, head: Head, after: int, most_rows:
     return Slice(name, source.location, head.changelog_id, after, upto, head.batch, chosen)
 
 
-def advance(store: QueryStore, plan: QueryBatchPlan, *, runner: Runner, run: str) -> QueryBatch | None:
+def advance(
+    store: QueryStore,
+    plan: QueryBatchPlan,
+    *,
+    runner: Runner,
+    run: str,
+    lookups: Mapping[str, KeyReader] | None = None,
+) -> QueryBatch | None:
     """Computes and commits the planned batch.
+
+    Args:
+        lookups: what reads each of the tables in which the query finds rows.
 
     Returns:
         What was done, or None when another run came first: plan again.
     """
     started = time.monotonic()
     head = plan.head if plan.head is not None else store.create()
-    batch = _Batch(store, head, plan, runner)
+    batch = _Batch(store, head, plan, runner, lookups or {})
     try:
         seconds = [batch.run(stage) for stage in store.stages()]
         account = account_file(store, batch.read, batch.written, number=head.batch + 1)
@@ -189,10 +200,13 @@ def advance(store: QueryStore, plan: QueryBatchPlan, *, runner: Runner, run: str
 class _Batch:
     """The stages of one batch, and what their tasks wrote."""
 
-    def __init__(self, store: QueryStore, head: Head, plan: QueryBatchPlan, runner: Runner) -> None:
+    def __init__(
+        self, store: QueryStore, head: Head, plan: QueryBatchPlan, runner: Runner, lookups: Mapping[str, KeyReader]
+    ) -> None:
         self.store = store
         self.plan = plan
         self.runner = runner
+        self.lookups = lookups
         self.number = head.batch + 1
         self.attempt = uuid.uuid4().hex
         self.buckets, self.state = store.layout()
@@ -257,7 +271,10 @@ class _Batch:
         from upsert_platform.queries.tasks import Task, first_bucket
 
         def task(**settings: object) -> Task:
-            return Task(stage, self.store.location, self.number, self.attempt, self.buckets, **settings)  # type: ignore[arg-type]
+            found = {name: reader for name, reader in self.lookups.items() if name == stage.looks_up}
+            return Task(
+                stage, self.store.location, self.number, self.attempt, self.buckets, lookups=found, **settings  # type: ignore[arg-type]
+            )  # fmt: skip
 
         if stage.scan is not None:
             if share is None or not share.files:

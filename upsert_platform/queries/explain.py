@@ -13,6 +13,7 @@ from upsert_platform.plan import (
     Expand,
     Filter,
     Join,
+    Lookup,
     Merge,
     Node,
     Project,
@@ -76,6 +77,10 @@ def _told(node: Node) -> str:
         case Join():
             on = " AND ".join(f"{one} = {other}" for one, other in zip(node.left_on, node.right_on, strict=True))
             return f"{node.kind} join on {on}"
+        case Lookup():
+            on = " AND ".join(f"{key} = {name}" for name, key in node.on)
+            what = "or nulls" if node.padded else "and none without"
+            return f"find the row of {node.table} with {on} as rows arrive, {what}"
         case Merge():
             return f"merge by {', '.join(node.key)}: the branch changed last"
         case Union():
@@ -118,6 +123,8 @@ def _state(node: Node) -> str | None:
         case Arrivals():
             what = "keys" if node.first else "rows"
             return f"the {what} per ({', '.join(node.key) or 'nothing'}): grows with the keys"
+        case Lookup() if not node.input.appends:
+            return f"what was found of {node.table} per row: grows with the rows; a batch asks for the keys of new rows"
         case Merge():
             return f"the row of each branch per ({', '.join(node.key)}): grows with the keys of all branches"
         case Join():

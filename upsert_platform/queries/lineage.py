@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upsert_platform.plan import Aggregate, Arrivals, Expand, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import Aggregate, Arrivals, Expand, Lookup, Node, Project, Scan, TopN, Union, Window
 
 _Columns = tuple[tuple[str, str], ...]
 """Pairs of table and column."""
@@ -44,6 +44,8 @@ def lineage(node: Node) -> dict[str, _Columns]:
         case Arrivals():
             found = lineage(node.input)
             return {field.name: found[field.name] for field in node.fields}
+        case Lookup():
+            return lineage(node.input) | {name: ((node.table, item.name),) for name, item in node.columns}
         case Union():
             branches = [list(lineage(branch).values()) for branch in node.branches]
             names = [field.name for field in node.fields]

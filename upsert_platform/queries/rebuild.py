@@ -24,6 +24,7 @@ from upsert_platform.queries.upkeep import REBUILDS, reduced_rows, shares_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from upsert_platform.connector import KeyReader
     from upsert_platform.queries.runners import Runner
 
 
@@ -46,12 +47,14 @@ def rebuild(
     *,
     runner: Runner,
     run: str,
+    lookups: Mapping[str, KeyReader] | None = None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> Rebuilt | None:
     """Computes a query anew.
 
     Args:
         store: opened with `any_plan`.
+        lookups: as in `engine.advance`.
         tell: is given a line per batch.
 
     Returns:
@@ -75,7 +78,7 @@ def rebuild(
     try:
         beside.create()
         while (plan := plan_batch(beside, inputs)).is_due:
-            batch = advance(beside, plan, runner=runner, run=run)
+            batch = advance(beside, plan, runner=runner, run=run, lookups=lookups)
             if batch is not None:
                 read += batch.read
                 tell(f"batch {batch.head.batch}: {batch.read} changes in {batch.seconds:.1f} s")

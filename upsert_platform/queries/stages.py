@@ -17,6 +17,7 @@ from upsert_platform.plan import (
     Field,
     Filter,
     Join,
+    Lookup,
     Merge,
     Node,
     Project,
@@ -29,6 +30,7 @@ from upsert_platform.plan import (
 from upsert_platform.queries.aggregate import Groups, Multiset, multiset_of
 from upsert_platform.queries.arrivals import Arrived
 from upsert_platform.queries.join import Matches
+from upsert_platform.queries.lookup import Found
 from upsert_platform.queries.merge import BRANCH, BRANCH_TYPE, LastChanged
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sources import PUT, VERSION, Upserts
@@ -36,7 +38,7 @@ from upsert_platform.queries.state import StateSchema
 from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, WindowStep, is_native
 from upsert_platform.queries.topn import FirstRows
 
-Operator = Upserts | Groups | Multiset | FirstRows | Matches | LastChanged | Arrived
+Operator = Upserts | Groups | Multiset | FirstRows | Matches | Found | LastChanged | Arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ class Stage:
     @property
     def first_row(self) -> bool:
         return isinstance(self.operator, Groups) and not self.operator.node.group
+
+    @property
+    def looks_up(self) -> str | None:
+        """Name of the table that its operator finds rows in."""
+        return self.operator.node.table if isinstance(self.operator, Found) else None
 
     @property
     def states(self) -> tuple[StateSchema, ...]:
@@ -191,6 +198,8 @@ class _Compiler:
                 return [self._arrivals(node)]
             case Join():
                 return [self._join(node)]
+            case Lookup():
+                return [self._lookup(node)]
             case Merge():
                 return [self._merge(node)]
             case Union():
@@ -321,6 +330,14 @@ class _Compiler:
         for draft in self._inputs(node.input):
             draft.feeds.append(Feed(exchange, operator, group=node.key))
         return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key)
+
+    def _lookup(self, node: Lookup) -> _Draft:
+        operator = Found(node, self._state())
+        exchange = self._exchange()
+        on = tuple(operator.on)
+        for draft in self._inputs(node.input):
+            draft.feeds.append(Feed(exchange, operator, group=on))
+        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=on)
 
     def _join(self, node: Join) -> _Draft:
         operator = Matches(node, self._state(), self._state())

@@ -124,6 +124,8 @@ def evaluate(native: Native, table: pa.Table) -> Any:
             return pc.is_null(values[0])
         case "is true":
             return pc.fill_null(values[0], False)
+        case "if":
+            return pc.if_else(pc.fill_null(values[0], False), values[1], pa.scalar(None, values[1].type))
         case "widen":
             return values[0].cast(arrow_type(operands[1]))
     raise AssertionError(operator)

@@ -8,8 +8,9 @@ commit names it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from upsert_platform.queries.aggregate import Multiset
 from upsert_platform.queries.exchange import ExchangeWriter, Part, read_parts
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.keys import bucket_rows, place_rows
+from upsert_platform.queries.lookup import Find, Found
 from upsert_platform.queries.reading import ChangelogShare, read_changes
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sources import PUT, VERSION
@@ -28,6 +30,9 @@ from upsert_platform.queries.stages import Feed, Stage
 from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
 from upsert_platform.types import arrow_type, quote_name, spark_type
+
+if TYPE_CHECKING:
+    from upsert_platform.connector import KeyReader
 
 _WAITING: Final = 1 << 18
 """Rows of an exchange that are collected before they are reduced and written."""
@@ -46,6 +51,7 @@ class Task:
         parts: of the exchanges that the stage reads.
         files: committed state, by name of the state and bucket.
         first: the query has no batch yet.
+        lookups: per name of a table that rows are found in, what reads it.
     """
 
     stage: Stage
@@ -58,6 +64,7 @@ class Task:
     parts: tuple[Part, ...] = ()
     files: Mapping[tuple[str, int], tuple[StateFile, ...]] = field(default_factory=dict)
     first: bool = False
+    lookups: Mapping[str, KeyReader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +88,24 @@ class Answer:
 
 def run_task(task: Task) -> Answer:
     """Carries out a task whose steps are native."""
-    work = _Work(task)
-    for table in work.rows():
-        work.hand_on(take_steps(table, task.stage.steps))
-    return work.finish()
+    with ExitStack() as opened:
+        work = _Work(task, opened)
+        for table in work.rows():
+            work.hand_on(take_steps(table, task.stage.steps))
+        return work.finish()
 
 
 def stage_rows(task: Task) -> Iterator[pa.Table]:
     """The rows before the steps of a stage that needs Spark for them, which takes columns by their places."""
     names = names_after(task.stage, 0)
-    for table in _Work(task).rows():
-        yield table.select(names)
+    with ExitStack() as opened:
+        for table in _Work(task, opened).rows():
+            yield table.select(names)
 
 
 def hand_on(task: Task, tables: Iterable[pa.Table]) -> Answer:
     """The rest of such a stage: takes the rows after the steps."""
-    work = _Work(task)
+    work = _Work(task, ExitStack())
     kinds = {item.name: arrow_type(item.type) for item in fields_after(task.stage.fields, task.stage.steps)}
     for table in tables:
         # Spark names time zones in its own way.
@@ -142,10 +151,16 @@ def _is_upsert(stage: Stage) -> bool:
 
 
 class _Work:
-    """One task while it runs."""
+    """One task while it runs.
 
-    def __init__(self, task: Task) -> None:
+    Args:
+        opened: takes what is closed when the task ends.
+    """
+
+    def __init__(self, task: Task, opened: ExitStack) -> None:
         self.task = task
+        self.opened = opened
+        self.find: Find | None = None
         self.system, self.folder = file_system(task.location)
         self.states: list[State] = []
         self.feeds = [_Feeding(task, feed, self.system, self.folder) for feed in task.stage.feeds]
@@ -202,6 +217,10 @@ class _Work:
                 item if item is not None else _no_rows(fields) for item, fields in zip(inputs, sides, strict=True)
             )
             return operator.run_sides(left, right, states)
+        if isinstance(operator, Found):
+            if self.find is None:
+                self.find = self.opened.enter_context(task.lookups[operator.node.table].open())
+            return operator.run_found(there, states, self.find)
         return operator.run(there, states, first=first)
 
     def _changes(self) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.planning.from_clause import Find
-from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
+from upsert_platform.sql.planning.queries import PlannedQuery, can_fail, plan_query, query_name, varying
 from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
@@ -161,9 +161,15 @@ class InsertResolver:
             keyed=bool(target.primary_key),
             statement=self.declaration.sql,
         )
-        for varying in planned.varies():
+        if can_fail(query):
             self.error(
-                f"the query depends on {varying}, which is evaluated once per row, when the batch is computed",
+                "a computed column that can fail for a row is not kept up to date: declare it with TRY_CAST, or with"
+                " NULLIF(y, 0) below /"
+            )
+            return None
+        for function in varying(query):
+            self.error(
+                f"the query depends on {function}, which is evaluated once per row, when the batch is computed",
                 severity="warning",
             )
         written = [self.written(named.get(column.name), column) for column in written_columns(target)]

@@ -137,6 +137,7 @@ class _TableResolver:
             expression=computed.sql if computed else None,
             expression_type=computed.type if computed else None,
             failure=computed.fails if computed else None,
+            varies=computed.varies if computed else None,
             comment=column.comment,
             location=column.location,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.connector import ControlPlace, Writable
+from upsert_platform.connector import ControlPlace, KeyReader, Searchable, Writable
 from upsert_platform.errors import Problem
 from upsert_platform.model import Table
 from upsert_platform.tablestore.options import TablestoreSettings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from upsert_platform.destination import Destination
 
 
-class TablestoreConnector(Writable[TablestoreTable]):
+class TablestoreConnector(Writable[TablestoreTable], Searchable):
     """`tablestore`: a wide-column table."""
 
     name = "tablestore"
@@ -33,6 +33,13 @@ class TablestoreConnector(Writable[TablestoreTable]):
         from upsert_platform.tablestore.destination import TablestoreDestination
 
         return TablestoreDestination(checked)
+
+    def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
+        """Finds rows by BatchGetRow."""
+        from upsert_platform.tablestore.lookup import TablestoreKeyReader
+
+        checked, problems = self.check(table)
+        return TablestoreKeyReader(checked) if checked is not None else None, problems
 
     def fraction_digits(self, table: Table) -> int:
         """Microseconds."""

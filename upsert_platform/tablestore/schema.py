@@ -51,6 +51,21 @@ def prepare_table(client: Client, table: TablestoreTable) -> bool:
     return True
 
 
+def check_table(client: Client, table: TablestoreTable) -> None:
+    """Compares a table that is only read with its declaration.
+
+    Raises:
+        DestinationError: missing, or different; every difference is named.
+    """
+    described = describe(client, table.table_name)
+    if described is None:
+        raise DestinationError(
+            f"table '{table.name}', in which a query finds rows: Tablestore table '{table.table_name}' does not exist"
+            f" in {client.endpoint}"
+        )
+    _compare(described, table)
+
+
 def describe(client: Client, table_name: str) -> Any | None:
     """The SDK's description of a table; None when it does not exist."""
     try:

@@ -27,7 +27,7 @@ CREATE TABLE pageviews_per_region (
   'key.format' = 'json', 'value.format' = 'json'
 );
 CREATE TABLE pageviews (
-  user_id BIGINT, page_id BIGINT, viewtime TIMESTAMP, user_region STRING,
+  user_id BIGINT, page_id BIGINT, viewtime TIMESTAMP, user_region STRING, proc AS PROCTIME(),
   WATERMARK FOR viewtime AS viewtime - INTERVAL '2' SECOND
 ) WITH (
   'connector' = 'kafka', 'topic' = '{topic}-views', 'format' = 'json',
@@ -49,6 +49,18 @@ CREATE TABLE users_views (
 INSERT INTO users_views
 SELECT u.user_id, UPPER(u.name), v.views, v.last_page
 FROM users u LEFT JOIN views_per_user v ON u.user_id = v.user_id WHERE u.region <> 'test';
+CREATE TABLE named_views (
+  user_id BIGINT, page_id BIGINT, name STRING, PRIMARY KEY (user_id, page_id) NOT ENFORCED
+) WITH (
+  'connector' = 'tablestore', 'table.name' = '{table}_named',
+  'tablestore.endpoint' = '${{UPSERT_TABLESTORE_ENDPOINT}}',
+  'tablestore.instance.name' = '${{UPSERT_TABLESTORE_INSTANCE}}',
+  'tablestore.access.key.id' = '${{UPSERT_TABLESTORE_ACCESS_KEY_ID}}',
+  'tablestore.access.key.secret' = '${{UPSERT_TABLESTORE_ACCESS_KEY_SECRET}}', 'auto.create' = 'true'
+);
+INSERT INTO named_views
+SELECT v.user_id, v.page_id, u.name
+FROM pageviews AS v LEFT JOIN users_serving FOR SYSTEM_TIME AS OF v.proc AS u ON v.user_id = u.user_id;
 """
 
 
@@ -121,10 +133,24 @@ def test_queries_follow_their_topics_to_their_tables(stack: Stack, make_topic: C
             list(row) for row in tablestore_table(stack.variables, f"{stack.table}_views", columns, ("user_id",))
         )
 
+    named: dict[tuple[int, int], str | None] = {}
+
+    def arrive(views: list[dict[str, Any]]) -> None:
+        """What views show is what the table of users held by then: it is written before."""
+        rows = stack.users.rows
+        named.update({(row["user_id"], row["page_id"]): rows.get(row["user_id"], {}).get("name") for row in views})
+
+    def stored_names() -> dict[tuple[int, int], str | None]:
+        columns = {"user_id": "BIGINT", "page_id": "BIGINT", "name": "STRING"}
+        found = tablestore_table(stack.variables, f"{stack.table}_named", columns, ("user_id", "page_id"))
+        return {(user, page): name for user, page, name in found}
+
     stack.produce(stack.users.first_wave(40))
     pageviews.produce(300)
     done = stack.run()
     assert done.success
+    arrive(pageviews.rows)
+    assert stored_names() == named
     assert regions() == pageviews.per_region()
     assert users() == pageviews.per_user(stack.users.rows)
     shown = metadata_of(done, "queries", "pageviews_per_region")
@@ -132,6 +158,7 @@ def test_queries_follow_their_topics_to_their_tables(stack: Stack, make_topic: C
     assert shown["batches_behind"] == 0
     lineage = shown_lineage(stack.definitions(), "pageviews_per_region")
     assert lineage["uv"] == [("changelogs/pageviews", "user_id")]
+    assert shown_lineage(stack.definitions(), "named_views")["name"] == [("tables/users_serving", "name")]
     assert all(checks_of(done).values())
 
     again = stack.run()
@@ -144,6 +171,8 @@ def test_queries_follow_their_topics_to_their_tables(stack: Stack, make_topic: C
     assert stack.run().success
     assert regions() == pageviews.per_region()
     assert users() == pageviews.per_user(stack.users.rows)
+    arrive(pageviews.rows[300:])
+    assert stored_names() == named
     assert stack.run("verify").success
 
     # Another statement for the same table: refused until the rebuild, which writes what differs.

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.connector import Readable, Writable
+from upsert_platform.errors import DeclarationError
 from upsert_platform.graph.project_component import UpsertProjectComponent
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.hops.binding import load
-from upsert_platform.hops.connectors import CONNECTORS, topic_writers
+from upsert_platform.hops.connectors import CONNECTORS, looked_up_before, topic_writers
 
 EVENTS = """
 CREATE TABLE events (id INT, v STRING) WITH ('connector' = 'kafka', 'topic' = 'events', 'format' = 'json');
@@ -92,3 +93,47 @@ def test_topics_are_written_before_they_are_read(
     (tmp_path / "t.sql").write_text("\n".join(statements))
     project, _ = load(tmp_path)
     assert topic_writers(project) == writers
+
+
+LOOKUPS = """
+CREATE TABLE events (id INT, v STRING, proc AS PROCTIME()) WITH ('connector' = 'kafka', 'format' = 'json');
+CREATE TABLE names (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+CREATE TABLE elsewhere (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+CREATE TABLE named (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+INSERT INTO names {names};
+INSERT INTO named SELECT e.id, n.v FROM events e JOIN {table} FOR SYSTEM_TIME AS OF e.proc AS n ON e.id = n.id;
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "table", "before"),
+    [
+        ("SELECT id, v FROM events", "names", ("names",)),
+        ("SELECT id, v FROM events", "elsewhere", ()),
+        ("SELECT id, v FROM events", "named", ()),
+        (
+            "SELECT e.id, n.v FROM events e JOIN named FOR SYSTEM_TIME AS OF e.proc AS n ON e.id = n.id",
+            "names",
+            (),
+        ),
+    ],
+)
+def test_tables_in_which_rows_are_found_are_written_first_unless_they_follow(
+    names: str, table: str, before: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "lookups.sql").write_text(LOOKUPS.format(names=names, table=table))
+    project, problems = load(tmp_path, root=str(tmp_path / "lake"))
+    assert not [item for item in problems if item.severity == "error" or table in item.message]
+    (query,) = [item for item in project.queries() if item.name == "named$query"]
+    assert looked_up_before(project, query) == before
+
+
+def test_rows_are_found_in_tables_of_systems_that_find_them(tmp_path: Path) -> None:
+    text = LOOKUPS.format(names="SELECT id, v FROM events", table="topic_of_names")
+    topic = "CREATE TABLE topic_of_names (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH"
+    options = "'connector' = 'upsert-kafka', 'topic' = 'n', 'key.format' = 'json', 'value.format' = 'json'"
+    (tmp_path / "lookups.sql").write_text(f"{topic} ({options});{text}")
+    with pytest.raises(
+        DeclarationError, match=r"connector 'upsert-kafka' has no look-up by key.*tablestore, maxcompute"
+    ):
+        platform(tmp_path).binding()

@@ -17,6 +17,7 @@ import pyarrow as pa
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
+from upsert_platform.connector import KeyReader
 from upsert_platform.model import Table
 from upsert_platform.plan import Project, Query, column
 from upsert_platform.queries.engine import QueryBatch, advance, plan_batch
@@ -50,9 +51,19 @@ def declared() -> Mapping[str, Table]:
     return scripts.tables
 
 
-def plan_query(sql: str, *, key: Sequence[str] | None = None, views: Mapping[str, str] | None = None) -> Query:
-    """A query of its text; its key is the plan's own."""
-    tables = declared()
+def plan_query(
+    sql: str,
+    *,
+    key: Sequence[str] | None = None,
+    views: Mapping[str, str] | None = None,
+    more: Mapping[str, Table] | None = None,
+) -> Query:
+    """A query of its text; its key is the plan's own.
+
+    Args:
+        more: tables beside those of a world.
+    """
+    tables = {**declared(), **(more or {})}
 
     def find(name: str) -> Table | View | None:
         if name in (views or {}):
@@ -172,6 +183,7 @@ class Kept:
     query: Query
     name: str = "query"
     runner: Runner = field(default_factory=LocalRunner)
+    lookups: Mapping[str, KeyReader] = field(default_factory=dict)
 
     @property
     def store(self) -> QueryStore:
@@ -186,7 +198,7 @@ class Kept:
             plan = plan_batch(store, inputs, most_rows=most_rows)
             if not plan.is_due:
                 return done
-            done = advance(store, plan, runner=self.runner, run="test")
+            done = advance(store, plan, runner=self.runner, run="test", lookups=self.lookups)
             assert done is not None
 
     def result(self) -> list[tuple[Any, ...]]:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.hops.binding import Binding, changelog_of, query_store
+from upsert_platform.hops.binding import Binding, changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
-from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.hops.streaming.measures import Numbers
 from upsert_platform.hops.streaming.steps import ChangelogStep, DestinationStep, QueryStep, Step
 from upsert_platform.hops.streaming.worker import Worker
@@ -160,8 +159,7 @@ class StreamLoop:
             hop = ChangelogHop(source, store, run=self.run)
             wanted["changelog", name] = (source, partial(ChangelogStep, hop, self._spark), ())
         for query in queries.values():
-            inputs = {name: binding.changelog(name, self._lake) for name in query.query.tables}
-            made = QueryHop(query_store(query, self._lake), inputs, run=self.run)
+            made = binding.query_hop(query.query.name, self._lake, run=self.run)
             reads = tuple(("changelog", name) for name in query.query.tables)
             wanted["query", query.query.name] = (query, partial(QueryStep, made, self._spark), reads)
         for name, target in targets.items():

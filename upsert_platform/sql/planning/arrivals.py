@@ -13,6 +13,7 @@ from upsert_platform.plan import (
     Field,
     Filter,
     Join,
+    Lookup,
     Node,
     Project,
     Scan,
@@ -66,7 +67,7 @@ class _Places:
             case Project():
                 inner, orders = self.add(node.input)
                 return Project(inner, (*node.columns, *_kept(inner, orders))), orders
-            case Filter() | Window():
+            case Filter() | Window() | Lookup():
                 inner, orders = self.add(node.input)
                 return replace(node, input=inner), orders
             case Expand():

@@ -15,19 +15,22 @@ from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, padded, split_pairs
+from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
 from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
+from upsert_platform.types import quote_name
 
 _ON_TABLES: Final = {
     "laterals": "LATERAL", "pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME AS OF",
     "when": "FOR SYSTEM_TIME AS OF", "match": "MATCH_RECOGNIZE",
 }  # fmt: skip
+_AT_RIGHT: Final = "it belongs to the table at the right of a JOIN"
+_NEAREST: Final = {"version": _AT_RIGHT, "when": _AT_RIGHT}
 _LATEST: Final = (
-    "write a plain JOIN, which follows the changes of both sides; in the place of a Tablestore or MaxCompute table join"
-    " the topic that fills it"
+    "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows of a"
+    " Tablestore or MaxCompute table; to follow the changes of a topic, write a plain JOIN with it"
 )
-_NEAREST: Final = {"version": _LATEST, "when": _LATEST}
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
 _KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
@@ -144,16 +147,25 @@ class FromClause(ABC):
             if item.kind is not ColumnKind.COMPUTED:
                 assert item.type is not None
                 shown.append((name, column(Field(item.name, item.type))))
-            elif item.type is not None and item.expression is not None:
-                reads = tuple(sorted(field.name for field in fields))
-                shown.append((name, Expression(item.expression, item.type, reads=reads)))
+            elif item.expression_type is not None and item.expression is not None:
+                reads = tuple(sorted(field.name for field in fields if quote_name(field.name) in item.expression))
+                given = Expression(
+                    item.expression, item.expression_type, varies=item.varies, reads=reads, fails=item.failure
+                )
+                shown.append((name, given))
         node = Project(scan, tuple(shown))
-        ordered = [item.name for item in table.columns if item.kind is not ColumnKind.COMPUTED or item.type is not None]
+        ordered = [
+            item.name
+            for item in table.columns
+            if item.kind is not ColumnKind.COMPUTED or item.expression_type is not None
+        ]
         return Relation(node, tuple(zip(ordered, node.fields, strict=True)))
 
     def _join(
         self, left: Relation, named: list[Named], join: exp.Join, parts: list[exp.Expr]
     ) -> tuple[Relation, list[Named], list[exp.Expr]]:
+        if isinstance(join.this, exp.Table) and join.this.args.get("version") is not None:
+            return *self._lookup(left, named, join), parts
         right, qualifiers = self._table(join.this)
         self.check_no_rank(right, join)
         side, way = (join.side or "").upper(), (join.kind or "").upper()
@@ -191,6 +203,25 @@ class FromClause(ABC):
         scope = [*padded(named, joined), *padded(others, joined)]
         node = filtered(joined, Columns(scope, self.first_line), after)
         return Relation(node, tuple((item.shown, item.field) for item in scope)), scope, parts
+
+    def _lookup(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
+        """A table of which a row is found when a row of the left side arrives."""
+        time = join.this.args["version"].expression
+        found = Columns(named, self.first_line).find(time) if isinstance(time, exp.Column) else None
+        if found is None or found[1] or not is_processing_time(left.node, found[0].field.name):
+            raise self.fault(_LATEST, join)
+        kind = _KINDS[(join.side or "").upper()]
+        way = (join.method or join.kind or "").upper()
+        if kind not in ("inner", "left") or way not in ("", "INNER", "OUTER") or join.args.get("using"):
+            raise self.fault("FOR SYSTEM_TIME AS OF stands in JOIN ... ON ... or LEFT JOIN ... ON ...", join)
+        name = ".".join(part.name for part in join.this.parts)
+        table = self.find(name)
+        if not isinstance(table, Table) or name in self.common:
+            raise self.fault(f"FOR SYSTEM_TIME AS OF takes a declared table, and '{name}' is not one", join)
+        if not table.primary_key:
+            raise self.fault(f"rows of '{name}' are found by its PRIMARY KEY: declare one", join)
+        qualifiers = (join.this.alias,) if join.this.alias else (name, join.this.parts[-1].name)
+        return LookupJoin(left, named, table, qualifiers, self.names, self.first_line).planned(kind, join)
 
     def _using(
         self, left: Relation, named: list[Named], right: Relation, others: list[Named], join: exp.Join, kind: str

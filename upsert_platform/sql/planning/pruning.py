@@ -10,6 +10,7 @@ from upsert_platform.plan import (
     Expand,
     Filter,
     Join,
+    Lookup,
     Merge,
     Node,
     Project,
@@ -58,6 +59,13 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             if node.kind in ("semi", "anti"):
                 right = prune(node.right, node.right_on)
             return Join(left, right, node.kind, node.left_on, node.right_on)
+        case Lookup():
+            # What is found belongs to one row: without a key, rows that became equal would share it.
+            keys = () if node.input.appends else node.input.keys
+            key = min((sorted(names) for names in keys), key=len, default=[])
+            inner = prune(node.input, {*needed, *key, *(name for name, _ in node.on)})
+            columns_found = tuple(item for item in node.columns if item[0] in needed)
+            return Lookup(inner, node.table, columns_found, node.on, node.padded)
         case Merge():
             stay = [at for at, field in enumerate(node.fields) if field.name in {*needed, *node.key}]
             branches = (_only(branch, [branch.fields[at].name for at in stay]) for branch in node.branches)

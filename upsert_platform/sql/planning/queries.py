@@ -102,6 +102,12 @@ class PlannedQuery:
             plan = last_arrivals(plan, key)
         return Query(name, plan, () if plan.appends else key, statement)
 
-    def varies(self) -> tuple[str, ...]:
-        """Functions in the query that give another value each time."""
-        return tuple(dict.fromkeys(item.varies for item in expressions(self.found.node) if item.varies is not None))
+
+def varying(query: Query) -> tuple[str, ...]:
+    """Functions in a query that give another value each time."""
+    return tuple(dict.fromkeys(item.varies for item in expressions(query.plan) if item.varies is not None))
+
+
+def can_fail(query: Query) -> bool:
+    """Whether a computed column that a query uses has no value for some rows."""
+    return any(item.fails is not None for item in expressions(query.plan))

@@ -11,8 +11,12 @@ TABLES = """
 CREATE TABLE users (id INT, region STRING, age SMALLINT, spent DECIMAL(10, 2), score FLOAT, seen TIMESTAMP(3),
   tags ARRAY<STRING>, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
 CREATE TABLE views (uid INT, page STRING, ts TIMESTAMP(3)) WITH ('connector' = 'kafka', 'format' = 'json');
+CREATE TABLE dim (a INT, k STRING, b BIGINT, PRIMARY KEY (a, k) NOT ENFORCED) WITH ('connector' = 'tablestore');
+CREATE TABLE clicks (uid SMALLINT, page STRING, shown AS UPPER(page), hour AS CAST(page AS INT), proc AS PROCTIME())
+  WITH ('connector' = 'kafka', 'format' = 'json');
 CREATE TABLE changes (uid INT, page STRING) WITH ('connector' = 'kafka', 'format' = 'debezium-json');
 """
+ARRIVING = "(SELECT *, PROCTIME() AS p FROM users) AS u"
 AFTER = TABLES.count("\n") + 1
 
 
@@ -57,6 +61,26 @@ def test_aggregates_have_the_types_of_flink(call: str, type_: str) -> None:
     assert [field.name for field in query.plan.fields] == ["k", "v"]
     assert query.key == ("k",)
     assert query.tables == ("users",)
+
+
+def test_computed_columns_are_read_from_what_they_are_made_of() -> None:
+    from upsert_platform.plan import scans
+
+    query = planned("k STRING, v BIGINT", "SELECT shown, COUNT(*) FROM clicks GROUP BY shown")
+    (scan,) = scans(query.plan)
+    assert [field.name for field in scan.columns] == ["page"]
+    failing = refusal("SELECT hour, COUNT(*) FROM clicks GROUP BY hour")
+    assert failing.startswith("a computed column that can fail for a row is not kept up to date")
+
+
+def test_a_lookup_join_reads_no_changelog_of_its_table() -> None:
+    lookup = "JOIN dim FOR SYSTEM_TIME AS OF c.proc AS d ON c.uid = d.a AND d.k = 'x'"
+    query = planned("k STRING, v BIGINT", f"SELECT c.page, SUM(d.b) FROM clicks AS c {lookup} GROUP BY c.page")
+    assert query.tables == ("clicks",)
+    assert query.lookups == ("dim",)
+    assert query.key == ("k",)
+    added = planned("k INT, v STRING", f"SELECT CAST(c.uid AS INT), c.shown FROM clicks AS c LEFT {lookup}")
+    assert added.key == ("k",), "of rows that are only added the last one of each key is shown"
 
 
 def test_only_used_columns_are_read() -> None:
@@ -164,7 +188,18 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT x.id, y.uid FROM users x LEFT JOIN views y ON x.id = y.uid AND x.seen > y.ts - INTERVAL '1' HOUR",
          "ON of a LEFT JOIN sets columns equal"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
-         "FOR SYSTEM_TIME AS OF is not supported: write a plain JOIN, which follows the changes of both sides"),
+         "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
+         " of a Tablestore or MaxCompute table; to follow the changes of a topic, write a plain JOIN with it"),
+        ("SELECT id, id FROM users FOR SYSTEM_TIME AS OF seen", "FOR SYSTEM_TIME AS OF is not supported: it belongs to"
+         " the table at the right of a JOIN"),
+        (f"SELECT u.id, d.b FROM {ARRIVING} RIGHT JOIN dim FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.a",
+         "FOR SYSTEM_TIME AS OF stands in JOIN ... ON ... or LEFT JOIN ... ON ..."),
+        (f"SELECT u.id, d.b FROM {ARRIVING} JOIN dim FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.b",
+         "rows of 'dim' are found by its primary key (a, k): ON needs an equality for a, k"),
+        (f"SELECT u.id, d.b FROM {ARRIVING} JOIN dim FOR SYSTEM_TIME AS OF u.p AS d ON u.region = d.a AND d.k = 'x'",
+         "key column 'a' of 'dim' is INT, what it is compared with STRING: write TRY_CAST(... AS INT)"),
+        (f"SELECT u.id, d.b FROM {ARRIVING} JOIN views FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.uid",
+         "rows of 'views' are found by its PRIMARY KEY: declare one"),
         ("SELECT uid, COUNT(*) FROM TABLE(SESSION(TABLE views, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY uid",
          "the table function SESSION is not supported; windows are TUMBLE, HOP, CUMULATE"),
         ("SELECT uid, COUNT(*) FROM TABLE(HOP(TABLE views, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '3' MINUTE))"

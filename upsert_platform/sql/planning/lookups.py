@@ -1,0 +1,162 @@
+"""Lookup joins: ``JOIN table FOR SYSTEM_TIME AS OF left.proc ON ...``, where proc is a column of processing time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from sqlglot import exp
+
+from upsert_platform.model import Table
+from upsert_platform.plan import Expression, Field, Filter, Join, Lookup, Node, Project, TopN, column
+from upsert_platform.sql.expressions import Scope, render
+from upsert_platform.sql.planning.joins import conjuncts, filtered, padded, with_columns
+from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation, as_type, common_type
+from upsert_platform.sql.rendered import STRINGS
+from upsert_platform.types import LogicalType, TypeName, quote_name
+
+
+def is_processing_time(node: Node, name: str) -> bool:
+    """Whether a column is ``PROCTIME()``, of a table's declaration or of a subquery, passed on as it is."""
+    match node:
+        case Project():
+            expression = dict(node.columns)[name]
+            if expression.column is not None:
+                return is_processing_time(node.input, expression.column)
+            return expression.sql == _processing_time()
+        case Filter() | TopN():
+            return is_processing_time(node.input, name)
+        case Join() | Lookup():
+            sides = node.inputs
+            return any(
+                is_processing_time(side, name) for side in sides if name in {field.name for field in side.fields}
+            )
+    return False
+
+
+@lru_cache(maxsize=1)
+def _processing_time() -> str:
+    return render(exp.Anonymous(this="PROCTIME"), Scope({}), 1).sql
+
+
+@dataclass
+class LookupJoin:
+    """Plans one lookup join.
+
+    Args:
+        left: the rows that arrive, with their columns in scope.
+        right: the table, with its names in the statement.
+    """
+
+    left: Relation
+    named: Sequence[Named]
+    right: Table
+    qualifiers: tuple[str, ...]
+    names: Names
+    first_line: int
+
+    def __post_init__(self) -> None:
+        self.columns = tuple(
+            (self.names.fresh(item.name), Field(item.name, item.type))
+            for item in self.right.physical_columns
+            if item.type is not None
+        )
+        self.others = [Named(self.qualifiers, item.name, Field(name, item.type)) for name, item in self.columns]
+        self.left_columns = Columns(self.named, self.first_line)
+        self.right_columns = Columns(self.others, self.first_line)
+
+    def planned(self, kind: str, join: exp.Join) -> tuple[Relation, list[Named]]:
+        """The joined rows, and their columns in scope.
+
+        Args:
+            kind: ``inner`` or ``left``.
+
+        Raises:
+            Fault: the condition does not name one row of the table.
+        """
+        equal: dict[str, tuple[str, Expression]] = {}
+        rest: list[exp.Expr] = []
+        for part in conjuncts(join.args.get("on")):
+            found = self._of_key(part)
+            if found is None or found[0] in equal:
+                rest.append(part)
+            else:
+                equal[found[0]] = (self.names.fresh("on"), found[1])
+        missing = [name for name in self.right.primary_key if name not in equal]
+        if missing:
+            raise self.left_columns.fault(
+                f"rows of '{self.right.name}' are found by its primary key ({', '.join(self.right.primary_key)}): ON"
+                f" needs an equality for {', '.join(missing)}",
+                join,
+            )
+        given = [equal[name] for name in self.right.primary_key]
+        on = tuple((item.column or name, key) for (name, item), key in zip(given, self.right.primary_key, strict=True))
+        shaped = with_columns(self.left.node, [(item.column or name, item) for name, item in given])
+        node: Node = Lookup(shaped, self.right.name, self.columns, on, padded=kind == "left")
+        scope = [*self.named, *padded(self.others, node)]
+        columns = Columns(scope, self.first_line)
+        node = filtered(node, columns, rest) if kind == "inner" else self._where_met(node, columns, rest)
+        return Relation(node, tuple((item.shown, item.field) for item in scope)), scope
+
+    def _of_key(self, part: exp.Expr) -> tuple[str, Expression] | None:
+        """A column of the table's key and what it is equal to; None for another condition."""
+        if not isinstance(part, exp.EQ):
+            return None
+        for one, other in ((part.this, part.expression), (part.expression, part.this)):
+            if not isinstance(other, exp.Column) or not self.left_columns.fits(one):
+                continue
+            found = self.right_columns.find(other)
+            if found is None or found[1] or found[0].shown not in self.right.primary_key:
+                continue
+            if any(True for _ in one.find_all(exp.Column)) and self.right_columns.fits(one):
+                continue
+            return found[0].shown, self._as_key(self.left_columns.expression(one), found[0], part)
+        return None
+
+    def _as_key(self, value: Expression, key: Named, part: exp.Expr) -> Expression:
+        """A value as the table stores its key: of the same type, or of one that widens to it."""
+        wanted = key.field.type
+        both = (value.type.name, wanted.name)
+        if TypeName.CHAR not in both and all(name in STRINGS for name in both):
+            return value
+        shared = common_type(value.type, wanted)
+        if shared is None or replace(shared, nullable=True) != replace(wanted, nullable=True):
+            kinds = [str(replace(kind, nullable=True)) for kind in (value.type, wanted)]
+            raise self.left_columns.fault(
+                f"key column '{key.shown}' of '{self.right.name}' is {kinds[1]}, what it is compared with {kinds[0]}:"
+                f" write TRY_CAST(... AS {kinds[1]})",
+                part,
+            )
+        return as_type(value, replace(wanted, nullable=value.type.nullable))
+
+    def _where_met(self, node: Node, columns: Columns, parts: Sequence[exp.Expr]) -> Node:
+        """Nulls in the place of a row that was found and does not meet what else ON says."""
+        if not parts:
+            return node
+        conditions = [columns.expression(part) for part in parts]
+        for part, condition in zip(parts, conditions, strict=True):
+            if condition.type.name is not TypeName.BOOLEAN:
+                raise columns.fault(f"a condition expected, not {condition.type}", part)
+        met = conditions[0]
+        for other in conditions[1:]:
+            native = ("and", met.native, other.native) if met.native and other.native else None
+            met = replace(
+                met,
+                sql=f"({met.sql}) AND ({other.sql})",
+                native=native,
+                varies=met.varies or other.varies,
+                reads=tuple(sorted({*met.reads, *other.reads})),
+            )
+        own = {name for name, _ in self.columns}
+        return Project(
+            node,
+            tuple((item.name, _if_met(met, item) if item.name in own else column(item)) for item in node.fields),
+        )
+
+
+def _if_met(condition: Expression, field: Field) -> Expression:
+    kind: LogicalType = replace(field.type, nullable=True)
+    native = ("if", condition.native, ("column", field.name)) if condition.native is not None else None
+    sql = f"CASE WHEN {condition.sql} THEN {quote_name(field.name)} END"
+    return Expression(sql, kind, native, condition.varies, tuple(sorted({*condition.reads, field.name})))
