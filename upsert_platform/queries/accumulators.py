@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Aggregate, Call
 from upsert_platform.queries import exact
 from upsert_platform.queries.keys import code_rows, first_rows, normal
@@ -225,6 +226,9 @@ def _merge(
 ) -> pa.Table:
     if not table.num_rows:
         return plan.complete(table) if doubles is None else _without_rows(plan)
+    for item in items:
+        if item.kind == "decimals":
+            table = _with_room(table, item.name)
     sums: list[tuple[str, str]] = [(ROWS, "sum")]
     apart = [item for item in items if item.kind in _EXACT or item.is_told_whole]
     for item in items:
@@ -232,6 +236,9 @@ def _merge(
             sums.append((item.name, "sum"))
         elif item.kind in ("min", "max"):
             sums.append((item.name, item.kind))
+            if item.kind == "max" and pa.types.is_floating(table.schema.field(item.name).type):
+                table = table.append_column(f"{item.name}_nan", pc.is_nan(table.column(item.name)))
+                sums.append((f"{item.name}_nan", "any"))
     names = plan.names
     plain = bool(names) and not apart and not any(pa.types.is_nested(kind) for _, kind in plan.group)
     if plain:
@@ -240,7 +247,7 @@ def _merge(
                 table = table.set_column(table.schema.get_field_index(name), name, normal(table.column(name)))
         merged = table.group_by(names, use_threads=False).aggregate(sums)
         columns = {name: merged.column(name) for name in names}
-        columns |= {name: merged.column(f"{name}_{how}") for name, how in sums}
+        columns |= _merged(merged, sums)
         return plan.complete(pa.table(columns))
     (codes,) = code_rows([table], [names]) if names else [np.zeros(table.num_rows, dtype=np.int64)]
     count = int(codes.max()) + 1
@@ -248,7 +255,7 @@ def _merge(
     merged = merged.take(pa.array(np.argsort(merged.column("_code").to_numpy(), kind="stable")))
     first = first_rows(codes, count)
     columns = {name: table.column(name).take(pa.array(first)) for name in names}
-    columns |= {name: merged.column(f"{name}_{how}") for name, how in sums}
+    columns |= _merged(merged, sums)
     for item in apart:
         if item.is_told_whole:
             columns |= _told_last(table, item, codes, first)
@@ -261,6 +268,46 @@ def _merge(
             texts = table.column(item.name).to_pylist()
             columns[item.name] = pa.array(exact.add_groups(texts, codes, count), pa.binary())
     return plan.complete(pa.table(columns))
+
+
+def _with_room(table: pa.Table, name: str) -> pa.Table:
+    """A table whose decimals of a column can be added up: sums of 128 bits would run over in silence."""
+    column = table.column(name)
+    ends = [abs(value) for value in pc.min_max(column).as_py().values() if value is not None]
+    if sum(ends) * table.num_rows < Decimal(10) ** (column.type.precision - column.type.scale):
+        return table
+    wide = column.cast(pa.decimal256(76, column.type.scale))
+    return table.set_column(table.schema.get_field_index(name), name, wide)
+
+
+def _merged(merged: pa.Table, sums: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The sums, least and greatest values of groups by their names.
+
+    Raises:
+        ChangelogError: a sum of decimals has more digits than decimals have.
+    """
+    found: dict[str, Any] = {}
+    for name, how in sums:
+        column = merged.column(f"{name}_{how}")
+        if how == "any":
+            found[name.removesuffix("_nan")] = with_nan(found[name.removesuffix("_nan")], column)
+        elif pa.types.is_decimal256(column.type):
+            try:
+                found[name] = column.cast(pa.decimal128(38, column.type.scale))
+            except pa.ArrowInvalid:
+                raise ChangelogError(
+                    f"a SUM or AVG of decimals with {column.type.scale} digits behind the point has more than 38 digits"
+                    " in all, which no DECIMAL holds: sum CAST(... AS DOUBLE), or fewer digits, and run the job"
+                    " 'rebuild'"
+                ) from None
+        else:
+            found[name] = column
+    return found
+
+
+def with_nan(greatest: Any, has_nan: Any) -> Any:
+    """The greatest doubles of groups: NaN, which Arrow leaves out, is greater than every number, as in Java."""
+    return pc.if_else(pc.fill_null(has_nan, False), pa.scalar(math.nan, greatest.type), greatest)
 
 
 def _told_last(table: pa.Table, item: Accumulator, codes: np.ndarray, first: np.ndarray) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from upsert_platform.queries.accumulators import (
     merge_groups,
     plan_accumulators,
     results_of,
+    with_nan,
 )  # fmt: skip
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows, sum_rows
 from upsert_platform.queries.state import State, StateSchema
@@ -232,7 +233,7 @@ class Multiset:
             {"group": pa.array(position[other]), "value": table.column("value"), COUNT: table.column(WEIGHT)}
         )
         mine = mine.filter(pc.greater_equal(mine.column("group"), 0))
-        found = mine.group_by("group", use_threads=False).aggregate([("value", "min"), ("value", "max")])
+        found = _least_and_greatest(mine)
         at = np.full(count, -1, dtype=np.int64)
         at[found.column("group").to_numpy()] = np.arange(found.num_rows)
         taken = pa.array(at, mask=at < 0)
@@ -249,6 +250,17 @@ class Multiset:
                 )
                 columns[f"{item.name}_told"] = pa.repeat(pa.scalar(True), count)
         return self.plan.complete(pa.table(columns))
+
+
+def _least_and_greatest(values: pa.Table) -> pa.Table:
+    """Columns `group`, `value_min` and `value_max`."""
+    ends = [("value", "min"), ("value", "max")]
+    if not pa.types.is_floating(values.schema.field("value").type):
+        return values.group_by("group", use_threads=False).aggregate(ends)
+    values = values.append_column("nan", pc.is_nan(values.column("value")))
+    found = values.group_by("group", use_threads=False).aggregate([*ends, ("nan", "any")])
+    greatest = with_nan(found.column("value_max"), found.column("nan_any"))
+    return found.set_column(found.schema.get_field_index("value_max"), "value_max", greatest)
 
 
 def _joined(values: pa.Table, count: int, item: Accumulator) -> pa.Array:
