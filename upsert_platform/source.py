@@ -77,11 +77,14 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+    def bound(
+        self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
+    ) -> tuple[OffsetRange, ...]:
         """The part of a backlog that the next batch reads.
 
         Args:
             record_bytes: mean size of the records read so far, if any were.
+            widened: how many times as much as by default, where a cluster has the cores for it.
         """
 
     def remaining(self, backlog: Sequence[OffsetRange], positions: Positions) -> Iterator[OffsetRange]:

@@ -26,6 +26,7 @@ _TOGETHER = {
     "/formats/registered/test_registered_formats.py": "registry",
     "/kafka/catalogue/test_formats.py": "registry",
     "/local/test_registry.py": "registry",
+    "/systems/test_wheel.py": "wheel",
 }
 """Parts of file names to a group: its files run in one worker, which alone starts the servers that only they need."""
 

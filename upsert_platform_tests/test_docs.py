@@ -43,6 +43,7 @@ DOCUMENTS = (
     "docs/options.md",
     "docs/extending.md",
     "docs/operating.md",
+    "docs/cluster.md",
 )
 BIN = Path(sys.executable).parent
 SHELL_WORDS = (".", "export", "mkdir", "eval")

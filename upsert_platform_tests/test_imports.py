@@ -80,6 +80,7 @@ LIGHT = (
     "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
     "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream", "mysql.connector",
     "mysql.table_source", "hops.checkups.databases", "hops.databases",
+    "cli.submit_args", "cli.setup", "jvm.profiles", "jvm.placement",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""

@@ -74,7 +74,12 @@ def _checks(binding: Binding | None) -> list[Check]:
     from upsert_platform.hops.checkups.stores import endpoints, store_checks
 
     addresses = endpoints(binding) if binding is not None else {}
-    checks = [Check("java", "java", _java), *machine_checks(lake.home(), addresses), lake_check(lake.default_lake())]
+    checks = [
+        Check("java", "java", _java),
+        Check("spark", "spark", _spark),
+        *machine_checks(lake.home(), addresses),
+        lake_check(lake.default_lake()),
+    ]
     checks.append(client_check())
     if binding is not None:
         checks += [*kafka_checks(binding), *store_checks(binding), *database_checks(binding)]
@@ -86,6 +91,18 @@ def _java() -> Iterator[Finding]:
     from upsert_platform.jvm.jars import java
 
     yield Finding("java", str(java()), State.OK, "is new enough for Spark")
+
+
+def _spark() -> Iterator[Finding]:
+    from upsert_platform.hops.checkups.finding import Finding, State
+    from upsert_platform.jvm.placement import problems_of
+    from upsert_platform.jvm.profiles import spark_place
+
+    place = spark_place()
+    wrong = list(problems_of(place, lake=lake.home()))
+    yield from (Finding("spark", place.profile, State.FAULT, told) for told in wrong)
+    if not wrong:
+        yield Finding("spark", place.profile, State.OK, f"sessions open at {place.master or 'this machine'}")
 
 
 def _print(found: Sequence[Finding]) -> None:

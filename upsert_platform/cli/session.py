@@ -22,12 +22,13 @@ def spark_session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], No
     from pyspark.sql import SparkSession
     from rich.console import Console
 
+    from upsert_platform.changelog import lake
     from upsert_platform.jvm.session import open_session
 
     console = Console(highlight=False, stderr=True)
     with console.status("opening a Spark session") as spinner:
         before = SparkSession.getActiveSession()
-        spark = before or open_session()
+        spark = before or open_session(lake=lake.home())
         try:
             spinner.update(doing)
             yield spark, console.print

@@ -70,9 +70,12 @@ def stream(
     from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
     from upsert_platform.hops.streaming.metrics_page import metrics_page
     from upsert_platform.hops.streaming.reports import Reporter
+    from upsert_platform.jvm.placement import refuse_wrong
+    from upsert_platform.jvm.profiles import spark_place
 
     binding = bind(*load(project))
     lake.check_writable(lake.home())
+    refuse_wrong(spark_place(), lake=lake.home())
     names = tuple(name for text in tables for name in text.split(",") if name)
     settings = StreamSettings(tables=names, max_delay=max_delay, check_seconds=report_every)
     with ExitStack() as stack:
@@ -134,10 +137,11 @@ def _session() -> Iterator[Callable[[], SparkSession]]:
 
     def open_once() -> SparkSession:
         if not opened:
+            from upsert_platform.changelog import lake
             from upsert_platform.jvm.session import open_session
 
             _tell("opening Spark: there is more to do than this process does by itself")
-            opened.append(open_session())
+            opened.append(open_session(lake=lake.home()))
         return opened[0]
 
     try:

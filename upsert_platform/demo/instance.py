@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Final
 
 from upsert_platform.changelog import lake
+
+SHIPPED_SETTINGS: Final = Path(__file__).with_name("dagster.yaml")
+"""Settings of an instance that keeps its records in SQLite."""
 
 
 def dagster_home() -> Path:
@@ -20,13 +24,9 @@ def dagster_home() -> Path:
     else:
         directory = Path(root) / "dagster"
     directory.mkdir(parents=True, exist_ok=True)
-    shipped = Path(__file__).parents[2] / "dagster.yaml"
     settings = directory / "dagster.yaml"
     if not settings.exists():
-        if shipped.is_file():
-            shutil.copyfile(shipped, settings)
-        else:
-            settings.write_text("telemetry:\n  enabled: false\n", "utf-8")
+        shutil.copyfile(SHIPPED_SETTINGS, settings)
     return directory
 
 

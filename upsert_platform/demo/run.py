@@ -85,7 +85,7 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
     hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     hints.add_column(no_wrap=True)
     hints.add_column(overflow="fold")  # a path is never cut
-    hints.add_row("these runs, their metadata and checks", "make ui")
+    hints.add_row("these runs, their metadata and checks", "upsert-platform ui")
     hints.add_row("the servers again, with their data", "upsert-platform local up")
     hints.add_row("records that could not be decoded", "upsert-platform quarantine list")
     hints.add_row("the declarations", _shown(lake.project_path()))

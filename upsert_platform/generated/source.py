@@ -71,11 +71,13 @@ class NumberedRows(ReadsRanges):
         """Name of the stream, as rows and positions show it."""
         return f"rows of {self.table.name}"
 
-    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+    def bound(
+        self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
+    ) -> tuple[OffsetRange, ...]:
         """So many rows as one process makes at once."""
         from dataclasses import replace
 
-        del record_bytes
+        del record_bytes, widened
         (one,) = ranges
         return (replace(one, end=min(one.end, one.start + _MOST_ROWS)),)
 
@@ -228,9 +230,11 @@ class WrittenRows(NumberedRows):
             )
         return _range(streams[0], start, len(self.values))
 
-    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+    def bound(
+        self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
+    ) -> tuple[OffsetRange, ...]:
         """All at once: the id of the stream tells which rows there were."""
-        del record_bytes
+        del record_bytes, widened
         return tuple(ranges)
 
     def _digest(self, count: int) -> str:

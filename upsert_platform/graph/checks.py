@@ -110,6 +110,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
         context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
+            spark.refuse_wrong(platform)
             yield from _compared(context, platform, spark, target)
 
     return check

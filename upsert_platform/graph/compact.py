@@ -65,6 +65,7 @@ def _step(table: Table) -> Any:
         context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
+            spark.refuse_wrong(platform)
             store = changelog_of(platform.binding().sources[table.name], platform.lake)
             applied, tables = _applied(context, platform, table.name, store)
             report = _compacted(context, store, spark, applied, tables)

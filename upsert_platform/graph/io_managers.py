@@ -35,6 +35,11 @@ class _PlatformIOManager(dg.IOManager):
         self.platform = platform
         self.spark = spark
 
+    def refuse_wrong(self) -> None:
+        """Refuses, before anything is read or written, a lake that cannot be written, or where Spark could not work."""
+        check_writable(self.platform.root)
+        self.spark.refuse_wrong(self.platform)
+
 
 class ChangelogIOManager(_PlatformIOManager):
     """Appends what a changelog plan found to the changelog, batch by batch; loads a changelog's snapshot."""
@@ -55,7 +60,7 @@ class ChangelogIOManager(_PlatformIOManager):
         told: list[Any] = []
         self.spark.expect(obj.lag)
         with told_plainly():
-            check_writable(self.platform.root)
+            self.refuse_wrong()
             run = hop.execute(self.spark.on_demand(), obj, progress=tell, waiting=context.log.info)
             after = hop.plan()
         for topic in after.topics:
@@ -76,6 +81,7 @@ class ChangelogIOManager(_PlatformIOManager):
 
         assert context.upstream_output is not None
         with told_plainly():
+            self.spark.refuse_wrong(self.platform)
             source = self.platform.binding().sources[_table_of(context.upstream_output)]
             store = changelog_of(source, self.platform.lake)
             spark = self.spark.spark_session
@@ -93,7 +99,7 @@ class QueryIOManager(_PlatformIOManager):
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
         """Computes and commits every batch; Spark's session is opened when there is enough to do."""
         with told_plainly():
-            check_writable(self.platform.root)
+            self.refuse_wrong()
             run = obj.execute(lambda: self.spark.spark_session)
         context.add_output_metadata(metadata.of_query_run(run))
         if run.met:
@@ -106,6 +112,7 @@ class QueryIOManager(_PlatformIOManager):
         """The rows of the result."""
         assert context.upstream_output is not None
         with told_plainly():
+            self.spark.refuse_wrong(self.platform)
             hop = self.platform.query_hop(_table_of(context.upstream_output), run=context.upstream_output.run_id)
             return hop.result(self.spark.spark_session)
 
@@ -119,7 +126,7 @@ class DestinationIOManager(_PlatformIOManager):
             self._write_frame(context, obj)
             return
         with told_plainly():
-            check_writable(self.platform.root)
+            self.refuse_wrong()
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
             try:
                 self.spark.expect(hop.rows_behind(obj))
@@ -160,6 +167,7 @@ class DestinationIOManager(_PlatformIOManager):
         """All rows of the table, in declared types."""
         assert context.upstream_output is not None
         with told_plainly():
+            self.spark.refuse_wrong(self.platform)
             destination = self.platform.destination(_table_of(context.upstream_output))
             try:
                 return destination.read(self.spark.spark_session)

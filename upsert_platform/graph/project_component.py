@@ -72,6 +72,9 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
     kafka: TextOptions = Field(default_factory=dict, description="Options for upsert-kafka tables.", repr=False)
     tablestore: TextOptions = Field(default_factory=dict, description="Options for tablestore tables.", repr=False)
     maxcompute: TextOptions = Field(default_factory=dict, description="Options for maxcompute tables.", repr=False)
+    profile: str | None = Field(
+        default=None, description="Where Spark runs; UPSERT_SPARK_PROFILE, or what `spark.master` tells, if left out."
+    )
     spark: TextOptions = Field(default_factory=dict, description="Spark settings.", repr=False)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -100,5 +103,5 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             tablestore=TablestoreResource(options=self.tablestore),
             maxcompute=MaxComputeResource(options=self.maxcompute),
         )
-        spark = SparkResource(settings=self.spark)
+        spark = SparkResource(profile=self.profile, settings=self.spark)
         return build_definitions(platform.binding().project, platform=platform, spark=spark)

@@ -51,6 +51,7 @@ def rebuild_job(project: Project) -> Any:
         context: dg.OpExecutionContext, config: RebuildConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
+            spark.refuse_wrong(platform)
             known = {name.removesuffix("$query"): name for name in queries}
             for table in config.tables:
                 if table not in known and table not in databases:

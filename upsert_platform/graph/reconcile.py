@@ -39,6 +39,7 @@ def reconcile_job(project: Project) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: ReconcileConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
+            spark.refuse_wrong(platform)
             unknown = sorted(set(config.tables) - set(targets))
             if unknown:
                 told = f"no insert writes a table '{unknown[0]}'; tables are: {', '.join(targets)}"

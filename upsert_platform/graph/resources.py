@@ -21,6 +21,7 @@ from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
 from upsert_platform.hops.query_hop import QueryHop
+from upsert_platform.jvm.profiles import SparkPlace, spark_place
 
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
@@ -29,10 +30,16 @@ _BRIEF_ROWS = 1_000_000
 class SparkResource(LazyPySparkResource):
     """The Spark session of a run, closed at its end.
 
-    It is opened when a hop has more than `little_rows` to do, or what only Spark computes. `settings` win over the
-    platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
+    It is opened when a hop has more than `little_rows` to do, or what only Spark computes. `settings` win over those of
+    the profile and over the platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
     ``EnvVar`` inside them is resolved.
     """
+
+    profile: str | None = Field(
+        None,
+        description="Where Spark runs: local, standalone, yarn or kubernetes; UPSERT_SPARK_PROFILE, or what"
+        " `spark.master` tells, if left out.",
+    )
 
     spark_config: dict[str, Any] = Field(default_factory=dict, description="Not used; see `settings`.")
     settings: dict[str, str] = Field(default_factory=dict, description="Spark settings, name to value.")
@@ -43,13 +50,32 @@ class SparkResource(LazyPySparkResource):
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
 
+    def refuse_wrong(self, platform: "PlatformResource") -> None:
+        """Refuses settings with which Spark could not work on the lake; opens nothing.
+
+        Raises:
+            EndpointError: it tells everything that is wrong, with the remedies.
+        """
+        from upsert_platform.jvm.placement import refuse_wrong
+
+        refuse_wrong(self.place, lake=platform.root)
+
+    @property
+    def place(self) -> SparkPlace:
+        """Where Spark runs, by profile and settings.
+
+        Raises:
+            EndpointError: there is no profile of that name.
+        """
+        return spark_place({**self.spark_config, **self.settings}, profile=self.profile)
+
     def expect(self, rows: int) -> None:
         """Tells how many rows the run will move at least; a session that is not open yet is made to fit."""
         self._brief = rows < _BRIEF_ROWS
 
     def on_demand(self) -> OnDemand:
         """The session for whoever does by itself what is little, and opens it for more."""
-        return OnDemand(lambda: self.spark_session, rows=self.little_rows)
+        return OnDemand(lambda: self.spark_session, rows=self.little_rows, on_cluster=self.place.is_cluster)
 
     def _init_session(self) -> None:
         if self._spark_session is None:
@@ -58,7 +84,8 @@ class SparkResource(LazyPySparkResource):
             from upsert_platform.jvm.session import open_session
 
             self._opened = SparkSession.getActiveSession() is None
-            self._spark_session = open_session({**self.spark_config, **self.settings}, brief=self._brief)
+            settings = {**self.spark_config, **self.settings}
+            self._spark_session = open_session(settings, profile=self.profile, brief=self._brief)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stops the session if this run opened it."""
@@ -224,7 +251,7 @@ def keeping_values(resource: PlatformResource | SparkResource) -> Any:
     own = {
         name: (field.annotation, Field(default=getattr(resource, name), description=field.description))
         for name, field in kind.model_fields.items()
-        if name in ("project", "home", "spark_config", "settings", "little_rows")
+        if name in ("project", "home", "profile", "spark_config", "settings", "little_rows")
     }
     nested = {
         name: getattr(resource, name) for name in ("kafka", "tablestore", "maxcompute") if hasattr(resource, name)

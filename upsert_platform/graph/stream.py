@@ -70,6 +70,7 @@ def _stream(
     context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
 ) -> None:
     check_writable(platform.root)
+    spark.refuse_wrong(platform)
     settings = StreamSettings(
         tables=tuple(config.tables),
         max_delay=config.max_delay_seconds,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.on_demand import OnDemand, opened
+from upsert_platform.hops.on_demand import OnDemand, opened, times_a_batch
 from upsert_platform.hops.waiting import told_while_waiting
 from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_here, new_partitions
 from upsert_platform.source import Source, TakesSnapshots
@@ -132,7 +132,7 @@ class ChangelogHop:
         moved: list[MovedKeys] = []
         lost = 0
         while True:
-            ranges = self._next_ranges(plan, head, record_bytes=_mean_bytes(accounts))
+            ranges = self._next_ranges(spark, plan, head, record_bytes=_mean_bytes(accounts))
             if not ranges:
                 break
             since = time.monotonic()
@@ -182,9 +182,14 @@ class ChangelogHop:
             )
         return made
 
-    def _next_ranges(self, plan: ChangelogPlan, head: Head, *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+    def _next_ranges(
+        self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, *, record_bytes: float | None
+    ) -> tuple[OffsetRange, ...]:
         remaining = tuple(self.source.remaining(plan.backlog, head.positions))
-        return self.source.bound(remaining, record_bytes=record_bytes) if remaining else ()
+        if not remaining:
+            return ()
+        widened = times_a_batch(spark, sum(item.offsets for item in remaining))
+        return self.source.bound(remaining, record_bytes=record_bytes, widened=widened)
 
     def _commit(
         self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LITTLE_ROWS: Final = 100_000
 """Rows, or offsets, from which on Spark's workers are worth their way."""
+CORES_OF_A_BATCH: Final = 4
+"""Cores for which the default bounds of a batch are some seconds of work."""
 LITTLE_BYTES: Final = 32 << 20
 """Bytes of files, or of records, from which on they are."""
 
@@ -28,11 +30,13 @@ class OnDemand:
         open: gives the session, the same each time.
         rows: above which Spark does it.
         size: in bytes, above which Spark does it.
+        on_cluster: whether its executors are processes of their own.
     """
 
     open: Callable[[], SparkSession]
     rows: int = LITTLE_ROWS
     size: int = LITTLE_BYTES
+    on_cluster: bool = False
 
     def is_little(self, rows: int, size: float) -> bool:
         """Whether this process does it."""
@@ -42,3 +46,15 @@ class OnDemand:
 def opened(spark: SparkSession | OnDemand) -> SparkSession:
     """The session."""
     return spark.open() if isinstance(spark, OnDemand) else spark
+
+
+def times_a_batch(spark: SparkSession | OnDemand, rows: int) -> int:
+    """How many times as much as on one machine a batch may hold: a commit takes as long for the work of few cores.
+
+    Args:
+        rows: what is left to read; a cluster is not asked for what is little.
+    """
+    if isinstance(spark, OnDemand) and (not spark.on_cluster or spark.is_little(rows, 0)):
+        return 1
+    context = opened(spark).sparkContext
+    return 1 if context.master.startswith("local") else max(1, int(context.defaultParallelism) // CORES_OF_A_BATCH)

@@ -9,11 +9,14 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import EndpointError
+from upsert_platform.jvm.placement import is_on_this_machine, refuse_wrong
+from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.scratch import scratch_folder, sweep
 
 if TYPE_CHECKING:
@@ -29,6 +32,12 @@ _JVM_FLAGS: Final = "-XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:Metas
 _BRIEF_JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1"
 """For a session that lives for seconds and plans many different queries: what the second compiler would make of them
 comes too late to be used. A session that moves millions of rows needs it."""
+_EXECUTORS_SECONDS: Final = 90.0
+"""How long a cluster may take to give a first executor; without one, Spark would wait for ever."""
+_OF_THE_PROCESS: Final = ("spark.master", "spark.sql.shuffle.partitions")
+"""Defaults of a session whose tasks run in this process: a cluster names its master, and has cores of its own."""
+_OF_LOOPBACK: Final = ("spark.driver.bindAddress", "spark.driver.host")
+"""Defaults that executors on other machines could not use; Spark finds an address by itself."""
 
 
 def default_settings(*, brief: bool = False) -> dict[str, str]:
@@ -76,38 +85,87 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
     }
 
 
-def prepare_environment() -> None:
-    """Makes Spark's Python workers run this interpreter, and keeps the driver on loopback."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+def settings_of(place: SparkPlace, *, brief: bool = False) -> dict[str, str]:
+    """Every setting of a session: the platform's own, those of its profile, and those that are given."""
+    own = default_settings(brief=brief)
+    if place.is_cluster:
+        left_out = (*_OF_THE_PROCESS, *(() if is_on_this_machine(place) else _OF_LOOPBACK))
+        own = {name: value for name, value in own.items() if name not in left_out}
+    return {**own, **place.settings}
+
+
+def prepare_environment(place: SparkPlace | None = None) -> None:
+    """Makes Spark's Python workers run this interpreter, and keeps the driver on loopback.
+
+    Args:
+        place: a cluster has an interpreter and addresses of its own.
+    """
+    if place is not None and place.is_cluster:
+        os.environ["PYSPARK_PYTHON"] = place.python
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if place is None or is_on_this_machine(place):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
 
-def open_session(settings: Mapping[str, str] | None = None, *, brief: bool = False) -> SparkSession:
+def open_session(
+    settings: Mapping[str, str] | None = None,
+    *,
+    profile: str | None = None,
+    lake: str | None = None,
+    brief: bool = False,
+) -> SparkSession:
     """Opens the session, or returns the one of this process.
 
     Args:
-        settings: added to `default_settings`, and winning over them.
+        settings: added to those of the profile, and winning over them.
+        profile: where Spark runs; see `spark_place`.
+        lake: root of the lake, which executors have to see.
         brief: see `default_settings`.
 
     Raises:
-        EndpointError: Java is missing or too old.
+        EndpointError: Java is missing or too old, the place cannot work, or a cluster gives no executor.
     """
     from pyspark.sql import SparkSession
 
     from upsert_platform.jvm.jars import java
 
+    place = spark_place(settings, profile=profile)
+    refuse_wrong(place, lake=lake)
     home = java().resolve().parent.parent
     os.environ.setdefault("JAVA_HOME", str(home))
-    prepare_environment()
+    prepare_environment(place)
     sweep()
-    chosen = {**default_settings(brief=brief), **_temporary_files(settings or {}), **(settings or {})}
+    chosen = {**settings_of(place, brief=brief), **_temporary_files(place.settings), **place.given}
     _start_jvm(chosen)
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if place.is_cluster:
+        _await_executors(session, place)
+        if "spark.sql.shuffle.partitions" not in place.given:
+            session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
+    return session
+
+
+def _await_executors(session: SparkSession, place: SparkPlace) -> None:
+    """Waits for a first executor: the cores of those that are there tell how work is dealt."""
+    if place.settings.get("spark.dynamicAllocation.enabled") == "true":
+        return  # they are asked for when there are tasks
+    registered = session.sparkContext._jsc.sc()  # noqa: SLF001 - no other way tells executors from the driver
+    deadline = time.monotonic() + _EXECUTORS_SECONDS
+    while registered.getExecutorMemoryStatus().size() < 2:
+        if time.monotonic() > deadline:
+            session.stop()
+            raise EndpointError(
+                f"{place.master} gave no executor within {_EXECUTORS_SECONDS:.0f} s: it has no cores or memory to"
+                " spare, or executors end at once. Look at its pages; ask for less with 'spark.cores.max',"
+                " 'spark.executor.cores' and 'spark.executor.memory'"
+            )
+        time.sleep(0.2)
 
 
 def _temporary_files(settings: Mapping[str, str]) -> dict[str, str]:

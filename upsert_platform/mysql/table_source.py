@@ -170,9 +170,11 @@ class MySqlTableSource(TakesSnapshots):
             end = max([read + 1, *(item.end for item in found)])
             yield _range(self.stream, SNAPSHOT, read, end)
 
-    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+    def bound(
+        self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
+    ) -> tuple[OffsetRange, ...]:
         """All: a batch of a log ends with a transaction, one of a snapshot with a chunk, which `land` finds."""
-        del record_bytes
+        del record_bytes, widened
         return tuple(ranges)
 
     def land(

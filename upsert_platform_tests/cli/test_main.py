@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.cli import main as cli
+from upsert_platform.demo.instance import SHIPPED_SETTINGS
 from upsert_platform.errors import EndpointError
 from upsert_platform.local.process import ServerError
 
-ROOT = Path(__file__).parents[2]
 HEAVY = {"pyspark", "dagster", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "deltalake"}
 
 
@@ -148,7 +148,7 @@ def test_port_of_the_ui_that_is_taken_is_told_before_anything_starts(
 def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
     from dagster import DagsterInstance
 
-    (tmp_path / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    (tmp_path / "dagster.yaml").write_text(SHIPPED_SETTINGS.read_text())
     with DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.global_op_concurrency_default_limit is None  # a run that was killed keeps its slot for ever
         assert instance.run_monitoring_enabled

@@ -118,3 +118,23 @@ def test_a_vanished_table_is_a_failed_check_and_a_loud_rebuild(stack: Stack, cap
     assert "warning: table 'users_warehouse': the batches up to 1 were applied to" in capfd.readouterr().err
     assert all(checks_of(stack.run("verify")).values())
     assert client.exist_table(stack.table)
+
+
+def test_what_is_little_needs_no_cluster_and_a_wrong_one_is_refused_before_anything_runs(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    send(stack, (1, "one"), (2, "two"))
+    job = stack.definitions().resolve_job_def("sync")
+
+    def launched(master: str) -> dg.ExecuteInProcessResult:
+        spark = {"config": {"profile": "standalone", "settings": {"spark.master": master}}}
+        return job.execute_in_process(run_config={"resources": {"spark": spark}}, raise_on_error=False)
+
+    refused = launched("spark://10.0.0.7:7077")  # where nobody sees the folder of this lake
+    assert not refused.success
+    (error,) = [event for event in refused.all_events if event.is_step_failure]
+    told = str(error.event_specific_data.user_failure_data.description)  # type: ignore[union-attr]
+    assert "keep the lake in object storage" in told
+    assert not (stack.lake / "changelogs").exists()
+    done = launched("spark://127.0.0.1:1")  # where nobody listens
+    assert done.success
+    assert {row[0]: row[1] for row in stack.serving_rows()} == {1: "one", 2: "two"}

@@ -15,6 +15,7 @@ from upsert_platform.local.s3 import S3, start_s3
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.conftest import stack, variables
 from upsert_platform_tests.systems.followed import Followed
+from upsert_platform_tests.systems.installed import Installed, install_wheel
 
 __all__ = ["mariadb", "s3", "s3_server", "stack", "variables"]
 
@@ -31,6 +32,22 @@ def s3(spark: SparkSession, s3_server: S3, tmp_path: Path, monkeypatch: pytest.M
     """A lake of one's own on the S3 server; the workers of the session, which has begun, do not know its options."""
     monkeypatch.setenv(OPTIONS_VARIABLE, str(s3_server.options))
     return f"{s3_server.uri}/{tmp_path.name}"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The platform's wheel, built and installed into an environment of its own."""
+    return install_wheel(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="session")
+def archive(installed: Installed) -> Path:
+    """What `upsert-platform package` makes of that environment."""
+    path = installed.folder / "upsert-platform.tar.gz"
+    done = installed.run("upsert-platform", "package", str(path), cwd=installed.folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"spark.archives={path}#environment\n"
+    return path
 
 
 @pytest.fixture(scope="session")

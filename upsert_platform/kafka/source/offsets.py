@@ -305,15 +305,21 @@ def _group_offsets(table: KafkaTable, places: Iterable[Place]) -> dict[Place, in
 
 
 def bound_batch(
-    table: KafkaTable, backlog: Sequence[OffsetRange], *, record_bytes: float | None = None
+    table: KafkaTable, backlog: Sequence[OffsetRange], *, record_bytes: float | None = None, widened: int = 1
 ) -> tuple[OffsetRange, ...]:
     """The first part of a backlog that fits a batch, shared evenly: a short partition leaves its share to the others.
 
     Args:
         record_bytes: mean size of a record of the batch before, for `batch.max-bytes`.
+        widened: how many times the default bounds; those that are declared stay.
     """
     size = max(record_bytes or ASSUMED_RECORD_BYTES, 1.0)
-    left = max(len(backlog), min(table.settings.max_records, int(table.settings.max_bytes / size)))
+    settings = table.settings
+    most_records, most_bytes = (
+        value if name in settings.model_fields_set else value * widened
+        for name, value in (("max_records", settings.max_records), ("max_bytes", settings.max_bytes))
+    )
+    left = max(len(backlog), min(most_records, int(most_bytes / size)))
     shares: dict[Place, int] = {}
     by_length = sorted(backlog, key=lambda item: item.offsets)
     for index, item in enumerate(by_length):

@@ -46,9 +46,11 @@ class TopicSource(DecodesAgain):
         """Every offset after the committed position, up to the end or the declared bound."""
         return offsets.plan_backlog(self.kafka, streams, positions)
 
-    def bound(self, ranges: Sequence[OffsetRange], *, record_bytes: float | None) -> tuple[OffsetRange, ...]:
+    def bound(
+        self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
+    ) -> tuple[OffsetRange, ...]:
         """The part of a backlog that the next batch reads."""
-        return offsets.bound_batch(self.kafka, ranges, record_bytes=record_bytes)
+        return offsets.bound_batch(self.kafka, ranges, record_bytes=record_bytes, widened=widened)
 
     def write(
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation

@@ -261,3 +261,15 @@ def test_batches_are_bounded_and_fair(lengths, options, size, expected):
     ranges = bound_batch(read(declare(**options)), backlog, record_bytes=size)
     assert tuple(item.offsets for item in ranges) == expected
     assert all(item.start == 5 for item in ranges)
+
+
+def test_a_cluster_widens_the_default_bounds_and_no_declared_one():
+    backlog = [OffsetRange("t", 0, 0, 50_000_000)]
+
+    def offsets(**options):
+        (one,) = bound_batch(read(declare(**options)), backlog, record_bytes=1.0, widened=4)
+        return one.offsets
+
+    assert offsets() == 8_000_000
+    assert offsets(**{"batch.max-records": "1000"}) == 1000
+    assert offsets(**{"batch.max-bytes": "1000"}) == 1000
