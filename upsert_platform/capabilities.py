@@ -25,6 +25,18 @@ class ReadsRecent(ABC):
         """What `Destination.read` gives for keys that batches after `since` wrote, at the cost of those batches."""
 
 
+class ComparesSchema(ABC):
+    """A destination that tells whether the table is as it is declared, without changing it."""
+
+    @abstractmethod
+    def schema_difference(self) -> str | None:
+        """Every difference, with its remedy; None where there is none, or no table yet. No Spark.
+
+        Raises:
+            EndpointError: not reachable, or credentials refused.
+        """
+
+
 class KeepsOlderRows(ABC):
     """A destination that may hold several rows of a key: one per place, of which the last value names the current one.
 

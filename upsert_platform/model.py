@@ -96,6 +96,7 @@ class Table:
         partitioned_by: column names of PARTITIONED BY.
         options: the WITH clause, or its equal in YAML or properties, after ``${NAME}`` was replaced.
         watermark: the text of a WATERMARK clause; kept for the record, micro-batches need none.
+        platform: the platform's own options (`platform_options`), which connectors do not see.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Table:
     partitioned_by: tuple[str, ...] = ()
     comment: str | None = None
     watermark: str | None = None
+    platform: Options = field(default_factory=lambda: Options({}))
 
     @property
     def connector(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.model import Table
@@ -136,6 +137,43 @@ class Source(ABC):
         """Tells the system's own tools how far the platform is; never read back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Records of a lane that are not in a changelog, as far as their stream may delete them before they are.
+
+    Attributes:
+        lost: records that are gone already.
+        failing: further ones that may go within the shorter time.
+        warned: further ones that may go within the longer time.
+        allowed: how long the stream keeps a record; None where it keeps them all.
+    """
+
+    topic: str
+    partition: int
+    lost: int = 0
+    failing: int = 0
+    warned: int = 0
+    allowed: timedelta | None = None
+
+
+class ForeseesLoss(Source):
+    """A source that knows how long its streams keep records that were not read yet."""
+
+    @abstractmethod
+    def unread(self, positions: Positions, *, warn: timedelta | None, fail: timedelta | None) -> list[Unread]:
+        """Every lane with records that are not read yet. No JVM.
+
+        Args:
+            positions: up to where a changelog has read.
+            warn: the longer time; half of what the stream allows if None.
+            fail: the shorter time; a tenth of it if None.
+
+        Raises:
+            TopicError: a stream does not exist.
+            EndpointError: no answer.
+        """
+
+
 class TakesSnapshots(Source):
     """A source that can be read anew from what it holds now, whatever became of the changes since it was read last."""
 
@@ -183,6 +221,38 @@ class ReadsRanges(Source):
             files = self.write(spark(), ranges, batch=head.batch + 1, location=location)
         ends = {(item.topic, item.partition): item.end for item in ranges}
         return Landed(files, head.positions.advanced(ends, {stream.name: stream.topic_id for stream in streams}))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a replay starts; without anything at the first record that there is.
+
+    Attributes:
+        timestamp: milliseconds since 1970: at the first record of each lane that is not older.
+        offsets: lane to number, in every stream; other lanes are read from their first record.
+    """
+
+    timestamp: int | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As part of a name: ``earliest``, ``timestamp-1700000000000``, ``offsets-0-42-1-7``."""
+        if self.timestamp is not None:
+            return f"timestamp-{self.timestamp}"
+        return (
+            "-".join(["offsets", *(f"{lane}-{number}" for lane, number in self.offsets)])
+            if self.offsets
+            else "earliest"
+        )
+
+
+class ReplaysFrom(ReadsRanges):
+    """A source that can be read again from another place than where its changelog began."""
+
+    @abstractmethod
+    def starting(self, start: Start) -> ReplaysFrom:
+        """The same source, whose first batch starts there, and which publishes no positions."""
 
 
 class DecodesAgain(ReadsRanges):

@@ -28,7 +28,18 @@ HEAVY = (
     "deltalake",
     "dagster",
 )
-VOCABULARY = {"errors", "types", "model", "options", "destination", "capabilities", "source", "connector", "plan"}
+VOCABULARY = {
+    "errors",
+    "types",
+    "model",
+    "options",
+    "platform_options",
+    "destination",
+    "capabilities",
+    "source",
+    "connector",
+    "plan",
+}
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
     "jvm": VOCABULARY,
@@ -70,7 +81,8 @@ LIGHT = (
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
     "cli.stream", "hops.streaming.loop", "hops.streaming.metrics_page",
-    "cli.doctor", "cli.verify", "cli.session", "cli.importing", "declarations.importing",
+    "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",
+    "hops.replay_start", "cli.session", "cli.importing", "declarations.importing",
     "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
     "hops.verify", "hops.verify_here", "hops.comparison", "hops.changes_here", "hops.on_demand", "hops.leased",
     "changelog.changes_here", "sql.native", "hops.dead_letters", "hops.transform",
@@ -89,7 +101,7 @@ IN_WORKERS = (
     "tablestore.reader", "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
     "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
     "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader", "mysql.snapshot",
-    "mysql.landing", "mysql.text_values",
+    "mysql.landing", "mysql.text_values", "changelog.replays",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

@@ -80,6 +80,10 @@ class Lake:
         """The Delta table that holds the result and the state of a query."""
         return self._table("queries", query.removesuffix("$query"))
 
+    def replay(self, table: str, part: str) -> TableLocation:
+        """A Delta table of a replay into a new table of that name: its changelog, or its refused rows."""
+        return self._table(f"replays/{table}", part)
+
     def refused(self, table: str) -> TableLocation:
         """The Delta table that holds rows which a destination refused."""
         return self._table("refused", table)

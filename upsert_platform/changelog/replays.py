@@ -1,13 +1,15 @@
 """Which batch had read a record that a replay brought back: its place among the records of a key follows from that.
 
-A replay commits rows under a batch of its own, with the topic, partition and offset of their records. Accounting tells
-which batch read each offset, also after a compaction.
+A replay, of quarantined records or of a topic, commits rows under a batch of its own, with the topic, partition and
+offset of their records. Accounting tells which batch read each offset, also after a compaction.
 """
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
@@ -15,16 +17,19 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.latest import COMMITTED_IN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from upsert_platform.changelog.store import ChangelogStore
 
 ACCOUNT_TOPIC: Final = "(quarantine)"
-"""Topic of a replay's accounting row."""
+"""Topic of a replay's accounting row: offsets of topics are accounted for by the batches that read them first."""
 _READ_IN: Final = "_read_in"
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
+_Ranges = Mapping[tuple[str, int], Sequence[tuple[int, int]]]
+"""Topic and partition to the ranges that were read: where each starts, and its batch, ascending."""
 
 
 def replays_of(accounts: Mapping[int, Sequence[RangeAccount]]) -> list[int]:
@@ -33,22 +38,61 @@ def replays_of(accounts: Mapping[int, Sequence[RangeAccount]]) -> list[int]:
 
 
 def read_in(accounts: Mapping[int, Sequence[RangeAccount]], places: Iterable[Place], *, upto: int) -> dict[Place, int]:
-    """The batch that had read each of some records, quarantined or not.
+    """The batch that had read each of some records, quarantined or not; 0 for one before all that was read.
 
     Args:
         accounts: of every batch up to `upto`.
     """
+    ranges = _ranges(accounts)
+    result: dict[Place, int] = {}
+    for place in places:
+        starts = ranges.get((place[0], place[1]), [])
+        at = bisect_right(starts, (place[2], upto)) - 1
+        result[place] = starts[at][1] if at >= 0 else 0
+    return result
+
+
+def _ranges(accounts: Mapping[int, Sequence[RangeAccount]]) -> _Ranges:
     ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for batch, found in accounts.items():
         for account in found:
             ranges.setdefault((account.topic, account.partition), []).append((account.start, batch))
     for starts in ranges.values():
         starts.sort()
-    result: dict[Place, int] = {}
-    for place in places:
-        starts = ranges[place[0], place[1]]
-        result[place] = starts[bisect_right(starts, (place[2], upto)) - 1][1]
-    return result
+    return ranges
+
+
+def read_in_column(accounts: Mapping[int, Sequence[RangeAccount]]) -> Column:
+    """What `read_in` gives, as a BIGINT column of rows of a changelog; of however many rows there are.
+
+    Args:
+        accounts: of every batch of the changelog.
+    """
+    from pyspark.sql import functions as F
+
+    with warnings.catch_warnings():
+        # It would rather have hints of types, whose module a driver loads late.
+        warnings.simplefilter("ignore", UserWarning)
+        dated = F.arrow_udf(partial(_dates, ranges=_ranges(accounts)), "BIGINT", F.ArrowUDFType.SCALAR)
+    return dated(rows.TOPIC, rows.PARTITION, rows.OFFSET)
+
+
+def _dates(topics: pa.Array, partitions: pa.Array, offsets: pa.Array, *, ranges: _Ranges) -> pa.Array:
+    """Runs in Spark's workers."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = offsets.to_numpy(zero_copy_only=False)
+    result = np.zeros(len(numbers), dtype=np.int64)
+    for (topic, partition), starts in ranges.items():
+        mine = pc.and_(pc.equal(topics, topic), pc.equal(partitions, partition)).to_numpy(zero_copy_only=False)
+        if not mine.any():
+            continue
+        begins = np.array([start for start, _ in starts], dtype=np.int64)
+        batches = np.array([0, *(batch for _, batch in starts)], dtype=np.int64)
+        result[mine] = batches[np.searchsorted(begins, numbers[mine], side="right")]
+    return pa.array(result)
 
 
 def dated_rows(spark: SparkSession, store: ChangelogStore, *, after: int, upto: int) -> DataFrame | None:

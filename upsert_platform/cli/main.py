@@ -25,6 +25,7 @@ _COMMANDS: Mapping[str, str] = {
     "peek": "upsert_platform.cli.peek:peek",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
     "reconcile": "upsert_platform.cli.verify:reconcile",
+    "replay": "upsert_platform.cli.replay:replay",
     "send": "upsert_platform.cli.send:send",
     "setup": "upsert_platform.cli.setup:setup",
     "status": "upsert_platform.cli.status:status",

@@ -12,6 +12,7 @@ from upsert_platform.connector import Connector
 from upsert_platform.destination import FAILED, OPERATION, SEQUENCE
 from upsert_platform.errors import Problem
 from upsert_platform.model import ColumnKind, Options, Project, Table
+from upsert_platform.platform_options import platform_problems, split_options
 from upsert_platform.types import LogicalType, TypeName
 
 TRUNCATE_TIMESTAMPS: Final = "truncate-timestamps"
@@ -70,6 +71,7 @@ def _table_problems(table: Table, connectors: Mapping[str, Connector], *, source
                 f" declare 6 at most, or set '{TRUNCATE_TIMESTAMPS}' = 'true' to cut them"
             )
             problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
+    problems += platform_problems(table)
     if not used:
         message = f"table '{table.name}' is neither read nor written by an INSERT; nothing happens with it"
         problems.append(Problem(message, table.location, "warning"))
@@ -121,8 +123,9 @@ def _graph_problems(project: Project) -> list[Problem]:
 
 def without_platform_options(table: Table) -> Table:
     """The table with the options that connectors see; those of the platform have been applied."""
-    if TRUNCATE_TIMESTAMPS not in table.options:
+    own, others = split_options(table.options)
+    if not own and TRUNCATE_TIMESTAMPS not in others:
         return table
-    values = {name: value for name, value in table.options.items() if name != TRUNCATE_TIMESTAMPS}
-    places = {name: place for name in values if (place := table.options.location(name)) is not None}
-    return replace(table, options=Options(values, places))
+    values = {name: value for name, value in others.items() if name != TRUNCATE_TIMESTAMPS}
+    places = {name: place for name in values if (place := others.location(name)) is not None}
+    return replace(table, options=Options(values, places), platform=own)

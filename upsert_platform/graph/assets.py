@@ -26,6 +26,7 @@ from upsert_platform.hops.connectors import (
 )
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
+from upsert_platform.platform_options import platform_settings
 from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.store import query_table
 
@@ -87,6 +88,8 @@ def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefi
         ],
         io_manager_key=keys.CHANGELOG_IO,
         group_name="changelogs",
+        owners=platform_settings(table).owners,
+        tags=platform_settings(table).tag_pairs,
         kinds={kind_of(table), "spark", "deltalake"},
         description=f"Upsert changelog of table {table.name}, declared at {table.location}.",
         metadata={
@@ -169,6 +172,8 @@ def destination_asset(insert: Insert, target: Table, read: Collection[str]) -> d
         deps=[keys.query_key(insert.source) if insert.query else keys.changelog_key(insert.source)],
         io_manager_key=keys.DESTINATION_IO,
         group_name="tables",
+        owners=platform_settings(target).owners,
+        tags=platform_settings(target).tag_pairs,
         kinds={"spark", kind_of(target)},
         description=f"Table {target.name} ({target.connector}), declared at {target.location}."
         f"\n\n```sql\n{insert.sql}\n```",

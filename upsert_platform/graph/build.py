@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import dagster as dg
 
 from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
+from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.quarantine_check import quarantine_check
 from upsert_platform.graph.rebuild import rebuild_job
 from upsert_platform.graph.reconcile import reconcile_job
+from upsert_platform.graph.replay import replay_job
 from upsert_platform.graph.resources import (
     KafkaResource,
     MaxComputeResource,
@@ -19,8 +23,11 @@ from upsert_platform.graph.resources import (
     TablestoreResource,
     keeping_values,
 )
+from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
 from upsert_platform.graph.stream import stream_job
-from upsert_platform.model import Project
+from upsert_platform.graph.topic_check import topic_check
+from upsert_platform.model import Project, Table
+from upsert_platform.platform_options import Severity, platform_settings
 
 
 def build_definitions(
@@ -39,25 +46,31 @@ def build_definitions(
     platform = platform or default_platform()
     sync = jobs.sync_job(project)
     targets = [target for _, target in assets.inserts_of(project)]
-    major_compact = major_compact_job(project)
-    upkeep = [job for job in (jobs.ingest_job(project), major_compact, rebuild_job(project)) if job is not None]
+    verify, compact, watch = jobs.verify_job(project), compact_job(project), jobs.watch_job(project)
+    optional = (
+        *(jobs.ingest_job(project), jobs.audit_job(project), watch),
+        *(major_compact_job(project), rebuild_job(project), replay_job(project)),
+    )
+    upkeep = [job for job in optional if job is not None]
     return dg.Definitions(
         assets=list(assets.project_assets(project)),
         asset_checks=[
             *(checks.accounted_check(table) for table in project.sources()),
             *(quarantine_check(table) for table in project.sources()),
             *(checks.last_value_check(table) for table in targets),
+            *declared_checks(project.sources(), targets),
         ],
         jobs=[
             sync,
-            jobs.verify_job(project),
+            verify,
             reconcile_job(project),
-            compact_job(project),
+            compact,
             stream_job(project),
             *upkeep,
         ]
         if project.inserts
         else [],
+        schedules=jobs.schedules(verify, compact, watch) if project.inserts else [],
         sensors=[sensors.new_offsets_sensor(project, sync)] if project.inserts else [],
         resources={
             "platform": keeping_values(platform),
@@ -68,6 +81,22 @@ def build_definitions(
         },
         loggers={console.CONSOLE: console.console},
     )
+
+
+def declared_checks(sources: Iterable[Table], targets: Iterable[Table]) -> Iterator[dg.AssetChecksDefinition]:
+    """The checks that a table may declare to be off."""
+    for table in sources:
+        settings = platform_settings(table)
+        if settings.no_unread_loss is not Severity.OFF:
+            yield loss_check(table)
+        if settings.schema_matches is not Severity.OFF:
+            yield changelog_schema_check(table)
+    for table in targets:
+        settings = platform_settings(table)
+        if settings.schema_matches is not Severity.OFF:
+            yield table_schema_check(table)
+        if settings.equals_topic is not Severity.OFF:
+            yield topic_check(table)
 
 
 def default_platform() -> PlatformResource:

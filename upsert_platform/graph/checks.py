@@ -16,6 +16,7 @@ from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.verify import check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
+from upsert_platform.platform_options import platform_settings
 
 _REPAIR: Final = (
     "job 'reconcile' writes just the rows that differ, with dry_run it only shows them ('dagster job execute -m"
@@ -99,7 +100,7 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
             dg.AssetCheckSpec(
                 keys.CHECK_LAST_VALUE,
                 asset=key,
-                blocking=True,
+                blocking=platform_settings(target).last_value_blocking,
                 description="The table holds the last value per key. A sync looks at the batch's keys and at a sample"
                 " of earlier ones, job `verify` and a check that is executed by itself at every row.",
             )
@@ -127,7 +128,7 @@ def _compared(
             context.log.info("rows are appended: there is no last value per key to look for")
             return
         checked = state.verdict.batch if state.verdict else 0
-        if _is_asked_for(context.run):
+        if is_asked_for(context.run):
             if state.lost:
                 yield dg.AssetCheckResult(
                     check_name=keys.CHECK_LAST_VALUE,
@@ -157,12 +158,14 @@ def _compared(
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
         kept = hop.refused.count()
+        most = platform_settings(target).refused_fail_count
+        fails = not found.passed or (most is not None and kept >= most)
         yield dg.AssetCheckResult(
             check_name=keys.CHECK_LAST_VALUE,
             asset_key=key,
             passed=found.passed and not kept,
-            # A warning stops nothing: the verdict that the destination keeps is that of the comparison.
-            severity=dg.AssetCheckSeverity.WARN if found.passed else dg.AssetCheckSeverity.ERROR,
+            # The verdict that the destination keeps is that of the comparison, whatever is kept aside.
+            severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
             metadata={**metadata.of_comparison(found), "refused_rows": kept},
             description=_description(found, kept, target.name),
         )
@@ -170,7 +173,7 @@ def _compared(
         hop.destination.close()
 
 
-def _is_asked_for(run: dg.DagsterRun) -> bool:
+def is_asked_for(run: dg.DagsterRun) -> bool:
     """Whether a run is there to look at every row: job `verify`, or a check that somebody executes by itself."""
     return run.tags.get(keys.COMPLETE_TAG) == "true" or bool(run.asset_check_selection and not run.asset_selection)
 

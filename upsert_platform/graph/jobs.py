@@ -1,26 +1,35 @@
-"""The jobs `sync`, `ingest` and `verify`."""
+"""The jobs `sync`, `ingest`, `verify`, `audit` and `watch`, and the schedules that may start some of them."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
 from upsert_platform.graph import console, keys
 from upsert_platform.hops.connectors import stream_group
 from upsert_platform.model import Project
+from upsert_platform.platform_options import Severity, platform_settings
 
 Job = Any
 """What `define_asset_job` returns; Dagster does not export its name."""
 SYNC = "sync"
 VERIFY = "verify"
 INGEST = "ingest"
+AUDIT = "audit"
+WATCH = "watch"
+_SCHEDULES: Final = {
+    VERIFY: ("weekly", "0 3 * * 0"),
+    "compact": ("daily", "0 2 * * *"),
+    WATCH: ("hourly", "7 * * * *"),
+}
+"""Job to how often, in words and as cron; UTC."""
 
 
 def sync_job(project: Project) -> Job:
     """Topics to changelogs to queries to destinations, with their checks, in one process (one JVM)."""
     return dg.define_asset_job(
         SYNC,
-        selection=dg.AssetSelection.assets(*_materialised(project)),
+        selection=dg.AssetSelection.assets(*_materialised(project)) - _by_themselves(project),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Brings every changelog up to its topics' ends, every table up to its changelog, and checks them.",
@@ -40,7 +49,8 @@ def ingest_job(project: Project) -> Job | None:
             *(keys.changelog_key(name) for name in sources),
             *(keys.query_key(name) for name in queries),
             *(keys.destination_key(insert.target) for insert in written),
-        ),
+        )
+        - _by_themselves(project),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Brings the changelogs of database tables up to their servers' logs, and the topics and tables that"
@@ -59,6 +69,85 @@ def verify_job(project: Project) -> Job:
         tags={keys.COMPLETE_TAG: "true"},
         description="Compares every row of every destination table with the last value per key of its topic.",
     )
+
+
+def audit_job(project: Project) -> Job | None:
+    """Judges destinations by their topics; None where no table declares that it may."""
+    checks = _topic_checks(project)
+    if not checks:
+        return None
+    return dg.define_asset_job(
+        AUDIT,
+        selection=dg.AssetSelection.checks(*checks),
+        executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
+        tags={keys.COMPLETE_TAG: "true"},
+        description="Judges tables straight by their topics, with a reader that shares no code with the platform. It"
+        " reads every record and every row in one process: some ten thousand a second.",
+    )
+
+
+def watch_job(project: Project) -> Job | None:
+    """The checks that cost a few requests each; None for a project that reads nothing."""
+    read = [keys.changelog_key(table.name) for table in project.sources()]
+    if not read:
+        return None
+    quarantines = [dg.AssetCheckKey(key, keys.CHECK_QUARANTINE) for key in read]
+    return dg.define_asset_job(
+        WATCH,
+        selection=dg.AssetSelection.checks(*quarantines, *_loss_checks(project), *_schema_checks(project)),
+        executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
+        description="Looks ahead, whether or not syncs succeed: may topics delete what is unread, are tables and lake"
+        " as they are declared, what is in quarantine. Needs no JVM.",
+    )
+
+
+def schedules(*jobs: Job | dg.JobDefinition | None) -> list[dg.ScheduleDefinition]:
+    """A schedule for each job that should run by itself now and then, stopped until somebody starts it."""
+    return [
+        dg.ScheduleDefinition(
+            name=f"{job.name}_{named}",
+            job=job,
+            cron_schedule=cron,
+            description=f"Starts job '{job.name}' {named}; stopped until you start it.",
+        )
+        for job in jobs
+        if job is not None
+        for named, cron in [_SCHEDULES[job.name]]
+    ]
+
+
+def _topic_checks(project: Project) -> list[dg.AssetCheckKey]:
+    return [
+        dg.AssetCheckKey(keys.destination_key(name), keys.CHECK_TOPIC)
+        for name in dict.fromkeys(insert.target for insert in project.inserts)
+        if name in project.tables and platform_settings(project.tables[name]).equals_topic is not Severity.OFF
+    ]
+
+
+def _loss_checks(project: Project) -> list[dg.AssetCheckKey]:
+    return [
+        dg.AssetCheckKey(keys.changelog_key(table.name), keys.CHECK_LOSS)
+        for table in project.sources()
+        if platform_settings(table).no_unread_loss is not Severity.OFF
+    ]
+
+
+def _schema_checks(project: Project) -> list[dg.AssetCheckKey]:
+    read = [(keys.changelog_key(table.name), table) for table in project.sources()]
+    names = dict.fromkeys(insert.target for insert in project.inserts if insert.target in project.tables)
+    written = [(keys.destination_key(name), project.tables[name]) for name in names]
+    return [
+        dg.AssetCheckKey(key, keys.CHECK_SCHEMA)
+        for key, table in (*read, *written)
+        if platform_settings(table).schema_matches is not Severity.OFF
+    ]
+
+
+def _by_themselves(project: Project) -> dg.AssetSelection:
+    """Checks that are no part of a sync: it refuses by itself what these foresee, or would cost too much."""
+    return dg.AssetSelection.checks(*_topic_checks(project), *_loss_checks(project), *_schema_checks(project))
 
 
 def _destinations(project: Project) -> Iterable[dg.AssetKey]:

@@ -15,11 +15,12 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Table
+from upsert_platform.platform_options import platform_settings
 from upsert_platform.source import Source
 
 
 def quarantine_check(table: Table) -> dg.AssetChecksDefinition:
-    """Looks at what is in quarantine now, whichever run put it there. Blocks nothing, and needs no JVM."""
+    """Looks at what is in quarantine now, whichever run put it there; blocks if that is declared. Needs no JVM."""
     key = keys.changelog_key(table.name)
 
     @dg.multi_asset_check(
@@ -28,6 +29,7 @@ def quarantine_check(table: Table) -> dg.AssetChecksDefinition:
             dg.AssetCheckSpec(
                 keys.CHECK_QUARANTINE,
                 asset=key,
+                blocking=platform_settings(table).quarantine_blocking,
                 description="No record is in quarantine (a warning), and fewer than 'quarantine.fail-count' and"
                 " 'quarantine.fail-percent' say, where they are declared (an error).",
             )
@@ -66,8 +68,8 @@ def judged(source: Source, store: ChangelogStore) -> dg.AssetCheckResult | None:
         severity=dg.AssetCheckSeverity.ERROR if reasons else dg.AssetCheckSeverity.WARN,
         metadata={"in_quarantine": quarantined, "records_read": records},
         description=f"{quarantined} of {records} records are in quarantine"
-        f"{', reaching ' + ' and '.join(reasons) if reasons else ''}; 'upsert-platform quarantine show {table}' tells"
-        " why"
+        f"{', reaching ' + ' and '.join(reasons) if reasons else ''}; 'upsert-platform quarantine list {table}'"
+        f" tells why, 'quarantine replay {table}' tries them again"
         if quarantined
         else None,
     )

@@ -12,6 +12,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.reconcile import Reconciliation, reconcile
 from upsert_platform.model import Project
+from upsert_platform.platform_options import platform_settings
 
 RECONCILE = "reconcile"
 _STEP = "repair"
@@ -97,7 +98,7 @@ def _repair(
                 passed=done.last.passed,
                 metadata={key: dg.MetadataValue.int(value) for key, value in _counts(done).items()},
                 severity=dg.AssetCheckSeverity.ERROR,
-                blocking=True,
+                blocking=platform_settings(hop.target.table).last_value_blocking,
                 description=f"after job '{RECONCILE}', run {context.run.run_id}",
             )
         )

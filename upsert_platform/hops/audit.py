@@ -19,7 +19,7 @@ from upsert_platform.kafka.options import KeyConflict, StartupMode, UpsertKafkaS
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.referee.errors import UndecodableError, UnjudgedError
+from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.formats import Side
 from upsert_platform.referee.json_values import json_decoder
 from upsert_platform.referee.kinds import kind_of
@@ -86,6 +86,14 @@ def audit(bound: Target, lake: Lake) -> Audit:
         finally:
             last.close()
     return Audit(verdict, applied, max(0, (head.batch if head else 0) - applied))
+
+
+def audit_or_reason(bound: Target, lake: Lake) -> Audit | str:
+    """As `audit`; why a table is not judged, where its declaration or its records are beyond the referee."""
+    try:
+        return audit(bound, lake)
+    except (NotJudgedError, RefereeError) as error:
+        return str(error)
 
 
 def _kafka(source: Source | QuerySource) -> KafkaTable:

@@ -222,7 +222,7 @@ def _judge(
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
     known = store.read(spark, after=0, upto=upto)
     known = known.join(F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
-    dates = {_place(row): row[rows.BATCH] for row in found} | _read_in(store, known, upto=upto)
+    dates = _dates_of(store, found, upto=upto) | _read_in(store, known, upto=upto)
     ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, _read_in BIGINT"
     dated = spark.createDataFrame([(*at, batch) for at, batch in dates.items()], ddl)
     every = known.withColumn(_IS_CANDIDATE, F.lit(False)).unionByName(
@@ -239,6 +239,16 @@ def _judge(
     kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
     every_place = {tuple(row) for row in candidates.select(*place).collect()}
     return current.select(*candidates.columns), every_place - kept
+
+
+def _dates_of(
+    store: ChangelogStore, found: Sequence[Mapping[str, Any]], *, upto: int
+) -> dict[tuple[str, int, int], int]:
+    """Places of quarantined records with the batches that had read them; a replay of the topic brought some of them."""
+    accounts = store.accounts(after=0, upto=upto)
+    replays = set(replays_of(accounts))
+    dates = {_place(row): row[rows.BATCH] for row in found}
+    return dates | read_in(accounts, [place for place, batch in dates.items() if batch in replays], upto=upto)
 
 
 def _read_in(store: ChangelogStore, known: DataFrame, *, upto: int) -> dict[tuple[str, int, int], int]:

@@ -187,14 +187,30 @@ def prepare_table(client: Client, table: MaxComputeTable) -> TableState:
             raise DestinationError(f"table '{table.name}': {table.target} is not there after CREATE TABLE succeeded")
     if table.settings.schema_change is SchemaChange.EVOLVE:
         actual = _evolve(client, table, actual)
+    difference = _told(table, actual)
+    if difference is not None:
+        raise DestinationError(difference)
+    return actual
+
+
+def schema_difference(client: Client, table: MaxComputeTable) -> str | None:
+    """How an existing table differs from its declaration; None where it does not, or does not exist.
+
+    What the next write changes by itself (``schema.change.behavior``) is a difference until then.
+    """
+    actual = client.table(table.target)
+    return None if actual is None else _told(table, actual)
+
+
+def _told(table: MaxComputeTable, actual: TableState) -> str | None:
     differences = compare(table, actual)
     if differences:
         listed = "\n".join(f"  - {difference}" for difference in differences)
         hint = ""
         if table.settings.schema_change is SchemaChange.EXCEPTION and evolve_statements(table, actual):
             hint = "\n'schema.change.behavior' = 'evolve' adds columns and widens types"
-        raise DestinationError(f"table '{table.name}': {table.target} does not fit its declaration:\n{listed}{hint}")
-    return actual
+        return f"table '{table.name}': {table.target} does not fit its declaration:\n{listed}{hint}"
+    return None
 
 
 def evolve_statements(table: MaxComputeTable, actual: TableState) -> list[str]:

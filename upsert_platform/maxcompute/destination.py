@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import KeepsOlderRows, PacesCommits, StoresOtherValues, WritesHere
+from upsert_platform.capabilities import ComparesSchema, KeepsOlderRows, PacesCommits, StoresOtherValues, WritesHere
 from upsert_platform.destination import (
     BatchSpan,
     Destination,
@@ -33,7 +33,7 @@ from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.compaction import compact_partitions, compact_where_due
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.control import ControlRecord
-from upsert_platform.maxcompute.ddl import compare, prepare_table, truncate_statements
+from upsert_platform.maxcompute.ddl import compare, prepare_table, schema_difference, truncate_statements
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
@@ -51,7 +51,7 @@ _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
 
 
-class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, WritesHere, PacesCommits):
+class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, WritesHere, PacesCommits, ComparesSchema):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
     kind = "maxcompute"
@@ -86,6 +86,10 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
             EndpointError: not reachable, or credentials refused.
         """
         self._know(prepare_table(self._client, self.table))
+
+    def schema_difference(self) -> str | None:
+        """How the table's columns, keys and partitions differ from what is declared."""
+        return schema_difference(self._client, self.table)
 
     def state(self) -> DestinationState:
         """What the control record says of the table as it is; a recorded commit of a dead run is finished first.

@@ -18,6 +18,7 @@ from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.mysql import options as mysql_options
 from upsert_platform.mysql.options import MySqlCdcSettings, MySqlSource
 from upsert_platform.options import Settings
+from upsert_platform.platform_options import PlatformSettings
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
@@ -146,8 +147,8 @@ def _connect_origin(name: str) -> str:
 
 
 def platform_settings() -> Section:
-    """What is not an option of a connector: one option of every source table, the environment, SET statements."""
-    rows = [Row(TRUNCATE_TIMESTAMPS, "false", "platform", texts.TRUNCATE_TIMESTAMPS)]
+    """What is not an option of a connector: options of every table, the environment, SET statements."""
+    rows = [*settings_rows(PlatformSettings), Row(TRUNCATE_TIMESTAMPS, "false", "platform", texts.TRUNCATE_TIMESTAMPS)]
     rows += [Row(name, default, "platform", text) for name, (default, text) in texts.ENVIRONMENT.items()]
     for name, reason in session_settings.REPLACED:
         shown = f"{name}*" if name.endswith((".", "-")) else name

@@ -176,7 +176,8 @@ TIME_ZONE: Final = "UTC is accepted; any other zone is an error, because times a
 PLATFORM: Final = (
     "`${NAME}` in a declaration is replaced by the environment variable of that name (`${a.b-c}` by `A_B_C`), else by"
     " the entry of `variables.yaml` beside the declarations, else by what `upsert-platform local up` wrote. Below: the"
-    " option that every source table has, the environment variables that the platform reads, and SET statements."
+    " options that every table has (the last of them every source table), the environment variables that the platform"
+    " reads, and SET statements."
 )
 ENVIRONMENT: Final = {
     "UPSERT_PLATFORM_PROJECT": ("the demo", "Folder of declarations."),

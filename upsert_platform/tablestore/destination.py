@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ExpiresRows, WritesByMode, WritesHere
+from upsert_platform.capabilities import ComparesSchema, ExpiresRows, WritesByMode, WritesHere
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.tablestore.options import InsertMode
-from upsert_platform.tablestore.schema import created_at, describe, prepare_table
+from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
 from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere):
+class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere, ComparesSchema):
     """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -45,6 +45,10 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
             self._control.forget_position()
         prepare_table(self._client, self.table)
         self._prepared = self._created()
+
+    def schema_difference(self) -> str | None:
+        """How the table's keys and predefined columns differ from what is declared; other columns have no type."""
+        return schema_difference(self._client, self.table)
 
     def _created(self) -> int | None:
         return created_at(self._client, self.table.table_name)

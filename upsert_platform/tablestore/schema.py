@@ -66,6 +66,12 @@ def check_table(client: Client, table: TablestoreTable) -> None:
     _compare(described, table)
 
 
+def schema_difference(client: Client, table: TablestoreTable) -> str | None:
+    """How an existing table differs from its declaration; None where it does not, or does not exist."""
+    described = describe(client, table.table_name)
+    return None if described is None else _difference(described, table)
+
+
 def describe(client: Client, table_name: str) -> Any | None:
     """The SDK's description of a table; None when it does not exist."""
     try:
@@ -148,6 +154,12 @@ def _lowest(stored: StoredType) -> Any:
 
 
 def _compare(described: Any, table: TablestoreTable) -> None:
+    difference = _difference(described, table)
+    if difference is not None:
+        raise DestinationError(difference)
+
+
+def _difference(described: Any, table: TablestoreTable) -> str | None:
     found = [(key[0], str(key[1]), *key[2:]) for key in described.table_meta.schema_of_primary_key]
     expected = [(column.name, str(column.stored)) for column in table.primary_key]
     differences = []
@@ -170,12 +182,13 @@ def _compare(described: Any, table: TablestoreTable) -> None:
         declared = next((column for column in table.attributes if column.name == name), None)
         if declared is not None and _defined(kind) != declared.stored:
             differences.append(f"predefined column '{name}' is {kind}, declared is {declared.stored}")
-    if differences:
-        raise DestinationError(
-            f"table '{table.name}': Tablestore table '{table.table_name}' differs from its declaration:"
-            f" {'; '.join(differences)}. Keys are fixed when a table is created: change the declaration, or write to"
-            " another table"
-        )
+    if not differences:
+        return None
+    return (
+        f"table '{table.name}': Tablestore table '{table.table_name}' differs from its declaration:"
+        f" {'; '.join(differences)}. Keys are fixed when a table is created: change the declaration, or write to"
+        " another table"
+    )
 
 
 def _defined(kind: str) -> str:

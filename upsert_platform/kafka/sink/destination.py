@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import HoldsLess, ReadsRecent, WritesHere
+from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsRecent, WritesHere
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import (
     BatchSpan,
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 _FENCED_AT_ONCE = 16
 
 
-class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere):
+class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ComparesSchema):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:
@@ -105,6 +105,16 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere):
                 self.topic,
             )
         self._control.create()
+
+    def schema_difference(self) -> str | None:
+        """Whether the topic is compacted: else it lets go of values that are still current."""
+        found = describe_topic(self.table.endpoint, self.topic)
+        if found is None or found.compacted:
+            return None
+        return (
+            f"table '{self.name}': topic '{self.topic}' is not compacted, so retention will delete values that are"
+            " still current; set its cleanup.policy to compact"
+        )
 
     def state(self) -> DestinationState:
         """Reads the control topic; the initial state when the written topic is missing or was created anew."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.kafka.modes import StartupMode
 from upsert_platform.kafka.source import offsets
+from upsert_platform.kafka.source.retention import unread_records
 from upsert_platform.kafka.source.source import write_changes
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain
+from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
 from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TopicSource(DecodesAgain):
+class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
     """Reads the topics of an `upsert-kafka` or `kafka` table; lanes are partitions, numbers are offsets."""
 
     kafka: KafkaTable
@@ -74,6 +77,22 @@ class TopicSource(DecodesAgain):
     def publish(self, positions: Positions) -> None:
         """Commits the offsets to the table's consumer group, so that Kafka's own lag tools show them."""
         offsets.commit_to_group(self.kafka, positions.offsets)
+
+    def starting(self, start: Start) -> TopicSource:
+        """The same topics from another start; the consumer group is told nothing."""
+        mode = StartupMode.EARLIEST
+        if start.timestamp is not None:
+            mode = StartupMode.TIMESTAMP
+        elif start.offsets:
+            mode = StartupMode.SPECIFIC
+        update = {"startup_mode": mode, "startup_timestamp": start.timestamp, "startup_offsets": start.offsets}
+        settings = self.kafka.settings.model_copy(update=update)
+        silent = replace(self.kafka.properties, commit_offsets=False)
+        return replace(self, kafka=replace(self.kafka, settings=settings, properties=silent))
+
+    def unread(self, positions: Positions, *, warn: timedelta | None, fail: timedelta | None) -> list[Unread]:
+        """Records that are not read yet, against the topics' retention; of compacted ones against that of deletes."""
+        return unread_records(self.kafka, positions, warn=warn, fail=fail)
 
     def decoder(self) -> RecordDecoder:
         """Decodes blocks of raw records."""

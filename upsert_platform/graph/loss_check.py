@@ -1,0 +1,81 @@
+"""Asset check `no_unread_loss`: no topic deletes records before they are read, told in time to act.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+
+from upsert_platform.graph import keys
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.binding import changelog_of
+from upsert_platform.model import Table
+from upsert_platform.platform_options import Severity, platform_settings
+from upsert_platform.source import ForeseesLoss, Unread
+
+
+def loss_check(table: Table) -> dg.AssetChecksDefinition:
+    """Compares the age of unread records with the topic's retention. Blocks nothing, and needs no JVM."""
+
+    @dg.multi_asset_check(
+        name=keys.op_name("loss", table.name),
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_LOSS,
+                asset=keys.changelog_key(table.name),
+                description="No record is deleted by its topic before it is read: a warning when half of the retention"
+                " has passed, an error from nine tenths on, or as 'check.no-unread-loss.warn-within' and 'fail-within'"
+                " say. Of compacted topics it is the retention of deletes that counts.",
+            )
+        ],
+        can_subset=True,
+    )
+    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        with told_plainly():
+            source = platform.binding().sources[table.name]
+            head = changelog_of(source, platform.lake).head()
+            if head is None or not head.batch or not isinstance(source, ForeseesLoss):
+                context.log.info("nothing was read yet, or the source does not tell how long it keeps records")
+                return
+            settings = platform_settings(table)
+            found = source.unread(head.positions, warn=settings.unread_warn, fail=settings.unread_fail)
+        yield judged(table.name, found, at_most=settings.no_unread_loss)
+
+    return check
+
+
+def judged(table: str, found: Sequence[Unread], *, at_most: Severity) -> dg.AssetCheckResult:
+    """The check's result.
+
+    Args:
+        at_most: what it may say.
+    """
+    bad = [item for item in found if item.lost or item.failing or item.warned]
+    fails = at_most is Severity.ERROR and any(item.lost or item.failing for item in bad)
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_LOSS,
+        asset_key=keys.changelog_key(table),
+        passed=not bad,
+        severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
+        metadata={
+            "lost": sum(item.lost for item in found),
+            "fails_soon": sum(item.failing for item in found),
+            "warned": sum(item.warned for item in found),
+        },
+        description=f"{'; '.join(_words(item) for item in bad[:10])}. Job 'sync' reads them ('dagster job execute -m"
+        " upsert_platform.definitions -j sync'); if it fails, raise the topic's retention.ms (compacted:"
+        " delete.retention.ms) until it does not"
+        if bad
+        else None,
+    )
+
+
+def _words(item: Unread) -> str:
+    place, parts = f"{item.topic}-{item.partition}", []
+    if item.lost:
+        parts.append(f"{item.lost} offsets were deleted before they were read")
+    if item.failing + item.warned:
+        parts.append(f"{item.failing + item.warned} unread offsets may be deleted soon (they are kept {item.allowed})")
+    return f"{place}: {', '.join(parts)}"

@@ -1,0 +1,71 @@
+"""Asset check `schema_matches`: lake and tables are as they are declared.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import dagster as dg
+
+from upsert_platform.capabilities import ComparesSchema
+from upsert_platform.errors import ChangelogError
+from upsert_platform.graph import keys
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.binding import changelog_of
+from upsert_platform.model import Table
+from upsert_platform.platform_options import Severity, platform_settings
+
+Difference = Callable[[PlatformResource], str | None]
+"""Tells how something differs from its declaration; None where it does not."""
+
+
+def changelog_schema_check(table: Table) -> dg.AssetChecksDefinition:
+    """Compares the types in the lake with those that are declared; columns that it lacks come with the next batch."""
+
+    def difference(platform: PlatformResource) -> str | None:
+        store = changelog_of(platform.binding().sources[table.name], platform.lake)
+        try:
+            if store.head() is not None:
+                store.create()
+        except ChangelogError as error:
+            return str(error)
+        return None
+
+    return _check(table, keys.changelog_key(table.name), "schema_of_changelog", difference)
+
+
+def table_schema_check(target: Table) -> dg.AssetChecksDefinition:
+    """Compares a destination table with its declaration, and changes nothing."""
+
+    def difference(platform: PlatformResource) -> str | None:
+        with closing(platform.destination(target.name)) as destination:
+            return destination.schema_difference() if isinstance(destination, ComparesSchema) else None
+
+    return _check(target, keys.destination_key(target.name), "schema_of_table", difference)
+
+
+def _check(table: Table, key: dg.AssetKey, kind: str, difference: Difference) -> dg.AssetChecksDefinition:
+    @dg.multi_asset_check(
+        name=keys.op_name(kind, table.name),
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_SCHEMA, asset=key, description="Columns, types and keys are those that are declared."
+            )
+        ],
+        can_subset=True,
+    )
+    def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        with told_plainly():
+            found = difference(platform)
+        fails = platform_settings(table).schema_matches is Severity.ERROR
+        yield dg.AssetCheckResult(
+            check_name=keys.CHECK_SCHEMA,
+            asset_key=key,
+            passed=found is None,
+            severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
+            description=found,
+        )
+
+    return check

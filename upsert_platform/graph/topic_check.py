@@ -1,0 +1,77 @@
+"""Asset check `equals_topic`: the referee's verdict on a table, straight against its topic, whatever the lake holds.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from upsert_platform.graph import keys
+from upsert_platform.graph.checks import is_asked_for
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.audit import Audit, audit_or_reason
+from upsert_platform.model import Table
+from upsert_platform.platform_options import Severity, platform_settings
+
+_REMEDY = (
+    "job 'verify' tells whether the lake says the same as the topic: if it finds these rows too, 'upsert-platform"
+    " reconcile {table}' writes just those; if it does not, 'upsert-platform replay {source}' reads the topic again"
+)
+
+
+def topic_check(target: Table) -> dg.AssetChecksDefinition:
+    """Only in runs that ask for it: job `audit`, or the check by itself. Reads the whole topic, and needs no JVM."""
+
+    @dg.multi_asset_check(
+        name=keys.op_name("equals_topic", target.name),
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_TOPIC,
+                asset=keys.destination_key(target.name),
+                description="The table holds what its topic says, up to the batch that it has applied, as a reader sees"
+                " it that shares no code with the platform. Job `audit` executes it, and who executes it by itself.",
+            )
+        ],
+        can_subset=True,
+    )
+    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        if not is_asked_for(context.run):
+            return
+        with told_plainly():
+            bound = platform.binding().targets[target.name]
+            found = audit_or_reason(bound, platform.lake)
+        if isinstance(found, str):
+            context.log.info(f"not judged: {found}")
+            return
+        yield _judged(target, bound.source.table.name, found)
+
+    return check
+
+
+def _judged(target: Table, source: str, found: Audit) -> dg.AssetCheckResult:
+    verdict = found.verdict
+    only_refused = verdict.differing == verdict.refused
+    fails = platform_settings(target).equals_topic is Severity.ERROR and not only_refused
+    shown = "; ".join(f"{item.key} is {item.status} {item.detail}".rstrip() for item in verdict.differences[:3])
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_TOPIC,
+        asset_key=keys.destination_key(target.name),
+        passed=verdict.equal,
+        severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
+        metadata={
+            "batch": found.batch,
+            "batches_behind": found.behind,
+            "equal_rows": verdict.equal_rows,
+            "missing": verdict.missing,
+            "extra": verdict.extra,
+            "stale": verdict.stale,
+            "twice": verdict.twice,
+            "refused": verdict.refused,
+            "not_judged": verdict.open_keys + verdict.unknown,
+        },
+        description=None
+        if verdict.equal
+        else f"{shown}; {_REMEDY.format(table=target.name, source=source.removesuffix('$query'))}",
+    )

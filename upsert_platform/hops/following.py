@@ -1,0 +1,62 @@
+"""What follows a changelog: the queries that read it and the tables that are written from them, brought up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from upsert_platform.capabilities import StoresOtherValues
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.binding import Binding, Target, changelog_of, query_store
+from upsert_platform.hops.destination_hop import DestinationHop, DestinationRun
+from upsert_platform.hops.query_hop import QueryHop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def tables_behind(binding: Binding, table: str) -> dict[str, Target]:
+    """The tables that are written from a changelog, by a query or not."""
+    queries = {name for name, source in binding.queries.items() if table in source.query.tables}
+    read = {table, *queries}
+    return {name: target for name, target in binding.targets.items() if target.source.table.name in read}
+
+
+def check_keys(binding: Binding, table: str) -> None:
+    """Refuses a replay where keys that a table stores as one would be ordered by the batch of the replay.
+
+    Raises:
+        ChangelogError: a table has such keys.
+    """
+    for name, target in tables_behind(binding, table).items():
+        with closing(target.open()) as destination:
+            if not isinstance(destination, StoresOtherValues) or not destination.state().applied_batch:
+                continue
+            if destination.folded_key():
+                raise ChangelogError(
+                    f"table '{name}' stores several values of {', '.join(destination.folded_key())} as one, so rows of"
+                    " different keys are one row there, whose order a replay would change; replay it into a new table"
+                )
+
+
+def follow(
+    spark: SparkSession, binding: Binding, lake: Lake, table: str, *, run: str, tell: Callable[[str], None]
+) -> Iterator[tuple[str, DestinationRun | None]]:
+    """Brings what reads a changelog up to it, as a sync does: the queries first.
+
+    Yields:
+        The name of each table, when it has been written, and what was done; None where it had everything.
+    """
+    for name, source in binding.queries.items():
+        if table in source.query.tables:
+            inputs = {read: binding.changelog(read, lake) for read in source.query.tables}
+            done = QueryHop(query_store(source, lake), inputs, run=run).execute(lambda: spark)
+            tell(f"query '{name}': {done.batches} batches, {done.written} rows of changes")
+    for name, target in tables_behind(binding, table).items():
+        with closing(target.open()) as destination:
+            store, refused = changelog_of(target.source, lake), RefusedStore(lake.refused(name))
+            hop = DestinationHop(target, store, destination, refused=refused, run=run)
+            yield name, hop.execute(spark, hop.plan(), tell=tell, progress=tell)
