@@ -4,6 +4,8 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Final
 
@@ -13,9 +15,14 @@ from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import keys
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.processes import HOST_TAG, is_alive
+from upsert_platform.graph.rebuild import REBUILD
+from upsert_platform.graph.reconcile import RECONCILE
+from upsert_platform.graph.replay import REPLAY
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream import STREAM
 from upsert_platform.model import Project
+from upsert_platform.platform_options import platform_settings
 
 RETRY_SECONDS: Final = 300.0
 """How long after a sync that failed its tables are tried again; twice as long after each further failure."""
@@ -32,42 +39,97 @@ _ACTIVE: Final = [
 def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
     """Requests a sync when a topic has offsets that the lake has not, and none is on its way.
 
-    With nothing new in the topics, but a failed sync, the tables are asked for by themselves some minutes later: they
-    need their changelogs alone, so those that the run left behind catch up even while a topic cannot be reached.
+    ``sync.min-records`` and ``sync.max-wait`` of a table that is read say when its records are worth a run. A table
+    that failed is left out until its ``sync.retry-after`` has passed, twice as long after each further failure; the
+    others go on. Then it is asked for by itself, with its query: it needs its changelogs alone, so it catches up even
+    while a topic cannot be reached.
     """
-    sources = [table.name for table in project.sources()]
+    sources = {table.name: platform_settings(table) for table in project.sources()}
+    targets = {name: platform_settings(project.tables[name]) for name in _targets(project)}
+    steps = {
+        step: name
+        for name in targets
+        for step in ("__".join(keys.destination_key(name).path), keys.op_name("check", name))
+    }
+    changelogs = [keys.changelog_key(name) for name in sources]
     queries = [keys.query_key(query.name) for query in project.queries()]
-    tables = [*queries, *(keys.destination_key(insert.target) for insert in project.inserts)]
+
+    def selection(tables: Mapping[str, object], *, read: bool) -> list[dg.AssetKey]:
+        return [*(changelogs if read else ()), *queries, *(keys.destination_key(name) for name in tables)]
 
     @dg.sensor(
         name="new_offsets",
         job=job,
         minimum_interval_seconds=30,
         description="Requests a sync when a topic has new offsets and no run of 'sync' or 'stream' is queued or"
-        " running; and one of the tables alone some minutes after a sync that failed.",
+        " running; tables that failed are left out, and asked for by themselves some minutes later.",
     )
     def new_offsets(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        for name in (SYNC, STREAM):
-            for run in context.instance.get_runs(dg.RunsFilter(job_name=name, statuses=_ACTIVE)):
-                if is_alive(context.instance, run):
-                    host = run.tags.get(HOST_TAG)
-                    where = f"{run.run_id}{f' on {host}' if host else ''}"
-                    return dg.SkipReason(f"a run of job '{name}' is queued or running: {where}")
-        lag = 0
+        busy = _busy(context.instance)
+        if busy:
+            return dg.SkipReason(busy)
+        state = SensorState.read(context.cursor)
+        state.learn(context.instance, job=SYNC, mended_by=(RECONCILE, REBUILD, REPLAY), steps=steps)
+        lags: dict[str, int] = {}
         troubles: list[str] = []
         for name in sources:
             try:
-                lag += platform.changelog_hop(name, run="sensor").plan().lag
+                lags[name] = platform.changelog_hop(name, run="sensor").plan().lag
             except UpsertPlatformError as error:
                 troubles.append(f"{name}: {error}")
+        state.wait(lags)
+        now = time.time()
+        resting = {
+            name: until
+            for name, failures in state.failing.items()
+            if name in targets and (until := failures.until(targets[name].retry_after)) > now
+        }
+        due = [
+            name
+            for name, lag in lags.items()
+            if lag >= sources[name].min_records or (lag and now - state.since[name] >= sources[name].max_wait_seconds)
+        ]
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
-        if lag:
-            return dg.SensorResult(run_requests=[dg.RunRequest(tags={"upsert/lag": str(lag)})])
-        if _is_worth_a_retry(context.instance):
-            return dg.SensorResult(run_requests=[dg.RunRequest(asset_selection=tables)])
-        return dg.SkipReason("; ".join(troubles) or "no new offsets")
+        if due:
+            awake = {name: None for name in targets if name not in resting}
+            return dg.SensorResult(
+                run_requests=[
+                    dg.RunRequest(
+                        tags={"upsert/lag": str(sum(lags.values()))},
+                        asset_selection=selection(awake, read=True) if resting else None,
+                    )
+                ],
+                cursor=state.text(),
+            )
+        retried = {name: None for name in state.failing if name in targets and name not in resting}
+        if retried or (not state.failing and _is_worth_a_retry(context.instance)):
+            request = dg.RunRequest(asset_selection=selection(retried or targets, read=False))
+            return dg.SensorResult(run_requests=[request], cursor=state.text())
+        waiting = [f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag]
+        rests = [f"{name} failed, and is tried again at {_clock(until)}" for name, until in resting.items()]
+        told = "; ".join([*troubles, *waiting, *rests]) or "no new offsets"
+        return dg.SensorResult(skip_reason=dg.SkipReason(told), cursor=state.text())
 
     return new_offsets
+
+
+def _targets(project: Project) -> list[str]:
+    return [name for name in dict.fromkeys(insert.target for insert in project.inserts) if name in project.tables]
+
+
+def _clock(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S UTC")
+
+
+def _busy(instance: dg.DagsterInstance) -> str | None:
+    """Which run is at it; None if none is."""
+    for name in (SYNC, STREAM):
+        for run in instance.get_runs(dg.RunsFilter(job_name=name, statuses=_ACTIVE)):
+            if is_alive(instance, run):
+                host = run.tags.get(HOST_TAG)
+                where = f"{run.run_id}{f' on {host}' if host else ''}"
+                return f"a run of job '{name}' is queued or running: {where}"
+    return None
 
 
 def _is_worth_a_retry(instance: dg.DagsterInstance) -> bool:

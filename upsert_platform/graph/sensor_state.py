@@ -1,0 +1,109 @@
+"""What the sensor remembers between two looks: since when records wait, and which tables fail again and again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import dagster as dg
+
+LONGEST: Final = timedelta(hours=6)
+"""Between two tries of a table, however often it has failed."""
+_LOOKED_AT: Final = 50
+"""Runs that are looked at once; more of them ended only while no sensor ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Of a table, in a row.
+
+    Attributes:
+        at: seconds since 1970, of the last one.
+    """
+
+    count: int
+    at: float
+
+    def until(self, retry_after: timedelta) -> float:
+        """When the table is tried again, in seconds since 1970: twice as long after each further failure."""
+        return self.at + min(retry_after * 2.0 ** min(self.count - 1, 20), LONGEST).total_seconds()
+
+
+@dataclass
+class SensorState:
+    """The sensor's cursor.
+
+    Attributes:
+        since: table that is read to when the sensor first saw its waiting records, in seconds since 1970.
+        failing: table that is written to its failures.
+        seen: storage number of the last run that was looked at.
+    """
+
+    since: dict[str, float] = field(default_factory=dict)
+    failing: dict[str, Failures] = field(default_factory=dict)
+    seen: int = 0
+
+    @staticmethod
+    def read(cursor: str | None) -> SensorState:
+        """The inverse of `text`; an empty state for a cursor of another version."""
+        try:
+            found = json.loads(cursor or "{}")
+            failing = {name: Failures(int(item["count"]), float(item["at"])) for name, item in found["failing"].items()}
+            since = {str(name): float(at) for name, at in found["since"].items()}
+            return SensorState(since, failing, int(found["seen"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return SensorState()
+
+    def text(self) -> str:
+        """As it is kept."""
+        return json.dumps(
+            {
+                "since": self.since,
+                "failing": {name: asdict(item) for name, item in self.failing.items()},
+                "seen": self.seen,
+            }
+        )
+
+    def wait(self, lags: Mapping[str, int]) -> None:
+        """Notes which tables have records that wait, from now on if they had none before."""
+        now = time.time()
+        self.since = {name: self.since.get(name, now) for name, lag in lags.items() if lag}
+
+    def learn(
+        self, instance: dg.DagsterInstance, *, job: str, mended_by: Collection[str], steps: Mapping[str, str]
+    ) -> None:
+        """Looks at the runs that ended since the last look: which tables failed, and which did not.
+
+        Args:
+            job: whose runs count.
+            mended_by: jobs that repair tables; after one that succeeded all are tried again.
+            steps: step key to the table that it writes or checks.
+        """
+        records = [
+            record
+            for job in (job, *mended_by)
+            for record in instance.get_run_records(dg.RunsFilter(job_name=job), limit=_LOOKED_AT)
+            if record.storage_id > self.seen and record.dagster_run.is_finished
+        ]
+        for record in sorted(records, key=lambda item: item.storage_id):
+            self.seen = record.storage_id
+            if record.dagster_run.job_name in mended_by:
+                if record.dagster_run.is_success:
+                    self.failing.clear()
+                continue
+            ended: dict[str, list[bool]] = {}
+            for stats in instance.get_run_step_stats(record.dagster_run.run_id):
+                table = steps.get(stats.step_key)
+                if table is not None and stats.status is not None and stats.status.value in ("SUCCESS", "FAILURE"):
+                    ended.setdefault(table, []).append(stats.status.value == "SUCCESS")
+            for table, successes in ended.items():
+                if all(successes):
+                    self.failing.pop(table, None)
+                else:
+                    before = self.failing.get(table)
+                    at = record.end_time or time.time()
+                    self.failing[table] = Failures(1 + (before.count if before else 0), at)

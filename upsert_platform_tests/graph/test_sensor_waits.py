@@ -1,0 +1,111 @@
+"""The sensor waits for enough records, and leaves out tables that fail, on real servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from upsert_platform.graph.sensor_state import LONGEST, Failures, SensorState
+from upsert_platform_tests.graph.stack import Stack
+
+NOWHERE = ", 'odps.tunnel.end.point' = 'http://127.0.0.1:1', 'upsert.writer.max-retries' = '0'"
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def look(stack: Stack, instance: dg.DagsterInstance) -> Callable[[], Any]:
+    """A look of the sensor, with what it remembers of the one before, whatever is declared by now."""
+    remembered: list[str | None] = [None]
+
+    def tick() -> Any:
+        definitions = stack.definitions()
+        with dg.build_sensor_context(
+            instance=instance,
+            cursor=remembered[0],
+            definitions=definitions,
+            resources={"platform": stack.platform()},
+        ) as context:
+            found = definitions.resolve_sensor_def("new_offsets").evaluate_tick(context)
+        remembered[0] = found.cursor
+        return found
+
+    return tick
+
+
+def follow(stack: Stack, instance: dg.DagsterInstance, found: Any) -> bool:
+    """Runs what a look asked for; whether it succeeded."""
+    (request,) = found.run_requests
+    job = stack.definitions().resolve_job_def("sync")
+    chosen = request.asset_selection
+    result = job.execute_in_process(instance=instance, asset_selection=chosen, raise_on_error=False)
+    return result.success
+
+
+def test_few_records_wait_for_more_but_not_for_ever(stack: Stack, look: Callable[[], Any]) -> None:
+    def declare(wait: str) -> None:
+        stack.declare(warehouse=None, source=f", 'sync.min-records' = '5', 'sync.max-wait' = '{wait}'")
+
+    declare("1 h")
+    stack.produce([(b'{"user_id":1}', b'{"user_id":1}')] * 4)
+    assert "4 records wait for more" in look().skip_message
+    time.sleep(1.1)
+    declare("1 s")  # it remembers since when they wait
+    assert len(look().run_requests) == 1
+    declare("1 h")
+    assert look().run_requests == []
+    stack.produce([(b'{"user_id":1}', b'{"user_id":1}')])
+    assert len(look().run_requests) == 1
+
+
+def test_a_table_that_fails_backs_off_alone(
+    stack: Stack, look: Callable[[], Any], instance: dg.DagsterInstance
+) -> None:
+    serving, warehouse = (dg.AssetKey(["tables", name]) for name in ("users_serving", "users_warehouse"))
+    stack.declare(warehouse=f"{NOWHERE}, 'sync.retry-after' = '1 h'")
+    stack.produce(stack.users.first_wave(20))
+    assert not follow(stack, instance, look())
+    assert stack.serving_differences() == []
+    found = look()
+    assert found.run_requests == []
+    assert "users_warehouse failed, and is tried again at" in found.skip_message
+    stack.produce(stack.users.second_wave(10))
+    found = look()
+    chosen = found.run_requests[0].asset_selection
+    assert serving in chosen
+    assert warehouse not in chosen
+    assert follow(stack, instance, found)
+    assert stack.serving_differences() == []
+    # A success of the others does not make it forgotten; when its time has come it is asked for by itself.
+    assert "users_warehouse failed" in look().skip_message
+    stack.declare(warehouse=f"{NOWHERE}, 'sync.retry-after' = '1 ms'")
+    found = look()
+    assert found.run_requests[0].asset_selection == [warehouse]
+    assert not follow(stack, instance, found)
+    stack.declare(warehouse=", 'sync.retry-after' = '1 h'")
+    assert "users_warehouse failed" in look().skip_message  # twice by now
+    # Whoever starts a sync by hand, or repairs, ends the wait.
+    assert stack.run(instance=instance).success
+    assert stack.warehouse_differences() == []
+    assert look().skip_message == "no new offsets"
+
+
+def test_waits_double_up_to_the_longest_and_a_strange_cursor_begins_anew() -> None:
+    from datetime import timedelta
+
+    second = timedelta(seconds=1)
+    assert [Failures(count, 100.0).until(second) for count in (1, 2, 3)] == [101.0, 102.0, 104.0]
+    assert Failures(60, 100.0).until(second) == 100.0 + LONGEST.total_seconds()
+    state = SensorState({"users": 1.0}, {"t": Failures(2, 3.0)}, 7)
+    assert SensorState.read(state.text()) == state
+    for strange in (None, "", "[]", "7", '{"since": {}}', "users:12"):
+        assert SensorState.read(strange) == SensorState()
