@@ -66,6 +66,7 @@ def replay_job(project: Project) -> Any:
         context: dg.OpExecutionContext, config: ReplayConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
+            spark.refuse_wrong(platform)
             if not config.table and len(tables) == 1:
                 config = config.model_copy(update={"table": tables[0]})
             if config.table not in platform.binding().sources:

@@ -10,9 +10,8 @@ from upsert_platform.capabilities import StoresOtherValues
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.binding import Binding, Target, changelog_of, query_store
+from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.destination_hop import DestinationHop, DestinationRun
-from upsert_platform.hops.query_hop import QueryHop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +51,7 @@ def follow(
     """
     for name, source in binding.queries.items():
         if table in source.query.tables:
-            inputs = {read: binding.changelog(read, lake) for read in source.query.tables}
-            done = QueryHop(query_store(source, lake), inputs, run=run).execute(lambda: spark)
+            done = binding.query_hop(name, lake, run=run).execute(lambda: spark)
             tell(f"query '{name}': {done.batches} batches, {done.written} rows of changes")
     for name, target in tables_behind(binding, table).items():
         with closing(target.open()) as destination:
