@@ -59,6 +59,13 @@ class StoresOtherValues(ABC):
         """What `Destination.read` gives where rows have `value` in the column of that name."""
 
 
+class TellsBefore:
+    """A destination whose change frames also carry `destination.BEFORE`.
+
+    It is written batch by batch, so that a span that is tried again has the same images before.
+    """
+
+
 class HoldsLess(ABC):
     """A destination whose format cannot hold every row as it is."""
 

@@ -54,6 +54,8 @@ class Connector(ABC):
             declared with this connector; None where there is none.
         keyed: whether every table needs a primary key.
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
+        pipeline_type: the ``type`` of a pipeline's sink that stands for it; its name if empty.
+        tells_before: tables need to know what rows were before a change, so that inserts into them are kept-up queries.
     """
 
     name: ClassVar[str]
@@ -66,6 +68,8 @@ class Connector(ABC):
     pipeline_source: ClassVar[str | None] = None
     keyed: ClassVar[bool] = False
     pipeline_options: ClassVar[Mapping[str, str] | None] = None
+    pipeline_type: ClassVar[str] = ""
+    tells_before: ClassVar[bool] = False
 
     @abstractmethod
     def unused_problems(self, table: Table) -> list[Problem]:
@@ -74,6 +78,16 @@ class Connector(ABC):
     def is_observed(self, table: Table) -> bool:
         """Whether a table is of use without an insert: as a source asset of what others write."""
         return False
+
+    def pipeline_place(self, name: str, options: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+        """Options of one table that an ingestion pipeline writes, and what is wrong with them.
+
+        Args:
+            name: of the table.
+            options: of the sink, which may tell the place of several tables at once.
+        """
+        del name
+        return dict(options), None
 
     def stored_as(self, table: Table) -> str:
         """Where a table is stored: the system, what the name is unique in, the name."""

@@ -26,6 +26,9 @@ OPERATION_UPSERT: Final = "U"
 OPERATION_DELETE: Final = "D"
 SEQUENCE: Final = "_seq"
 """BIGINT column of a change frame that orders the versions of a key: a later batch has a greater one."""
+BEFORE: Final = "_before"
+"""Column of a change frame for destinations that tell what rows were (`capabilities.TellsBefore`): the declared columns
+before the change, as a struct; null of a row that was not there."""
 FAILED: Final = "_failed"
 """Column that a change frame has on its way: why a row could not be computed, else null. Destinations do not see it."""
 

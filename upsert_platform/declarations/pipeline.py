@@ -90,7 +90,8 @@ class _Reader:
         self.behavior, self.route_mode = BEHAVIORS[0], _ROUTE_MODES[0]
         self.readable = [name for name, found in connectors.items() if isinstance(found, Readable)]
         self.asked = {found.pipeline_source: name for name, found in connectors.items() if found.pipeline_source}
-        self.sinks = {name: found for name, found in connectors.items() if found.pipeline_options is not None}
+        written = [found for found in connectors.values() if found.pipeline_options is not None]
+        self.sinks = {found.pipeline_type or found.name: found for found in written}
         self.found = Declarations()
 
     def error(self, message: str, location: SourceLocation, severity: str = "error") -> None:
@@ -247,10 +248,11 @@ class _Reader:
                 location,
             )
             return
+        written = self.sinks[connector]
         values = {
-            "connector": connector,
-            self.sinks[connector].place_option: sink_name,
-            **(self.sinks[connector].pipeline_options or {}),
+            "connector": written.name,
+            written.place_option: sink_name,
+            **(written.pipeline_options or {}),
         }
         places = dict.fromkeys(values, location)
         for name, value in sink.entries.items():
@@ -260,6 +262,10 @@ class _Reader:
                 self.error(f"sink: option '{name}' takes one value", value.location)
                 continue
             values[name], places[name] = value.text, value.location
+        values, problem = written.pipeline_place(sink_name, values)
+        if problem is not None:
+            self.error(f"sink: {problem}", sink.location)
+            return
         values |= first.options or {}
         if values.get(_GUARANTEE, "").strip().lower() == "exactly-once":
             # In SQL a user names it; the documents' pipelines have no such option, and a topic has one writer.

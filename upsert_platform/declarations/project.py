@@ -62,7 +62,8 @@ def load_project(
             derived.add(pipeline.declare(tables, connectors, describe=describe))
         return derived
 
-    scripts, problems = resolve(found, derive=derive)
+    tell_before = [name for name, connector in connectors.items() if connector.tells_before]
+    scripts, problems = resolve(found, derive=derive, tell_before=tell_before)
     declared = Project(str(path), scripts.tables, scripts.inserts)
     problems += project_problems(declared, connectors, written=scripts.mentioned, keyed=scripts.keyed)
     if not scripts.tables and not problems:

@@ -10,6 +10,7 @@ from upsert_platform.formats.factory import (
     Format,
     build_decoder,
     build_encoder,
+    build_images_encoder,
     validate_format,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "Format",
     "build_decoder",
     "build_encoder",
+    "build_images_encoder",
     "validate_format",
 ]

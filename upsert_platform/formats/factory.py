@@ -7,9 +7,9 @@ Everything heavy (pyarrow, fastavro) is imported when a decoder or encoder is bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.formats.avro.options import (
@@ -34,6 +34,9 @@ from upsert_platform.formats.registered.subjects import Destination
 from upsert_platform.formats.validate import check_columns, check_settings
 from upsert_platform.model import Options
 from upsert_platform.options import Settings, nearest, read_settings
+
+if TYPE_CHECKING:
+    from upsert_platform.formats.change.images import ImagesEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,26 @@ def build_encoder(
 
             return ChangeEncoder(columns, settings, FRAMES[format_id])
     raise AssertionError(settings)
+
+
+def build_images_encoder(
+    format_id: str, columns: Columns, options: Mapping[str, str], *, name: str, key: Sequence[str]
+) -> ImagesEncoder:
+    """Builds the encoder of changes with their images before and after.
+
+    Args:
+        format_id: ``debezium-json`` or ``canal-json``.
+        name: of the table, whose parts the messages tell.
+        key: names of its primary key.
+
+    Raises:
+        DeclarationError: options that `validate_format` reports.
+    """
+    from upsert_platform.formats.change.images import ImagesEncoder, TableId
+
+    settings = _settings(format_id, options)
+    assert isinstance(settings, ChangeSettings)
+    return ImagesEncoder(format_id, columns, settings, TableId.parse(name, key))
 
 
 def validate_format(

@@ -89,7 +89,10 @@ def _query_step(query: Query) -> Any:
             store = query_store(platform.binding().queries[query.name], platform.lake)
             applied, tables = _applied(context, platform, query.name, store)
             worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
-            report = queries_upkeep.compact(store, applied_everywhere=applied, applied=tables) if worthwhile else None
+            report: CompactionReport | None = None
+            if worthwhile:
+                upto = min(tables, default=0) if _tells_before(platform, query.name) else None
+                report = queries_upkeep.compact(store, applied_everywhere=applied, applied=tables, upto=upto)
             removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, query.name, hours=config.keep_hours)
         _tell(context, keys.query_key(query.name), report, removed=removed, applied=applied)
@@ -143,6 +146,12 @@ def _applied(
             applied = applied_before(store, name)
         tables.add(applied)
     return min(lowest, default=0), tables
+
+
+def _tells_before(platform: PlatformResource, source: str) -> bool:
+    """Whether a table that follows a query tells what its rows were before."""
+    targets = platform.binding().targets.values()
+    return any(target.connector.tells_before for target in targets if target.source.table.name == source)
 
 
 def _remove_unused_refused(platform: PlatformResource, source: str, *, hours: int) -> int:

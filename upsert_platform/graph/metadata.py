@@ -11,7 +11,8 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.destination import DestinationState
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
 from upsert_platform.hops.comparison import Comparison
-from upsert_platform.hops.destination_hop import DestinationPlan, DestinationRun
+from upsert_platform.hops.destination_hop import DestinationPlan
+from upsert_platform.hops.destination_run import DestinationRun
 from upsert_platform.hops.frame_hop import WrittenFrame
 from upsert_platform.hops.query_hop import QueryRun
 from upsert_platform.queries.engine import QueryBatchPlan

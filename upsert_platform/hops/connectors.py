@@ -9,7 +9,7 @@ from upsert_platform.connector import Connector, ControlPlace, Readable, Searcha
 from upsert_platform.errors import Problem
 from upsert_platform.generated.connector import DatagenConnector, FakerConnector, ValuesConnector
 from upsert_platform.hops.connect_connector import ConnectConnector, ConnectTarget
-from upsert_platform.kafka.connector import KafkaConnector, UpsertKafkaConnector
+from upsert_platform.kafka.connector import ChangeTopicConnector, KafkaConnector, UpsertKafkaConnector
 from upsert_platform.kafka.shared import dead_letter_problems, meeting_problems
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
@@ -26,6 +26,7 @@ CONNECTORS: Final[dict[str, Connector]] = {
     for connector in (
         UpsertKafkaConnector(),
         KafkaConnector(),
+        ChangeTopicConnector(),
         TablestoreConnector(),
         ConnectConnector(),
         MaxComputeConnector(),

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ComparesRecords, StoresOtherValues
+from upsert_platform.capabilities import ComparesRecords, StoresOtherValues, TellsBefore
 from upsert_platform.changelog.latest import (
     COMMITTED_IN,
     PARTITIONS_MET,
@@ -37,6 +37,8 @@ from upsert_platform.destination import (
 from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
+from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
+from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
@@ -46,9 +48,6 @@ from upsert_platform.writing.outcomes import TaskStats, Written
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
-
-_SHOWN = 20
-"""Refused rows that a report shows."""
 
 
 @dataclass(frozen=True)
@@ -66,34 +65,6 @@ class DestinationPlan:
     def behind(self) -> int:
         """Batches to apply."""
         return max(0, self.head.batch - self.state.applied_batch) if self.head else 0
-
-
-@dataclass(frozen=True)
-class DestinationRun:
-    """What a run did, for metadata.
-
-    Attributes:
-        unmatched: deletes of rows that do not meet the insert's WHERE; the table need not have held them.
-    """
-
-    span: BatchSpan
-    report: WriteReport
-    multi_partition_keys: int
-    unmatched: int
-    seconds: float
-
-    @property
-    def never_written(self) -> int:
-        """Deletes of keys that the platform has never put into the table: known of its first write alone."""
-        return self.report.deletes if self.span.after == 0 else 0
-
-
-def with_refused(report: WriteReport, failed: Written[TaskStats] | None) -> WriteReport:
-    """A report that counts rows which never reached the destination too."""
-    if failed is None:
-        return report
-    refused = (*failed.examples(), *report.refused)[:_SHOWN]
-    return replace(report, refused_count=report.refused_count + failed.total.refused, refused=refused)
 
 
 class DestinationHop:
@@ -177,13 +148,32 @@ class DestinationHop:
         self, spark: SparkSession | OnDemand, lease: Lease, *, progress: Callable[[str], None] | None = None
     ) -> DestinationRun | None:
         """What `execute` does once the destination is prepared and its lease is held."""
-        started = time.monotonic()
         plan = self.plan()
         if plan.head is None or not plan.behind:
             return None
+        if not isinstance(self.destination, TellsBefore):
+            return self._write(spark, lease, plan, upto=plan.head.batch, progress=progress)
+        # Images before belong to one batch each.
+        runs: list[DestinationRun] = []
+        for upto in range(plan.state.applied_batch + 1, plan.head.batch + 1):
+            runs.append(self._write(spark, lease, self.plan(), upto=upto, progress=progress))
+        return summed_runs(runs)
+
+    def _write(
+        self,
+        spark: SparkSession | OnDemand,
+        lease: Lease,
+        plan: DestinationPlan,
+        *,
+        upto: int,
+        progress: Callable[[str], None] | None,
+    ) -> DestinationRun:
+        """Writes the batches behind the applied one, up to a batch."""
+        assert plan.head is not None
+        started = time.monotonic()
         replaces = self.target.insert.overwrite
         after = 0 if replaces else plan.state.applied_batch
-        span = BatchSpan(after, plan.head.batch, plan.head.changelog_id, self.run, replaces)
+        span = BatchSpan(after, upto, plan.head.changelog_id, self.run, replaces)
         # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
         self.refused.forget(span)
         done = self._applied_here(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
@@ -232,6 +222,8 @@ class DestinationHop:
             changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
         else:
             changes = changes.observe(made, F.lit(0).alias("met"), deletes)
+        if isinstance(self.destination, TellsBefore):
+            changes = self._with_images(spark, changes, after=span.after, upto=span.upto)
         rows = self.rows_between(after=span.after, upto=span.upto)
         watch = self.watch(progress, most=rows)
         keep = self.refused.of(span, failed=() if failed is None else failed.files, progress=watch)
@@ -244,6 +236,15 @@ class DestinationHop:
             return with_refused(report, failed), 0, 0
         unmatched = max(0, int(made.get["deletes"]) - int(read.get["deleted"]))
         return with_refused(report, failed), int(read.get["met"]) + int(made.get["met"]), unmatched
+
+    def _with_images(self, spark: SparkSession, changes: DataFrame, *, after: int, upto: int) -> DataFrame:
+        """A change frame of one batch, with what its rows were before it."""
+        source = self.target.source.table
+        names = [column.name for column in stored_columns(source)]
+        images = image_rows(self.store.read(spark, after=after, upto=upto), columns=names)
+        columns = [column.name for column in self.destination.columns]
+        told = computed(self._transformed(spark, images))
+        return with_images(changes, told, columns=columns, key=self.destination.primary_key)
 
     def watch(self, tell: Callable[[str], None] | None, *, most: int) -> WriteProgress | None:
         """Tells how far a write of the destination has come; nothing where nobody listens.

@@ -18,6 +18,7 @@ from upsert_platform.formats import validate_format
 from upsert_platform.hops.binding import Binding
 from upsert_platform.hops.connectors import connector_of, is_topic
 from upsert_platform.hops.row_lines import LineReader
+from upsert_platform.kafka.change_topic import CHANGES
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key
 from upsert_platform.kafka.refusals import remedy
 from upsert_platform.kafka.table import FormatSide, KafkaTable, read_kafka_table
@@ -106,6 +107,9 @@ def _of_one_topic(table: Table, topic: str) -> Table:
 
 def _checked(table: Table) -> KafkaTable:
     upserts = isinstance(connector_of(table), Writable)
+    if table.connector == CHANGES:
+        told = f"table '{table.name}' tells what rows were before, which a single row does not know; write its source"
+        raise DeclarationError([Problem(told, table.location)])
     kafka, problems = read_kafka_table(table, writes=upserts)
     if kafka is not None and not upserts:
         sides: list[FormatSide] = [kafka.value] if kafka.key is None else [kafka.key, kafka.value]

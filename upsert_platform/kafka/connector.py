@@ -1,4 +1,4 @@
-"""The connectors of Kafka: `upsert-kafka`, read and written, and `kafka`, read."""
+"""The connectors of Kafka: `upsert-kafka` and `kafka-changes`, read and written, and `kafka`, read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from upsert_platform.connector import ControlPlace, Readable, Writable
 from upsert_platform.errors import Problem
+from upsert_platform.kafka.change_topic import CHANGES, MAPPING, read_as_changes, topic_of
 from upsert_platform.kafka.shared import cluster
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
@@ -73,3 +74,35 @@ class UpsertKafkaConnector(KafkaConnector, Writable[KafkaTable]):
         """As in Flink, texts hold every digit whatever is declared, and Avro holds milliseconds."""
         formats = (table.options.get(name, "") for name in ("key.format", "value.format", "format"))
         return 3 if any(name.strip().startswith("avro") for name in formats) else 0
+
+
+class ChangeTopicConnector(UpsertKafkaConnector):
+    """`kafka-changes`: a record is a change, with the row before and after; what pipelines call sink `kafka`."""
+
+    name = CHANGES
+    pipeline_type = "kafka"
+    tells_before = True
+    pipeline_options: ClassVar[Mapping[str, str]] = {"key.format": "json", "value.format": "debezium-json"}
+
+    def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
+        """Checks a table that is read: its source, or None when there are errors, and everything found."""
+        checked, problems = self.check(table)
+        if checked is None:
+            return None, problems
+        kafka, found = read_kafka_table(read_as_changes(table))
+        return None if kafka is None else TopicSource(table, kafka), [*problems, *found]
+
+    def open(self, checked: KafkaTable) -> Destination:
+        """The topic as a destination."""
+        from upsert_platform.kafka.sink.changes import ChangeTopicDestination
+
+        return ChangeTopicDestination(checked)
+
+    def pipeline_place(self, name: str, options: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+        """Options of one table, its topic taken from ``sink.tableId-to-topic.mapping`` where that tells it."""
+        left = {key: value for key, value in options.items() if key != MAPPING}
+        try:
+            topic = topic_of(name, options.get(MAPPING, ""))
+        except ValueError as error:
+            return left, f"option '{MAPPING}' {error}"
+        return {**left, **({"topic": topic} if topic is not None else {})}, None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from upsert_platform.destination import BEFORE
+from upsert_platform.kafka.change_topic import ChangeTopicSettings
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
 from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, DeliveryGuarantee, StartupMode
 from upsert_platform.kafka.options import ScanSettings, UpsertKafkaSettings
@@ -37,6 +39,8 @@ def table_findings(
         if writes:
             yield from _raw_nulls(table, settings)
             yield from _delivery(settings, properties)
+        if isinstance(settings, ChangeTopicSettings) and any(column.name == BEFORE for column in table.columns):
+            yield f"'{BEFORE}' is the name of a column of the platform itself; rename it", "", "error"
         if writes and len(set(settings.topic)) != 1:
             yield SEVERAL_TOPICS, "topic" if settings.topic else "topic-pattern", "error"
     elif writes:
@@ -122,8 +126,9 @@ def _delivery(settings: UpsertKafkaSettings, properties: ClientProperties) -> It
 
 
 def _upsert_options(settings: UpsertKafkaSettings, *, writes: bool) -> Iterator[Finding]:
+    carries_changes = isinstance(settings, ChangeTopicSettings)
     for side, format_id in (("key", settings.key_format), ("value", settings.value_format)):
-        if format_id in CDC_FORMATS:
+        if format_id in CDC_FORMATS and not (carries_changes and side == "value"):
             message = (
                 f"'{side}.format' = '{format_id}': a CDC format carries its own row kinds and cannot be the {side} of"
                 " an upsert topic; declare a table with 'connector' = 'kafka' for it"

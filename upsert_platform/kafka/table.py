@@ -9,6 +9,7 @@ from typing import Final, Literal
 from upsert_platform.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.formats import FORMATS, validate_format
 from upsert_platform.formats.change.metadata import plan_metadata
+from upsert_platform.kafka.change_topic import CHANGES, WITH_SCHEMA, ChangeTopicSettings
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.metadata import format_metadata_key, metadata_key
 from upsert_platform.kafka.modes import FieldsInclude
@@ -19,7 +20,11 @@ from upsert_platform.model import Column, ColumnKind, Options, Table
 from upsert_platform.options import nearest, read_settings
 from upsert_platform.types import LogicalType, TypeName
 
-MODELS: Final[Mapping[str, type[ScanSettings]]] = {"upsert-kafka": UpsertKafkaSettings, "kafka": KafkaSettings}
+MODELS: Final[Mapping[str, type[ScanSettings]]] = {
+    "upsert-kafka": UpsertKafkaSettings,
+    "kafka": KafkaSettings,
+    CHANGES: ChangeTopicSettings,
+}
 """Connector to its options."""
 PARTITIONER_REASON: Final = (
     "the partition of an upsert record follows from its key alone (Kafka's murmur2), or records of one key would lose"
@@ -118,7 +123,7 @@ class _Reader:
         self._ignore = ignore
         self._problems: list[Problem] = []
         self._subject = f"table '{table.name}'"
-        self._upserts = MODELS.get(table.connector) is UpsertKafkaSettings
+        self._upserts = issubclass(MODELS.get(table.connector, KafkaSettings), UpsertKafkaSettings)
 
     def read(self) -> tuple[KafkaTable | None, list[Problem]]:
         table = self._table
@@ -158,6 +163,9 @@ class _Reader:
 
     def _refuse_known_traps(self) -> None:
         options = self._table.options
+        for name in WITH_SCHEMA if self._table.connector == CHANGES else ():
+            if options.get(name, "false").strip().lower() != "false":
+                self._report(f"'{name}' is refused: messages are written without their schema; leave it out", name)
         if "sink.partitioner" in options and self._upserts:
             self._report(f"option 'sink.partitioner' is refused: {PARTITIONER_REASON}", "sink.partitioner")
         if "scan.topic-partition-discovery.interval" in options:
@@ -170,7 +178,7 @@ class _Reader:
 
     def _without_trap_options(self) -> Options:
         options = self._table.options
-        kept = {name: value for name, value in options.items() if name != "sink.partitioner"}
+        kept = {name: value for name, value in options.items() if name not in ("sink.partitioner", *WITH_SCHEMA)}
         locations = {name: place for name in kept if (place := options.location(name)) is not None}
         return Options(kept, locations)
 
@@ -183,8 +191,10 @@ class _Reader:
         """Prefixes of format options to the side that they belong to."""
         formats = self._format_ids()
         prefixes = {f"{side}.{name}.": side for side, name in formats.items() if name}
-        if "format" in self._table.options and formats["value"]:
+        if formats["value"] and ("format" in self._table.options or self._table.connector == CHANGES):
             prefixes[f"{formats['value']}."] = "value"
+        if formats["key"] and self._table.connector == CHANGES:
+            prefixes[f"{formats['key']}."] = "key"
         return prefixes
 
     def _read_elsewhere(self, name: str) -> bool:
@@ -287,7 +297,7 @@ class _Reader:
         locations: dict[str, SourceLocation] = {}
         for name, text in declared.items():
             for prefix, owner in self._format_prefixes().items():
-                if owner != side or not name.startswith(prefix):
+                if owner != side or not name.startswith(prefix) or name in WITH_SCHEMA:
                     continue
                 short = name if prefix == f"{format_id}." else name.removeprefix(f"{side}.")
                 if short in options:

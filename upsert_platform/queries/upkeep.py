@@ -29,12 +29,16 @@ _SHARE_BYTES: Final = 128 << 20
 _ATTEMPTS: Final = 8
 
 
-def compact(store: QueryStore, *, applied_everywhere: int, applied: Collection[int] = ()) -> CompactionReport:
+def compact(
+    store: QueryStore, *, applied_everywhere: int, applied: Collection[int] = (), upto: int | None = None
+) -> CompactionReport:
     """Rewrites the result's changes as the last one per key, without before-images.
 
     Args:
         applied_everywhere: the lowest batch that all tables fed by the query have applied; deletes up to it go.
         applied: as in `changelog.compaction.reduce_history`.
+        upto: batches after this one stay as they are; None to take all. A table that tells what rows were before still
+            needs the images of batches that it has not applied.
 
     Raises:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
@@ -45,7 +49,10 @@ def compact(store: QueryStore, *, applied_everywhere: int, applied: Collection[i
     floor = applied_everywhere if store.query.key else 0
     # Told first: a kill after this refuses no table that there is, and one before it drops nothing.
     upkeep.raise_floor(store, floor)
-    files = [item for item in store.result_files() if (item.last_batch or 0) <= head.batch]
+    last = head.batch if upto is None else min(upto, head.batch)
+    files = [item for item in store.result_files() if (item.last_batch or 0) <= last]
+    if not files:
+        return CompactionReport(0, 0, 0, 0)
     before = sum(item.rows or 0 for item in files)
     shares = shares_of(files)
     ends = {end for end in applied if end >= floor}
@@ -56,7 +63,7 @@ def compact(store: QueryStore, *, applied_everywhere: int, applied: Collection[i
         if kept.num_rows:
             actions.append(_written(store, kept))
             after += kept.num_rows
-    _commit(store, files, actions, reduced=head.batch)
+    _commit(store, files, actions, reduced=last)
     return CompactionReport(len(files), len(actions), before, after)
 
 

@@ -11,6 +11,7 @@ from upsert_platform.formats import FORMATS
 from upsert_platform.generated.options import DatagenField, DatagenSettings, FakerField, FakerSettings
 from upsert_platform.hops.connectors import readable, writable
 from upsert_platform.kafka import properties
+from upsert_platform.kafka.change_topic import CHANGES, MAPPING, WITH_SCHEMA, ChangeTopicSettings
 from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.kafka.table import PARTITIONER_REASON
 from upsert_platform.maxcompute import replaced
@@ -40,6 +41,7 @@ def all_sections() -> Iterator[Section]:
     yield Section(
         "kafka", "Connector kafka", _about("kafka"), settings_rows(KafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)
     )
+    yield Section(CHANGES, f"Connector {CHANGES}", _about(CHANGES), tuple(_change_topic()))
     yield client_properties()
     yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
     rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
@@ -82,6 +84,16 @@ def _maxcompute_notes() -> dict[str, str]:
 def _upsert_kafka() -> Iterator[Row]:
     yield from settings_rows(UpsertKafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)
     yield Row("sink.partitioner", "", "flink", f"{PARTITIONER_REASON[0].upper()}{PARTITIONER_REASON[1:]}.", "refused")
+
+
+def _change_topic() -> Iterator[Row]:
+    known = {row.name: row for row in settings_rows(UpsertKafkaSettings, without_effect=_KAFKA_WITHOUT_EFFECT)}
+    for row in settings_rows(ChangeTopicSettings, without_effect=_KAFKA_WITHOUT_EFFECT):
+        if known.get(row.name) != row:
+            yield row
+    yield Row(MAPPING, "", "flink", texts.TOPIC_MAPPING)
+    for name in WITH_SCHEMA:
+        yield Row(name, "false", "flink", "Messages are written without their schema.", "refused")
 
 
 def _mysql_source() -> Iterator[Row]:

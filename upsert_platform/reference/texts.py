@@ -25,6 +25,10 @@ CONNECTORS: Final = {
     "upsert-kafka": "A topic whose records are the last value of their key; a null value deletes the key. The table has"
     " a primary key, which is the record's key.",
     "kafka": "A topic in which every record counts for itself, change data capture formats included.",
+    "kafka-changes": "A topic of changes, each with the row before and after, as Flink CDC's pipelines write it: it is"
+    " what `sink` of a pipeline calls `type: kafka`. Options of `upsert-kafka` that are not named here are the same."
+    " Written by a kept-up query, which knows what rows were before; a batch gives one change per key. Options of"
+    " formats are written with their format alone in front: `debezium-json.…`.",
     "tablestore": "A wide-column table of Tablestore, kept equal to what its insert selects. The primary key has one to"
     " four columns.",
     "maxcompute": "A table of MaxCompute: a Delta table with a primary key under `sink.operation` = `upsert`, a plain"
@@ -38,6 +42,10 @@ CONNECTORS: Final = {
 MYSQL_SOURCE: Final = (
     "`source` of a pipeline with `type: mysql`. The server is asked for the tables that `tables` names, and each of"
     " them becomes a table of connector `mysql-cdc`, named `mysql.<schema>.<table>`. See [mysql.md](mysql.md)."
+)
+TOPIC_MAPPING: Final = (
+    "Of a pipeline's sink: topics of tables, `pattern:topic;pattern:topic`. A table that no pattern matches has a topic"
+    " of its own name."
 )
 FORMAT: Final = (
     "Used as `'key.format' = '{name}'` or `'value.format' = '{name}'`. Write each option with its side in front:"

@@ -97,6 +97,7 @@ class InsertDeclaration:
         partition: columns to SQL of their constant.
         columns: the column list; empty without one.
         sql: the statement as written, on one line.
+        tells_before: the target needs to know what rows were before: the query is kept up, however simple it is.
     """
 
     target: str
@@ -106,6 +107,7 @@ class InsertDeclaration:
     columns: tuple[str, ...]
     sql: str
     overwrite: bool = False
+    tells_before: bool = False
 
 
 @dataclass(slots=True)

@@ -119,11 +119,13 @@ class InsertResolver:
 
     def _read(self) -> tuple[Relation, PlannedQuery | None]:
         """The query folded down to one table, or as a plan whose result is the one table."""
-        try:
-            return read_query(self.declaration.query, self.lookup), None
-        except NeedsState:
-            planned = plan_query(self.declaration.query, self.find)
-            return planned.relation(query_name(self.declaration.target)), planned
+        if not self.declaration.tells_before:
+            try:
+                return read_query(self.declaration.query, self.lookup), None
+            except NeedsState:
+                pass
+        planned = plan_query(self.declaration.query, self.find)
+        return planned.relation(query_name(self.declaration.target)), planned
 
     def insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
         """An insert of the result of a query, which is kept up to date by itself."""

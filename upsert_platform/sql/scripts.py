@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Insert, Table
@@ -36,12 +36,16 @@ class Scripts:
 
 
 def resolve(
-    found: Declarations, *, derive: Callable[[Mapping[str, Table]], Declarations] | None = None
+    found: Declarations,
+    *,
+    derive: Callable[[Mapping[str, Table]], Declarations] | None = None,
+    tell_before: Collection[str] = (),
 ) -> tuple[Scripts, list[Problem]]:
     """Joins the declarations of all files of a project.
 
     Args:
         derive: given the declared tables, makes further declarations (a pipeline copies the columns of its source).
+        tell_before: connectors of tables that need to know what rows were before a change.
     """
     resolved, problems = resolve_tables(found.tables)
     if derive is not None:
@@ -54,6 +58,9 @@ def resolve(
     inserts: list[Insert] = []
     together: dict[str, list[InsertDeclaration]] = {}
     for declaration in with_values(found.inserts, resolved, problems):
+        target = tables.get(declaration.target)
+        if target is not None and target.connector in tell_before:
+            declaration = replace(declaration, tells_before=True)
         together.setdefault(declaration.target, []).append(declaration)
     for declarations in together.values():
         insert, faults = resolve_inserts(declarations, resolved, views.find, views.declared)

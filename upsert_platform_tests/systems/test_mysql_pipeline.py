@@ -13,7 +13,9 @@ import pytest
 
 from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
 from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform_tests.graph.change_events import followed
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
+from upsert_platform_tests.referee.judging import records_of
 from upsert_platform_tests.systems.ingesting import (
     FILL,
     TABLE,
@@ -75,6 +77,43 @@ def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_
     again = stack.run()
     assert again.success
     assert metadata_of(again, "changelogs", source)["records"] == 0
+    assert stack.run("verify").success
+
+
+CHANGES = """
+source: {{type: mysql, hostname: 127.0.0.1, port: {port}, username: {user}, password: {password}, tables: {table}}}
+sink:
+  type: kafka
+  properties.bootstrap.servers: ${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}
+  sink.delivery-guarantee: exactly-once
+"""
+
+
+def test_sink_kafka_tells_every_change_with_its_row_before(stack: Stack, database: Connection, users: str) -> None:
+    """Without a route topic and messages have the names of schema and table."""
+    server = database.server
+    stack.project.mkdir(parents=True, exist_ok=True)
+    for file in stack.project.iterdir():
+        file.unlink()
+    text = CHANGES.format(port=server.port, user=server.user, password=server.password, table=users)
+    (stack.project / "pipeline.yaml").write_text(text)
+
+    def judged() -> list[str]:
+        found = records_of(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], users)
+        state, kinds = followed(found, table=users, key="user_id")
+        assert state == wanted(database, users)
+        return kinds
+
+    assert stack.run("ingest").success
+    assert judged() == ["c"] * 500
+    database.query(f"UPDATE {users} SET name = CONCAT(name, '!') WHERE user_id % 3 = 0")
+    database.query(f"DELETE FROM {users} WHERE user_id % 7 = 0")
+    database.query(f"UPDATE {users} SET user_id = user_id + 10000 WHERE user_id % 5 = 0")
+    database.query(f"INSERT INTO {users} VALUES (7, 'again', 'eu', 1, '2024-06-01')")
+    assert killed(stack, 9)
+    done = stack.execute()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert {"c", "u", "d"} == set(judged()[500:])
     assert stack.run("verify").success
 
 

@@ -51,6 +51,9 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
 
     Args:
         table: read with ``read_kafka_table(table, writes=True)``.
+
+    Attributes:
+        read_as: what reads the topic back.
     """
 
     kind = "kafka"
@@ -64,7 +67,23 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         self.primary_key = table.primary_key
         self.topic = table.settings.topic[0]
         self.uri = f"kafka://{table.settings.bootstrap_servers}/{self.topic}"
+        self.read_as = table
         self._control = ControlTopic.of(table)
+
+    @property
+    def topic_config(self) -> Mapping[str, str]:
+        """Of a topic that is created."""
+        return {"cleanup.policy": "compact"}
+
+    def judge_topic(self, found: TopicInfo) -> None:
+        """Warns of a topic that forgets values."""
+        if not found.compacted:
+            _log.warning(
+                "table '%s': topic '%s' is not compacted, so retention will delete values that are still current; set"
+                " its cleanup.policy to compact",
+                self.name,
+                self.topic,
+            )
 
     def close(self) -> None:
         """Nothing stays open between calls. Idempotent."""
@@ -86,24 +105,20 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
                 name = "auto.create" if not self.settings.auto_create else "properties.allow.auto.create.topics"
                 raise DestinationError(
                     f"table '{self.name}': topic '{self.topic}' does not exist on {self.settings.bootstrap_servers};"
-                    f" create it with cleanup.policy=compact, or set '{name}' = 'true'"
+                    f" create it with {', '.join('='.join(item) for item in self.topic_config.items())}, or set"
+                    f" '{name}' = 'true'"
                 )
             create_topic(
                 self.table.endpoint,
                 self.topic,
                 partitions=self.settings.create_partitions,
                 replication=self.settings.create_replication,
-                config={"cleanup.policy": "compact"},
+                config=self.topic_config,
                 apsara=self.settings.apsara,
             )
             found = describe_topic(self.table.endpoint, self.topic)
-        if found is not None and not found.compacted:
-            _log.warning(
-                "table '%s': topic '%s' is not compacted, so retention will delete values that are still current; set"
-                " its cleanup.policy to compact",
-                self.name,
-                self.topic,
-            )
+        if found is not None:
+            self.judge_topic(found)
         self._control.create()
 
     def schema_difference(self) -> str | None:
@@ -295,13 +310,13 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         Args:
             keys: only rows with these primary keys.
         """
-        return last_values(spark, self.table, ranges_behind(self.table), keys=keys)
+        return last_values(spark, self.read_as, ranges_behind(self.read_as), keys=keys)
 
     def held(self, changes: DataFrame) -> DataFrame:
         """Rows as the table's formats hold them: the same when they are written and read again."""
         from upsert_platform.kafka.sink.held import HeldRows
 
-        return changes.mapInArrow(HeldRows(self.table), changes.schema)
+        return changes.mapInArrow(HeldRows(self.table, self.read_as), changes.schema)
 
     def writes_here(self) -> bool:
         """Unless exactly once: what a transaction of a broken attempt holds follows from how Spark dealt its rows."""
@@ -314,7 +329,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         ranges = self.recent_ranges(since)
         if sum(item.offsets for item in ranges) > most:
             return None
-        return last_values_here(self.table, ranges)
+        return last_values_here(self.read_as, ranges)
 
     def held_here(self, changes: pa.Table) -> pa.Table:
         """As `held`."""
@@ -322,7 +337,9 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
 
         from upsert_platform.kafka.sink.held import HeldRows
 
-        return pa.Table.from_batches(HeldRows(self.table)(iter(changes.to_batches())), schema=changes.schema)
+        return pa.Table.from_batches(
+            HeldRows(self.table, self.read_as)(iter(changes.to_batches())), schema=changes.schema
+        )
 
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""
@@ -333,12 +350,12 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
 
         A topic that an earlier version of the platform wrote last is read as a whole.
         """
-        return last_values(spark, self.table, self.recent_ranges(since), keys=keys)
+        return last_values(spark, self.read_as, self.recent_ranges(since), keys=keys)
 
     def recent_ranges(self, since: int) -> list[OffsetRange]:
         """Offsets that hold everything that batches after `since` wrote."""
         ends = next((ends for batch, ends in reversed(self._marks()) if batch <= since), ())
-        return ranges_behind(self.table, ends)
+        return ranges_behind(self.read_as, ends)
 
     def _marks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         applied = self._control.read().applied

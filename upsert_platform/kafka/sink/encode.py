@@ -71,7 +71,7 @@ class RecordEncoder:
         self._refuse_null_keys(changes, refused)
         keys: pa.Array = pa.nulls(count, pa.binary())
         if self._key is not None and self._key_encoder is not None:
-            keys, errors = self._key_encoder.encode(_side_rows(changes, self._key))
+            keys, errors = self._key_encoder.encode(side_rows(changes, self._key))
             for row, reason in errors.items():
                 refused.setdefault(row, f"key: {reason}")
         puts = np.flatnonzero(~deletes)
@@ -79,7 +79,7 @@ class RecordEncoder:
             texts: pa.Array = pa.repeat(pa.scalar(b"{}"), len(puts))  # only json may hold no column
         else:
             rows = changes if len(puts) == count else changes.take(pa.array(puts))
-            texts, errors = self._value_encoder.encode(_side_rows(rows, self._value))
+            texts, errors = self._value_encoder.encode(side_rows(rows, self._value))
             for row, reason in errors.items():
                 refused.setdefault(int(puts[row]), f"value: {reason}")
             if texts.null_count:
@@ -108,7 +108,7 @@ class RecordEncoder:
                     refused.setdefault(row, f"primary key column '{name}' is null")
 
 
-def _side_rows(changes: pa.RecordBatch, side: FormatSide) -> pa.RecordBatch:
+def side_rows(changes: pa.RecordBatch, side: FormatSide) -> pa.RecordBatch:
     """The columns of a side, under the format's names and in the types that formats take."""
     arrays = []
     for name, (_, declared) in zip(side.names, side.columns, strict=True):

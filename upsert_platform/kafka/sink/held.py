@@ -15,6 +15,7 @@ import pyarrow as pa
 from upsert_platform.changelog import rows
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.kafka.sink.encode import RecordEncoder
+from upsert_platform.kafka.sink.encode_changes import encoder_of
 from upsert_platform.kafka.source.decode import RecordDecoder
 from upsert_platform.kafka.source.records import NO_TIME, RecordBlock
 from upsert_platform.kafka.table import KafkaTable
@@ -26,14 +27,18 @@ class HeldRows:
 
     A row whose record cannot be read back becomes a delete, as reading the topic does not find it; one that no record
     can be made of stays as it is.
+
+    Attributes:
+        read_as: what reads the topic that `table` writes.
     """
 
     table: KafkaTable
+    read_as: KafkaTable
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        declared = self.table.table
-        bare = replace(self.table, table=replace(declared, columns=declared.physical_columns))
-        encoder, decoder = RecordEncoder(self.table), RecordDecoder(bare)
+        declared = self.read_as.table
+        bare = replace(self.read_as, table=replace(declared, columns=declared.physical_columns))
+        encoder, decoder = encoder_of(self.table), RecordDecoder(bare)
         for batch in batches:
             yield _held(batch, encoder, decoder) if batch.num_rows else batch
 

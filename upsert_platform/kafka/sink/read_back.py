@@ -12,6 +12,7 @@ from upsert_platform.errors import TopicError
 from upsert_platform.kafka.source.offsets import discover
 from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 from upsert_platform.types import quote_name, spark_type
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def last_values(
         ddl = ", ".join(f"{name} {spark_type(c.type)}" for name, c in zip(names, columns, strict=True) if c.type)
         return spark.createDataFrame([], ddl)
     key = [F.col(quote_name(name)) for name in table.primary_key]
-    found = read_changes(spark, table, ranges, batch=1, mode="upsert").where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
+    mode = MODE_UPSERT if table.is_upsert else MODE_APPEND
+    found = read_changes(spark, table, ranges, batch=1, mode=mode).where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
     if keys is not None:
         found = found.join(keys.select(*key).distinct(), list(table.primary_key), "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ def send(
     *,
     timestamps: Sequence[int] | None = None,
     headers: Sequence[list[Header]] | None = None,
+    partition: int | None = None,
     on_delivery: Callable[[Any, Any], None],
     while_waiting: Callable[[], None],
 ) -> None:
@@ -26,10 +28,11 @@ def send(
 
     Args:
         records: keys and values.
+        partition: that all go to; the one that follows from the key if None.
         timestamps: ms since 1970, NO_TIMESTAMP for the client's clock; None when that is meant of all.
         while_waiting: called whenever the queue is full.
     """
-    produce = producer.produce
+    produce = producer.produce if partition is None else partial(producer.produce, partition=partition)
     if timestamps is None and headers is None:
         for key, value in records:
             while True:

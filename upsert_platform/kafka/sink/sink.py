@@ -19,10 +19,12 @@ import pyarrow.compute as pc
 
 from upsert_platform.destination import SEQUENCE, BatchSpan
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
+from upsert_platform.kafka.change_topic import ChangeTopicSettings, PartitionStrategy
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import ControlTopic, Share
-from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder
+from upsert_platform.kafka.sink.encode import EncodedBlock
+from upsert_platform.kafka.sink.encode_changes import encoder_of
 from upsert_platform.kafka.sink.send import send
 from upsert_platform.kafka.sink.transactions import Fenced, commit, failure_of_transaction, open_transactional
 from upsert_platform.kafka.sink.written_metadata import Header, RecordMetadata, table_id_headers
@@ -107,8 +109,12 @@ class _Task:
         self._endpoint = plan.table.endpoint
         self._control = ControlTopic.of(plan.table)
         self._guard = LeaseGuard(plan.terms, lambda: self._control.read().lease.tenure)
-        self._encoder = RecordEncoder(plan.table)
+        self._encoder = encoder_of(plan.table)
         fixed = table_id_headers(plan.table.name) if settings.table_id_header else ()
+        self._partition: int | None = None
+        if isinstance(settings, ChangeTopicSettings):
+            fixed += tuple((name, text.encode()) for name, text in settings.custom_headers)
+            self._partition = 0 if settings.partition_strategy is PartitionStrategy.ALL_TO_ZERO else None
         self._metadata = RecordMetadata(plan.table, headers=fixed)
         self._stats = TaskStats()
         self._failures: list[tuple[KafkaError, str]] = []
@@ -255,6 +261,7 @@ class _Task:
             list(zip(keys.to_pylist(), values.to_pylist(), strict=True)),
             timestamps=timestamps,
             headers=headers,
+            partition=self._partition,
             on_delivery=self._delivered,
             while_waiting=self._guard.check,
         )
