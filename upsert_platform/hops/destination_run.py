@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """Refused rows that a report shows."""
+_LAST = ("tasks", "compacted")
+"""Metrics of which a sum tells nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,10 @@ def summed_runs(runs: Sequence[DestinationRun]) -> DestinationRun | None:
     for report in reports:
         for name, value in report.metrics.items():
             before = metrics.get(name)
-            summable = isinstance(value, int | float) and isinstance(before, int | float)
-            metrics[name] = before + value if summable and name not in ("tasks", "compacted") else value
+            if name in _LAST or isinstance(value, str) or before is None or isinstance(before, str):
+                metrics[name] = value
+            else:
+                metrics[name] = before + value
     return DestinationRun(
         replace(runs[-1].span, after=runs[0].span.after),
         WriteReport(
