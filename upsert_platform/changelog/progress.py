@@ -158,7 +158,27 @@ def remove_counts(folder: TableLocation, *, before: float | None = None) -> int:
     return removed
 
 
-def progress_line(what: str, *, rows: int, most: int | None, seconds: float, rate: float) -> str:
+class ProgressLine(str):
+    """A line of a run, with the numbers that it tells.
+
+    Attributes:
+        rows: done by now.
+        most: to be done at most; None where that is not known.
+        rate: rows per second, of late.
+    """
+
+    __slots__ = ("most", "rate", "rows")
+    rows: int
+    most: int | None
+    rate: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it will take at most, at this rate; None where nobody knows."""
+        return None if self.most is None or self.rate <= 0 else max(0, self.most - self.rows) / self.rate
+
+
+def progress_line(what: str, *, rows: int, most: int | None, seconds: float, rate: float) -> ProgressLine:
     """A line of a run.
 
     Args:
@@ -168,7 +188,9 @@ def progress_line(what: str, *, rows: int, most: int | None, seconds: float, rat
     line += f" in {_span(seconds)}, {rate:,.0f} rows/s"
     if most is not None and rate > 0:
         line += f", at most {_span(max(0, most - rows) / rate)} left"
-    return line
+    found = ProgressLine(line)
+    found.rows, found.most, found.rate = rows, most, rate
+    return found
 
 
 def _span(seconds: float) -> str:

@@ -46,7 +46,8 @@ class _SectionName(click.ParamType):
 
 @click.command(short_help="Show the options of a connector or format.")
 @click.argument("connector", required=False, type=_SectionName())
-def options(connector: str | None) -> None:
+@click.option("--json-schema", is_flag=True, help="Print the JSON schema of declarations in YAML, for editors.")
+def options(connector: str | None, *, json_schema: bool) -> None:
     """Show the options of CONNECTOR, which may be a format too: default, origin and meaning.
 
     Without CONNECTOR, list what there is.
@@ -55,6 +56,13 @@ def options(connector: str | None) -> None:
 
     from upsert_platform.reference.markdown import sections
 
+    if json_schema:
+        import json
+
+        from upsert_platform.reference.json_schema import json_schema as schema
+
+        click.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+        return
     console = Console(highlight=False)
     if connector is None:
         _list(console)

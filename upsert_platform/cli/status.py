@@ -110,6 +110,7 @@ def _table_cells(item: TableStatus) -> tuple[str, ...]:
         return item.table, item.source, item.connector, "?", "?", "?", "?"
     checked = "none" if item.checked is None else f"{'passed' if item.checked else 'FAILED'} {_ago(item.checked_at)}"
     written = f"; written by {item.holder}" if item.holder else ""
+    written += f"; {item.paused}" if item.paused else ""
     return (
         item.table,
         item.source,

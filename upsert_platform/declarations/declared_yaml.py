@@ -32,27 +32,29 @@ from upsert_platform.sql.declarations import (
 from upsert_platform.sql.lexer import Token, shown
 from upsert_platform.types import TypeSyntaxError, parse_type, quote_name
 
-_SECTIONS: Final = ("tables", "inserts")
-_TABLE: Final = ("name", "columns", "primary_key", "partitioned_by", "options", "comment")
-_COLUMN: Final = ("name", "type", "metadata", "virtual", "expression", "comment")
-_INSERT: Final = ("into", "columns", "select", "from", "where", "overwrite")
+SECTIONS: Final = ("tables", "inserts")
+TABLE_ENTRIES: Final = ("name", "columns", "primary_key", "partitioned_by", "options", "comment")
+COLUMN_ENTRIES: Final = ("name", "type", "metadata", "virtual", "expression", "comment")
+INSERT_ENTRIES: Final = ("into", "columns", "select", "from", "where", "overwrite")
 
 
 def is_declaration(content: Located) -> bool:
     """Whether a YAML document declares tables or inserts."""
-    return any(name in content.entries for name in _SECTIONS)
+    return any(name in content.entries for name in SECTIONS)
 
 
 def read_declared_yaml(content: Located) -> Declarations:
     """Reads a YAML document with ``tables`` and ``inserts``, its variables replaced."""
     found = Declarations()
     problems = found.problems
-    _known(content, _SECTIONS, "declaration", problems)
+    _known(content, SECTIONS, "declaration", problems)
     for item in content.entries["tables"].items if "tables" in content.entries else ():
-        if _known(item, _TABLE, "table", problems) and _needed(item, ("name", "columns", "options"), "table", problems):
+        if _known(item, TABLE_ENTRIES, "table", problems) and _needed(
+            item, ("name", "columns", "options"), "table", problems
+        ):
             found.tables.append(_table(item, problems))
     for item in content.entries["inserts"].items if "inserts" in content.entries else ():
-        if _known(item, _INSERT, "insert", problems) and _needed(item, ("into", "from"), "insert", problems):
+        if _known(item, INSERT_ENTRIES, "insert", problems) and _needed(item, ("into", "from"), "insert", problems):
             found.inserts.append(_insert(item, problems))
     return found
 
@@ -118,7 +120,7 @@ def _options(found: Located, problems: list[Problem]) -> Iterator[tuple[str, tup
 
 
 def _column(item: Located, problems: list[Problem]) -> ColumnDeclaration | None:
-    if not _known(item, _COLUMN, "column", problems) or not _needed(item, ("name",), "column", problems):
+    if not _known(item, COLUMN_ENTRIES, "column", problems) or not _needed(item, ("name",), "column", problems):
         return None
     name, comment = _text(item, "name"), _text(item, "comment") or None
     if "expression" in item.entries:

@@ -12,7 +12,9 @@ from typing import Any
 
 import dagster as dg
 
+from upsert_platform.changelog.pauses import paused
 from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.declared import code_references, declared_at
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
@@ -31,26 +33,29 @@ from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.store import query_table
 
 
-def topic_assets(project: Project) -> list[Any]:
+def topic_assets(project: Project, *, looks: dg.AutomationCondition[Any] | None = None) -> list[Any]:
     """One observable asset per topic that a table reads, and per table of a database.
 
     Their data versions are the end offsets per partition, and the position in the server's log.
+
+    Args:
+        looks: when they are observed by themselves.
     """
     readers: dict[dg.AssetKey, tuple[str, Table]] = {}
     for table in project.sources():
         for topic in streams_of(table):
             readers.setdefault(keys.stream_key(table, topic), (topic, table))
-    return [_topic(topic, table) for topic, table in readers.values()]
+    return [_topic(topic, table, looks) for topic, table in readers.values()]
 
 
-def _topic(topic: str, table: Table) -> Any:
+def _topic(topic: str, table: Table, looks: dg.AutomationCondition[Any] | None) -> Any:
     with warnings.catch_warnings():
         # The only form of a topic whose data version drives automation is marked beta.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return _observable(topic, table)
+        return _observable(topic, table, looks)
 
 
-def _observable(topic: str, table: Table) -> Any:
+def _observable(topic: str, table: Table, looks: dg.AutomationCondition[Any] | None) -> Any:
     key, kind = keys.stream_key(table, topic), kind_of(table)
 
     @dg.observable_source_asset(
@@ -59,6 +64,7 @@ def _observable(topic: str, table: Table) -> Any:
         description=f"Kafka topic {topic}." if is_topic(table) else f"Table {topic} of a database.",
         metadata={"dagster/uri": f"{kind}://{topic}"},
         tags={f"dagster/kind/{kind}": ""},
+        automation_condition=looks,
     )
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         with told_plainly():
@@ -73,10 +79,11 @@ def _observable(topic: str, table: Table) -> Any:
     return observe
 
 
-def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefinition:
+def changelog_asset(table: Table, *, project: str, after: Iterable[str] = ()) -> dg.AssetsDefinition:
     """The changelog of a declared table.
 
     Args:
+        project: its folder.
         after: tables of the project that write its topics; a run writes them first.
     """
 
@@ -91,9 +98,10 @@ def changelog_asset(table: Table, *, after: Iterable[str] = ()) -> dg.AssetsDefi
         owners=platform_settings(table).owners,
         tags=platform_settings(table).tag_pairs,
         kinds={kind_of(table), "spark", "deltalake"},
-        description=f"Upsert changelog of table {table.name}, declared at {table.location}.",
+        description=f"Upsert changelog of table {table.name}, declared at {declared_at(table.location, project)}.",
         metadata={
             keys.TABLE_METADATA: table.name,
+            **code_references(table.location),
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
         },
     )
@@ -160,10 +168,11 @@ def query_asset(query: Query, *, after: Collection[str] = ()) -> dg.AssetsDefini
     return result
 
 
-def destination_asset(insert: Insert, target: Table, read: Collection[str]) -> dg.AssetsDefinition:
+def destination_asset(insert: Insert, target: Table, read: Collection[str], *, project: str) -> dg.AssetsDefinition:
     """A destination table, kept equal to what its insert selects.
 
     Args:
+        project: the folder that declares them.
         read: names of the columns of what it reads.
     """
 
@@ -175,13 +184,14 @@ def destination_asset(insert: Insert, target: Table, read: Collection[str]) -> d
         owners=platform_settings(target).owners,
         tags=platform_settings(target).tag_pairs,
         kinds={"spark", kind_of(target)},
-        description=f"Table {target.name} ({target.connector}), declared at {target.location}."
+        description=f"Table {target.name} ({target.connector}), declared at {declared_at(target.location, project)}."
         f"\n\n```sql\n{insert.sql}\n```",
         metadata={
             keys.TABLE_METADATA: target.name,
             "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key),
             "dagster/column_lineage": keys.insert_lineage(insert, target, read),
             "dagster/table_name": keys.stored_as(target),
+            **code_references(target.location, insert.location),
         },
     )
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
@@ -191,7 +201,12 @@ def destination_asset(insert: Insert, target: Table, read: Collection[str]) -> d
                 plan = hop.plan()
             finally:
                 hop.destination.close()
-        shown = metadata.of_destination_plan(plan)
+        shown = {**metadata.of_destination_plan(plan), "dagster/uri": hop.destination.uri}
+        pause = paused(platform.lake).get(target.name)
+        if pause is not None:
+            context.log.warning(f"{pause}; 'upsert-platform resume {target.name}' ends that")
+            told = f"{plan.state.changelog_id}:{plan.state.applied_batch}"
+            return dg.MaterializeResult(metadata={**shown, "paused": str(pause)}, data_version=dg.DataVersion(told))
         version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
         if not plan.behind:
             context.log.info("every batch is applied: nothing is written")
@@ -204,17 +219,21 @@ def destination_asset(insert: Insert, target: Table, read: Collection[str]) -> d
     return destination
 
 
-def project_assets(project: Project) -> Iterator[Any]:
-    """Every asset of a project."""
-    yield from topic_assets(project)
+def project_assets(project: Project, *, looks: dg.AutomationCondition[Any] | None = None) -> Iterator[Any]:
+    """Every asset of a project.
+
+    Args:
+        looks: when topics are observed by themselves.
+    """
+    yield from topic_assets(project, looks=looks)
     writers = topic_writers(project)
     for table in project.sources():
-        yield changelog_asset(table, after=writers.get(table.name, ()))
+        yield changelog_asset(table, project=project.path, after=writers.get(table.name, ()))
     for query in project.queries():
         yield query_asset(query, after=looked_up_before(project, query))
     for insert, target in inserts_of(project):
         source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
-        yield destination_asset(insert, target, [column.name for column in source.columns])
+        yield destination_asset(insert, target, [column.name for column in source.columns], project=project.path)
     yield from delta_source_assets(project)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 
 from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
+from upsert_platform.graph.alerts import declared_alerts
+from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
@@ -35,13 +37,19 @@ def build_definitions(
     *,
     platform: PlatformResource | None = None,
     spark: SparkResource | None = None,
+    automation: str | None = None,
 ) -> dg.Definitions:
     """Assets, checks, jobs, sensor and resources of a project.
 
     Args:
         platform: where the project and the lake are, and defaults for endpoints; from the environment if left out.
         spark: the session's settings.
+        automation: ``sensor`` or ``conditions``; see `automation`. From the environment if left out.
+
+    Raises:
+        DeclarationError: there is no automation of that name.
     """
+    by_conditions = automation_of(automation) is Automation.CONDITIONS
     spark = spark or SparkResource()
     platform = platform or default_platform()
     sync = jobs.sync_job(project)
@@ -53,7 +61,9 @@ def build_definitions(
     )
     upkeep = [job for job in optional if job is not None]
     return dg.Definitions(
-        assets=list(assets.project_assets(project)),
+        assets=with_conditions(assets.project_assets(project, looks=LOOKS))
+        if by_conditions
+        else list(assets.project_assets(project)),
         asset_checks=[
             *(checks.accounted_check(table) for table in project.sources()),
             *(quarantine_check(table) for table in project.sources()),
@@ -71,7 +81,10 @@ def build_definitions(
         if project.inserts
         else [],
         schedules=jobs.schedules(verify, compact, watch) if project.inserts else [],
-        sensors=[sensors.new_offsets_sensor(project, sync)] if project.inserts else [],
+        sensors=[
+            *([sensors.new_offsets_sensor(project, sync)] if project.inserts and not by_conditions else []),
+            *declared_alerts(),
+        ],
         resources={
             "platform": keeping_values(platform),
             "spark": keeping_values(spark),

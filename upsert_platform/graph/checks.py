@@ -157,6 +157,10 @@ def _compared(
         else:
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
+        if found.rows is not None:
+            shown: dict[str, int | str] = {"dagster/row_count": found.rows, "dagster/uri": hop.destination.uri}
+            observed = dg.AssetObservation(asset_key=key, description="compared", metadata=shown)
+            context.op_execution_context.log_event(observed)
         kept = hop.refused.count()
         most = platform_settings(target).refused_fail_count
         fails = not found.passed or (most is not None and kept >= most)

@@ -13,6 +13,7 @@ from upsert_platform.errors import ChangelogError
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import TABLE_METADATA
+from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
@@ -66,7 +67,8 @@ class ChangelogIOManager(_PlatformIOManager):
         for topic in after.topics:
             key = keys.stream_key(hop.source.table, topic.name)
             context.log_event(metadata.observed_topic(after, topic.name, key=key))
-        context.add_output_metadata({**metadata.of_changelog_run(run, lag=after.lag), **after.details})
+        shown = {**metadata.of_changelog_run(run, lag=after.lag), **after.details, **metadata.of_store(hop.store)}
+        context.add_output_metadata(shown)
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:
@@ -101,7 +103,7 @@ class QueryIOManager(_PlatformIOManager):
         with told_plainly():
             self.refuse_wrong()
             run = obj.execute(lambda: self.spark.spark_session)
-        context.add_output_metadata(metadata.of_query_run(run))
+        context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store)})
         if run.met:
             context.log.warning(
                 f"{run.met} keys are given by more than one INSERT INTO the same table: the one whose row changed last"
@@ -131,14 +133,15 @@ class DestinationIOManager(_PlatformIOManager):
             try:
                 self.spark.expect(hop.rows_behind(obj))
                 session = self.spark.on_demand()
-                run = hop.execute(session, obj, tell=context.log.warning, progress=context.log.info)
+                progress = observing(context, keys.destination_key(hop.target.table.name))
+                run = hop.execute(session, obj, tell=context.log.warning, progress=progress)
             finally:
                 hop.destination.close()
         if run is None:
             context.log.info("another run applied these batches meanwhile")
             context.add_output_metadata({"batches_behind": 0, "batches": 0, "upserts": 0, "deletes": 0})
             return
-        context.add_output_metadata(metadata.of_destination_run(run))
+        context.add_output_metadata({**metadata.of_destination_run(run), "dagster/uri": hop.destination.uri})
         if run.multi_partition_keys:
             context.log.warning(
                 f"{run.multi_partition_keys} keys were met in more than one partition: of their last records in each"

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.destination import DestinationState
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
 from upsert_platform.hops.comparison import Comparison
@@ -112,6 +113,14 @@ def _range_row(item: RangeAccount) -> dict[str, str | int]:
     }
 
 
+def of_store(store: ChangelogStore) -> dict[str, Any]:
+    """Where a table of the lake is, and how many rows it has, accounting and history included."""
+    counts = [item.rows for item in store.files()]
+    known = [count for count in counts if count is not None]
+    rows = {"dagster/row_count": sum(known)} if len(known) == len(counts) else {}
+    return {"dagster/uri": store.uri, **rows}
+
+
 def of_destination_plan(plan: DestinationPlan) -> dict[str, Any]:
     """Metadata of a destination before a run."""
     return {"batches_behind": plan.behind, "applied_batch": plan.state.applied_batch}
@@ -161,6 +170,7 @@ def of_comparison(found: Comparison) -> Mapping[str, Any]:
         "refused": found.refused,
         "complete": found.complete,
         **({"expired": found.expired} if found.expired else {}),
+        **({"rows": found.rows} if found.rows is not None else {}),
     }
     if found.sample:
         shown["sample"] = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in found.sample])

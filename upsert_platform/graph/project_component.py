@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 from dagster.components.resolved.errors import ResolutionException
 from pydantic import ConfigDict, Field
+
+from upsert_platform.declarations.starter import write_starter
 
 
 def texts(context: dg.ResolutionContext, values: Mapping[str, Any]) -> dict[str, str]:
@@ -51,6 +53,16 @@ TextOptions = Annotated[
 """Name to text; a scalar of YAML is taken as it is written, and a template is not read as Python."""
 
 
+class UpsertProjectScaffolder(dg.Scaffolder):
+    """Writes a `defs.yaml`, and beside it the small project of `upsert-platform init`."""
+
+    def scaffold(self, request: dg.ScaffoldRequest) -> None:
+        """Writes both into the folder of the new component."""
+        dg.scaffold_component(request, {})
+        write_starter(Path(request.target_path))
+
+
+@dg.scaffold_with(UpsertProjectScaffolder)
 class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
     """Topics, changelogs and destination tables of a folder of declarations.
 
@@ -76,6 +88,12 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         default=None, description="Where Spark runs; UPSERT_SPARK_PROFILE, or what `spark.master` tells, if left out."
     )
     spark: TextOptions = Field(default_factory=dict, description="Spark settings.", repr=False)
+
+    automation: Literal["sensor", "conditions"] | None = Field(
+        default=None,
+        description="What starts runs by itself: sensor, or conditions on data versions; UPSERT_PLATFORM_AUTOMATION,"
+        " or sensor, if left out.",
+    )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, checks, jobs, sensor and resources of the folder.
@@ -104,4 +122,4 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             maxcompute=MaxComputeResource(options=self.maxcompute),
         )
         spark = SparkResource(profile=self.profile, settings=self.spark)
-        return build_definitions(platform.binding().project, platform=platform, spark=spark)
+        return build_definitions(platform.binding().project, platform=platform, spark=spark, automation=self.automation)

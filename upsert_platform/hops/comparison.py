@@ -29,6 +29,7 @@ class Comparison:
         stale: keys whose row differs.
         refused: keys whose last change the destination refused; they are in the lake and count as no difference.
         expired: keys whose row the destination has let go of, as it may after its time to live; no difference either.
+        rows: that the table has, where all of them were looked at one by one.
         sample: some differing rows: status, key, and the columns that differ with both values, as text.
     """
 
@@ -41,6 +42,7 @@ class Comparison:
     refused: int
     sample: tuple[Mapping[str, str], ...]
     expired: int = 0
+    rows: int | None = None
 
     @property
     def passed(self) -> bool:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.pauses import paused
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import Positions
 from upsert_platform.errors import UpsertPlatformError
@@ -56,6 +57,7 @@ class TableStatus:
         checked: whether its last check passed; None if there was none.
         refused: rows that it would not take.
         holder: the run that writes it now.
+        paused: since when it is not written by itself, and why; empty if it is.
         error: why it could not be asked; the other attributes then tell nothing.
     """
 
@@ -69,6 +71,7 @@ class TableStatus:
     checked_at: datetime | None = None
     refused: int = 0
     holder: str | None = None
+    paused: str = ""
     error: str = ""
 
 
@@ -182,6 +185,7 @@ def _table(target: Target, lake: Lake) -> TableStatus:
                 state.verdict.at if state.verdict else None,
                 RefusedStore(lake.refused(name)).count(),
                 state.holder,
+                str(paused(lake).get(name, "")),
             )
 
     return _or_error(ask, lambda error: TableStatus(name, read, target.table.connector, error=error))

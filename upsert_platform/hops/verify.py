@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 NO_DIFFERENCE: Final = ("refused", "expired")
 CHANGE: Final = "_change"
+FOUND: Final = "_found"
+"""Whether a row of the table has the key; else null."""
 
 
 def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
@@ -124,7 +126,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
             _comparable(_column(name), column).alias(f"a{index}")
             for index, (name, column) in enumerate(columns.items())
         ],
-        F.lit(True).alias("_found"),
+        F.lit(True).alias(FOUND),
     )
     expected, refused = _without_refused(expected, hop, key)
     if isinstance(hop.destination, StoresOtherValues):
@@ -146,7 +148,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
         same = same & (unsaid | F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")))
         bare = bare & F.col(f"a{index}").isNull()
     is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
-    is_found = F.coalesce(F.col("_found"), F.lit(False))
+    is_found = F.coalesce(F.col(FOUND), F.lit(False))
     status = (
         F.when(refused, "refused")
         .when(is_wanted & ~is_found & may_be_gone, "expired")
@@ -184,7 +186,9 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     key = list(hop.destination.primary_key)
     columns = [column.name for column in hop.destination.columns if column.name not in key]
     skips_nulls = isinstance(hop.destination, WritesByMode) and hop.destination.skips_nulls
-    counts = {row[STATUS]: row["count"] for row in judged.groupBy(STATUS).count().collect()}
+    found = F.count(F.when(F.col(FOUND), 1)).alias("found")
+    groups = judged.groupBy(STATUS).agg(F.count(F.lit(1)).alias("count"), found).collect()
+    counts = {row[STATUS]: row["count"] for row in groups}
     differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
     shown = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS).collect() if differs else ()
     sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls) for row in shown)
@@ -198,6 +202,7 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
         refused=counts.get("refused", 0),
         expired=counts.get("expired", 0),
         sample=sample,
+        rows=sum(row["found"] for row in groups) if complete else None,
     )
 
 

@@ -49,7 +49,7 @@ class Ui:
 
     def check(self) -> None:
         """Opens the check of the table."""
-        self.open("assets/tables/users_serving?view=checks")
+        self.open("assets/tables/users_serving?view=checks&checkDetail=last_value_per_key")
         expect(self.page.get_by_text("Latest execution")).to_be_visible()
 
 

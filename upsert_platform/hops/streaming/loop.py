@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.pauses import watched
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.hops.binding import Binding, changelog_of
@@ -189,7 +190,14 @@ class StreamLoop:
             store = changelog_of(target.source, self._lake)
             return DestinationHop(target, store, target.open(), refused=refused, run=self.run)
 
-        return DestinationStep(name, make, self._spark, run=self.run, check_seconds=self._settings.check_seconds)
+        return DestinationStep(
+            name,
+            make,
+            self._spark,
+            run=self.run,
+            check_seconds=self._settings.check_seconds,
+            paused=watched(self._lake, name),
+        )
 
 
 def _place(worker: Worker) -> Place:

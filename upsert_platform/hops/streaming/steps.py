@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.capabilities import PacesCommits
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.pauses import Pause
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.leased import LEASE
@@ -122,16 +123,25 @@ class DestinationStep(Step):
     Args:
         make: opens the hop; the step closes its destination.
         check_seconds: how long after a check the newest batches are looked at again.
+        paused: tells whether the table is paused, turn for turn; its lease is given back then.
     """
 
     def __init__(
-        self, name: str, make: Callable[[], DestinationHop], spark: OnDemand, *, run: str, check_seconds: float
+        self,
+        name: str,
+        make: Callable[[], DestinationHop],
+        spark: OnDemand,
+        *,
+        run: str,
+        check_seconds: float,
+        paused: Callable[[], Pause | None] = lambda: None,
     ) -> None:
         self.measures = Measures(name, "table")
         self._make = make
         self._spark = spark
         self._run = run
         self._check_seconds = check_seconds
+        self._paused = paused
         self._checked_at = time.monotonic()
         self._looked_upto = 0
         self._written_at: float | None = None
@@ -139,6 +149,9 @@ class DestinationStep(Step):
 
     def run(self, *, drains: bool) -> bool:
         """Applies the batches that are not applied, and checks the newest ones from time to time."""
+        if self._paused() is not None:
+            self.reset()
+            return False
         held = self._held or self._open()
         hop = held.hop
         held.lease.check()

@@ -1,0 +1,87 @@
+"""Tables that are paused: nothing writes them by itself until somebody resumes them. The lake keeps that, for all."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote, unquote
+
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.tables import TableLocation, file_system
+
+_SUFFIX: Final = ".json"
+_LOOKS: Final = 2.0
+"""Seconds between two looks of those that ask all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Since when a table is paused, UTC, and why, if somebody said so."""
+
+    since: datetime
+    reason: str = ""
+
+    def __str__(self) -> str:
+        told = f"paused since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{told}: {self.reason}" if self.reason else told
+
+
+def _folder(lake: Lake) -> TableLocation:
+    return TableLocation(f"{lake.root.rstrip('/')}/paused", lake.options)
+
+
+def pause(lake: Lake, table: str, *, reason: str = "") -> None:
+    """Pauses a table; one that is paused keeps the time, and gets the reason."""
+    before = paused(lake).get(table)
+    since = before.since if before else datetime.now(UTC)
+    system, prefix = file_system(_folder(lake))
+    if _folder(lake).path is not None:
+        system.create_dir(prefix, recursive=True)
+    with system.open_output_stream(f"{prefix}{quote(table, safe='')}{_SUFFIX}") as file:
+        file.write(json.dumps({"since": since.isoformat(), "reason": reason}).encode())
+
+
+def resume(lake: Lake, table: str) -> bool:
+    """Lets a table be written again; whether it was paused."""
+    if table not in paused(lake):
+        return False
+    system, prefix = file_system(_folder(lake))
+    system.delete_file(f"{prefix}{quote(table, safe='')}{_SUFFIX}")
+    return True
+
+
+def paused(lake: Lake) -> dict[str, Pause]:
+    """The tables that are paused."""
+    from pyarrow import fs
+
+    system, prefix = file_system(_folder(lake))
+    found = {}
+    for item in system.get_file_info(fs.FileSelector(prefix or "/", allow_not_found=True)):
+        if item.type is not fs.FileType.File or not item.base_name.endswith(_SUFFIX):
+            continue
+        try:
+            with system.open_input_stream(item.path) as file:
+                told = json.loads(file.read())
+        except FileNotFoundError:  # resumed meanwhile
+            continue
+        name = unquote(item.base_name.removesuffix(_SUFFIX))
+        found[name] = Pause(datetime.fromisoformat(told["since"]), str(told.get("reason", "")))
+    return found
+
+
+def watched(lake: Lake, table: str) -> Callable[[], Pause | None]:
+    """Tells again and again whether a table is paused, at the cost of a look every two seconds."""
+    looked: tuple[float, Pause | None] = (-_LOOKS, None)
+
+    def look() -> Pause | None:
+        nonlocal looked
+        now = time.monotonic()
+        if now - looked[0] >= _LOOKS:
+            looked = now, paused(lake).get(table)
+        return looked[1]
+
+    return look

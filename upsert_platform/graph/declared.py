@@ -1,0 +1,34 @@
+"""What an asset shows of its declaration: where it stands, and a link to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from upsert_platform.errors import SourceLocation
+
+
+def declared_at(location: SourceLocation, project: str) -> str:
+    """A place in words, relative to the project: ``users.sql:12``."""
+    path = Path(location.file)
+    try:
+        path = path.absolute().relative_to(Path(project).absolute())
+    except ValueError:
+        path = Path(path.name)
+    return str(SourceLocation(str(path), location.line))
+
+
+def code_references(*locations: SourceLocation) -> dict[str, Any]:
+    """Metadata that leads from an asset to the files that declare it; empty where there is no such file."""
+    found: list[dg.LocalFileCodeReference | dg.UrlCodeReference] = [
+        dg.LocalFileCodeReference(
+            file_path=str(Path(location.file).absolute()),
+            line_number=location.line or None,
+            label=Path(location.file).name,
+        )
+        for location in dict.fromkeys(locations)
+        if Path(location.file).is_file()
+    ]
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=found)} if found else {}
