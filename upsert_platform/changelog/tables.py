@@ -125,6 +125,6 @@ def file_system(location: TableLocation) -> tuple[FileSystem, str]:
     local = location.path
     if local is not None:
         return fs.LocalFileSystem(), f"{local}/"
-    from deltalake.fs import DeltaStorageHandler
+    from upsert_platform.changelog.object_files import ObjectFiles
 
-    return fs.PyFileSystem(DeltaStorageHandler(location.uri, options=location.storage_options)), ""
+    return fs.PyFileSystem(ObjectFiles(location.uri, options=location.storage_options)), ""

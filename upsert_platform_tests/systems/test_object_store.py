@@ -101,6 +101,19 @@ def test_counts_of_tasks_are_told_there_and_what_died_is_removed(s3: str, monkey
     assert store.remove_unused(hours=1) == 0
 
 
+def test_files_of_queries_are_written_and_read_there(s3: str) -> None:
+    """Arrow's own format: its writer hands on buffers, where that of Parquet hands on bytes."""
+    import pyarrow as pa
+
+    system, folder = file_system(TableLocation(s3, Lake.at(s3).options))
+    written = pa.table({"k": pa.array(range(100_000)), "v": pa.array([f"text {k}" for k in range(100_000)])})
+    with system.open_output_stream(f"{folder}parts/one.arrow") as sink, pa.ipc.new_file(sink, written.schema) as writer:
+        writer.write_table(written, max_chunksize=30_000)
+    with pa.ipc.open_file(system.open_input_file(f"{folder}parts/one.arrow")) as opened:
+        assert opened.num_record_batches == 4
+        assert opened.read_all().equals(written)
+
+
 def test_whole_runs_with_everything_in_the_bucket(stack: Stack, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = Stack.environment
     monkeypatch.setattr(Stack, "environment", lambda self: {**environment(self), "UPSERT_PLATFORM_HOME": s3})
