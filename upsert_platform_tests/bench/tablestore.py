@@ -172,6 +172,8 @@ def _peak_memory() -> float:
 def _writer_process(
     address: tuple[str, ...], table: TablestoreTable, start: int, count: int, ready: Any, results: Any
 ) -> None:
+    import tablestore  # noqa: F401 - what the writer loads of the SDK at its first row, as the SDK's process has it
+
     from upsert_platform.tablestore.task import TaskStats
     from upsert_platform.tablestore.writer import writing_task
 
