@@ -77,13 +77,11 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
         execute=lambda spark, plan, **_: None,
         destination=SimpleNamespace(close=lambda: None),
     )
-    manager = SimpleNamespace(
-        spark=SimpleNamespace(on_demand=lambda: None, expect=lambda rows: None),
-        platform=SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop),
-    )
+    platform = SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop)
+    spark = SimpleNamespace(on_demand=lambda: None, expect=lambda rows: None, refuse_wrong=lambda platform: None)
     context = dg.build_output_context(definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run")
     plan = DestinationPlan(DestinationState(), None)
-    DestinationIOManager.handle_output(manager, context, plan)  # type: ignore[arg-type]
+    DestinationIOManager(platform, spark).handle_output(context, plan)  # type: ignore[arg-type]
     assert context.consume_logged_metadata()["batches_behind"] == dg.MetadataValue.int(0)
 
 
