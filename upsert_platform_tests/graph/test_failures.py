@@ -75,6 +75,7 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
     hop = SimpleNamespace(
         rows_behind=lambda plan: 5,
         execute=lambda spark, plan, **_: None,
+        target=SimpleNamespace(table=SimpleNamespace(name="users")),
         destination=SimpleNamespace(close=lambda: None),
     )
     platform = SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop)
