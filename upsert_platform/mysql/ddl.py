@@ -21,7 +21,7 @@ class Effect(StrEnum):
     """What becomes of the table.
 
     Attributes:
-        ROWS: rows came or went that are not in the log.
+        ROWS: rows came or went that are not in the log, or not under the table's name.
     """
 
     NONE = "none"
@@ -60,12 +60,14 @@ class _Statement:
         if self._accept("ALTER"):
             return self._altered()
         if self._accept("CREATE"):
-            while self._accept("OR", "REPLACE"):
-                pass
+            replaces = self._accept("OR") and self._accept("REPLACE")
             if not self._accept("TABLE"):
                 return Effect.NONE
             self._skip("IF", "NOT", "EXISTS")
-            return Effect.ALTERED if self._name() == self.table else Effect.NONE
+            if self._name() != self.table:
+                return Effect.NONE
+            # The rows that an earlier table of the name had are gone, without a word in the log.
+            return Effect.ROWS if replaces else Effect.ALTERED
         return Effect.NONE
 
     def _dropped(self) -> Effect:
@@ -78,9 +80,13 @@ class _Statement:
         return Effect.GONE if self.table in self._names() else Effect.NONE
 
     def _renamed(self) -> Effect:
-        """Pairs are carried out one after the other: the last one that names the table counts."""
+        """Pairs are carried out one after the other: the last one that names the table counts.
+
+        Another table that takes the name has rows that were logged under its own. Only of the copies that tools for
+        changing tables online put in the place of a table it is known that they hold the same rows.
+        """
         self._skip("IF", "EXISTS")
-        effect = Effect.NONE
+        effect, away = Effect.NONE, self.table
         while True:
             source = self._name()
             while self._accept("WAIT", "NOWAIT") or (self._word().isdigit() and self._accept(self._word())):
@@ -88,9 +94,10 @@ class _Statement:
             self._accept("TO")
             target = self._name()
             if source == self.table:
-                effect = Effect.GONE
-            if target == self.table:
-                effect = Effect.ALTERED
+                effect, away = Effect.GONE, target
+            elif target == self.table:
+                same = effect is Effect.GONE and (source == away or self._is_copy(source))
+                effect = Effect.ALTERED if same else Effect.ROWS
             if not self._accept(","):
                 return effect
 
@@ -100,18 +107,33 @@ class _Statement:
         if not self._accept("TABLE"):
             return Effect.NONE
         self._skip("IF", "EXISTS")
-        if self._name() != self.table:
-            return Effect.NONE
+        named = self._name()
         words = [token.upper() for token in self.tokens[self.at :]]
         pairs = list(pairwise(words))
+        becomes = self._new_name(pairs)
+        if named != self.table:
+            return Effect.ROWS if becomes == self.table else Effect.NONE
         if any(word in _UNLOGGED and following in ("PARTITION", "TABLESPACE") for word, following in pairs):
             return Effect.ROWS
+        return Effect.ALTERED if becomes in (None, self.table) else Effect.GONE
+
+    def _new_name(self, pairs: list[tuple[str, str]]) -> tuple[str, str] | None:
+        """The name that ALTER TABLE gives to the table; None if it keeps its own.
+
+        Args:
+            pairs: of words that follow each other, behind the table's name.
+        """
         for index, (word, following) in enumerate(pairs):
             if word == "RENAME" and following not in ("COLUMN", "INDEX", "KEY"):
                 self.at += index + 1
                 self._accept("TO", "AS")
-                return Effect.ALTERED if self._name() == self.table else Effect.GONE
-        return Effect.ALTERED
+                return self._name()
+        return None
+
+    def _is_copy(self, other: tuple[str, str]) -> bool:
+        """Whether a table has the name that gh-ost and pt-online-schema-change give to their copy of the table."""
+        schema, name = self.table
+        return other[0] == schema and re.fullmatch(f"_+{re.escape(name)}_(gho|new)", other[1]) is not None
 
     def _names(self) -> list[tuple[str, str]]:
         found = [self._name()]
