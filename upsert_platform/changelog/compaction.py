@@ -105,7 +105,12 @@ def _joined(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def reduce_history(
-    spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int, applied: Collection[int] = ()
+    spark: SparkSession,
+    store: ChangelogStore,
+    *,
+    applied_everywhere: int,
+    applied: Collection[int] = (),
+    upto: int | None = None,
 ) -> CompactionReport:
     """Rewrites a changelog of mode upsert as the last change per key; quarantine and accounting are kept whole.
 
@@ -116,6 +121,8 @@ def reduce_history(
             destination waits for them and a new one starts from what is there (unless records are in quarantine).
         applied: batches up to which destinations hold the changelog: it goes on telling what the last change of each
             key was up to them, since that is what a destination is compared with.
+        upto: the batch up to which history is reduced; to the last one if None. Behind it every row stays, since a
+            destination may come to hold the changelog up to any batch there meanwhile.
 
     Raises:
         ValueError: the changelog is not in mode upsert: its consumers need every record.
@@ -128,14 +135,15 @@ def reduce_history(
     head = store.head()
     if head is None or head.batch == 0:
         return CompactionReport(0, 0, 0, 0)
-    floor = droppable_tombstones(store, applied_everywhere)
+    upto = _reducible(head.batch, upto)
+    floor = min(droppable_tombstones(store, applied_everywhere), upto)
     # Told first: a kill after this refuses no destination that there is, and one before it drops nothing.
     raise_floor(store, floor)
-    found = [item for item in store.files() if item.first_batch is None or item.first_batch <= head.batch]
+    found = [item for item in store.files() if item.first_batch is None or item.first_batch <= upto]
     whole = store.rows_of(spark, found)
-    is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS)
+    is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS) & (F.col(rows.BATCH) <= upto)
     changes = whole.where(is_change)
-    rows_before = changes.count()
+    rows_before = store.read(spark, after=0, upto=head.batch).count()
     # A tombstone that is dropped leaves no older row of its key: spans end where tombstones are kept.
     changes = changes.withColumn(_SPAN, _span_of(rows.BATCH, {end for end in applied if end >= floor}))
     key = [*store.table.primary_key, _SPAN]
@@ -144,7 +152,7 @@ def reduce_history(
     latest = last_rows_per_partition(changes, key=key) if quarantines else last_rows(changes, key=key)
     kept = latest.select(*whole.columns).where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
     compacted = kept.unionByName(whole.where(~is_change))
-    _rewrite(store, _spread(compacted, size=sum(item.size for item in found)), found, reduced=head.batch)
+    _rewrite(store, _spread(compacted, size=sum(item.size for item in found)), found, reduced=upto)
     rows_after = store.read(spark, after=0, upto=head.batch).count()
     return CompactionReport(len(found), len(store.files()), rows_before, rows_after)
 
@@ -185,18 +193,28 @@ def droppable_tombstones(store: ChangelogStore, applied_everywhere: int) -> int:
     return 0 if store.quarantined_places().num_rows else applied_everywhere
 
 
-def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int) -> bool:
+def _reducible(head: int, upto: int | None) -> int:
+    return head if upto is None else min(upto, head)
+
+
+def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int, upto: int | None = None) -> bool:
     """Whether `compact` would change the changelog. No JVM."""
     head = store.head()
     if head is None or head.batch == 0:
         return False
     if store.mode != "upsert":
         return len(small_files(store)) >= FEW_FILES
-    return reduced_upto(store) < head.batch or droppable_tombstones(store, applied_everywhere) > head.floor
+    upto = _reducible(head.batch, upto)
+    return reduced_upto(store) < upto or min(droppable_tombstones(store, applied_everywhere), upto) > head.floor
 
 
 def compact(
-    spark: SparkSession, store: ChangelogStore, *, applied_everywhere: int, applied: Collection[int] = ()
+    spark: SparkSession,
+    store: ChangelogStore,
+    *,
+    applied_everywhere: int,
+    applied: Collection[int] = (),
+    upto: int | None = None,
 ) -> CompactionReport:
     """Reduces history where the mode allows it (see `reduce_history`), and merges small files elsewhere.
 
@@ -204,7 +222,7 @@ def compact(
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
     if store.mode == "upsert":
-        return reduce_history(spark, store, applied_everywhere=applied_everywhere, applied=applied)
+        return reduce_history(spark, store, applied_everywhere=applied_everywhere, applied=applied, upto=upto)
     head = store.head()
     assert head is not None
     before = len(store.files())

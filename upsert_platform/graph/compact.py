@@ -5,7 +5,8 @@ Runs beside `sync`: an append does not meet what a compaction rewrites, and read
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import dagster as dg
@@ -26,6 +27,26 @@ from upsert_platform.plan import Query
 from upsert_platform.queries import upkeep as queries_upkeep
 
 COMPACT = "compact"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How far what follows a changelog has applied it.
+
+    Attributes:
+        everywhere: the lowest batch of all tables and queries.
+        tables: the batches of the tables.
+        upto: the batch up to which history may be reduced: a table that is being written comes to hold a later one that
+            nobody can tell yet, and is compared with what the changelog tells up to that.
+    """
+
+    everywhere: int
+    tables: frozenset[int]
+    upto: int
+
+    def bounds(self) -> dict[str, Any]:
+        """Of `compact`."""
+        return {"applied_everywhere": self.everywhere, "applied": self.tables, "upto": self.upto}
 
 
 class CompactConfig(dg.Config):
@@ -67,12 +88,12 @@ def _step(table: Table) -> Any:
         with told_plainly():
             spark.refuse_wrong(platform)
             store = changelog_of(platform.binding().sources[table.name], platform.lake)
-            applied, tables = _applied(context, platform, table.name, store)
-            report = _compacted(context, store, spark, applied, tables)
+            applied = applied_of(platform, table.name, store, run=context.run.run_id, warn=context.log.warning)
+            report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
         context.log.info(f"{removed} files deleted that were unused for {config.keep_hours} hours")
-        _tell(context, keys.changelog_key(table.name), report, removed=removed, applied=applied)
+        _tell(context, keys.changelog_key(table.name), report, removed=removed, applied=applied.everywhere)
 
     return step
 
@@ -87,65 +108,70 @@ def _query_step(query: Query) -> Any:
     def step(context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource) -> None:
         with told_plainly():
             store = query_store(platform.binding().queries[query.name], platform.lake)
-            applied, tables = _applied(context, platform, query.name, store)
-            worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied)
-            report: CompactionReport | None = None
-            if worthwhile:
-                upto = min(tables, default=0) if _tells_before(platform, query.name) else None
-                report = queries_upkeep.compact(store, applied_everywhere=applied, applied=tables, upto=upto)
+            applied = applied_of(platform, query.name, store, run=context.run.run_id, warn=context.log.warning)
+            if _tells_before(platform, query.name):
+                applied = replace(applied, upto=min([applied.upto, *applied.tables]))
+            worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied.everywhere, upto=applied.upto)
+            report = queries_upkeep.compact(store, **applied.bounds()) if worthwhile else None
             removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, query.name, hours=config.keep_hours)
-        _tell(context, keys.query_key(query.name), report, removed=removed, applied=applied)
+        _tell(context, keys.query_key(query.name), report, removed=removed, applied=applied.everywhere)
 
     return step
 
 
 def _compacted(
-    context: dg.OpExecutionContext, store: ChangelogStore, spark: SparkResource, applied: int, tables: set[int]
+    context: dg.OpExecutionContext, store: ChangelogStore, spark: SparkResource, applied: Applied
 ) -> CompactionReport | None:
-    if not compaction.is_worthwhile(store, applied_everywhere=applied):
+    if not compaction.is_worthwhile(store, applied_everywhere=applied.everywhere, upto=applied.upto):
         context.log.info("nothing is new since the last compaction")
         return None
-    context.log.info(f"reading {len(store.files())} files; every table has applied batch {applied}")
-    report = compaction.compact(spark.spark_session, store, applied_everywhere=applied, applied=tables)
+    context.log.info(f"reading {len(store.files())} files; every table has applied batch {applied.everywhere}")
+    report = compaction.compact(spark.spark_session, store, **applied.bounds())
     context.log.info(
         f"{report.rows_before} rows in {report.files_before} files became {report.rows_after} in {report.files_after}"
     )
     return report
 
 
-def _applied(
-    context: dg.OpExecutionContext, platform: PlatformResource, source: str, store: ChangelogStore
-) -> tuple[int, set[int]]:
+def applied_of(
+    platform: PlatformResource, source: str, store: ChangelogStore, *, run: str, warn: Callable[[str], None]
+) -> Applied:
     """How far what follows a changelog has applied it.
 
-    Returns:
-        The lowest batch of all tables and queries, 0 where one cannot be asked; and the batches of the tables, of one
-        that cannot be asked the one that the lake has noted.
+    0 stands for one that cannot be asked; among the tables it has the batch that the lake has noted.
+
+    Args:
+        warn: is told of a table that cannot be asked.
     """
     binding = platform.binding()
+    before = store.head()  # asked first: a table that plans a write from now on plans it up to there at least
+    head = before.batch if before is not None else 0
     lowest: list[int] = []
     tables: set[int] = set()
+    written: list[int] = []
     for bound in binding.queries.values():
         if source in bound.query.tables:
-            head = query_store(bound, platform.lake).head()
-            lowest.append(head.positions.offsets.get(source, {}).get(0, 0) if head is not None else 0)
+            found = query_store(bound, platform.lake).head()
+            lowest.append(found.positions.offsets.get(source, {}).get(0, 0) if found is not None else 0)
     for name, target in binding.targets.items():
         if target.source.table.name != source:
             continue
         try:
-            hop = platform.destination_hop(name, run=context.run.run_id)
+            hop = platform.destination_hop(name, run=run)
             try:
-                applied = hop.plan().state.applied_batch
+                state = hop.plan().state
             finally:
                 hop.destination.close()
+            applied = state.applied_batch
             lowest.append(applied)
+            written += [applied] if state.holder is not None else []
         except UpsertPlatformError as error:
-            context.log.warning(f"tombstones are kept, because table '{name}' does not tell what it has: {error}")
+            warn(f"tombstones are kept, because table '{name}' does not tell what it has: {error}")
             lowest.append(0)
             applied = applied_before(store, name)
         tables.add(applied)
-    return min(lowest, default=0), tables
+    return Applied(min(lowest, default=0), frozenset(tables), min([head, *written]))
 
 
 def _tells_before(platform: PlatformResource, source: str) -> bool:

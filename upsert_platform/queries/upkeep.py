@@ -36,9 +36,8 @@ def compact(
 
     Args:
         applied_everywhere: the lowest batch that all tables fed by the query have applied; deletes up to it go.
-        applied: as in `changelog.compaction.reduce_history`.
-        upto: batches after this one stay as they are; None to take all. A table that tells what rows were before still
-            needs the images of batches that it has not applied.
+        applied: as in `changelog.compaction.reduce_history`; likewise `upto`. A table that tells what rows were before
+            still needs the images of batches that it has not applied.
 
     Raises:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
@@ -46,11 +45,11 @@ def compact(
     head = store.head()
     if head is None or head.batch == 0:
         return CompactionReport(0, 0, 0, 0)
-    floor = applied_everywhere if store.query.key else 0
+    upto = head.batch if upto is None else min(upto, head.batch)
+    floor = min(applied_everywhere, upto) if store.query.key else 0
     # Told first: a kill after this refuses no table that there is, and one before it drops nothing.
     upkeep.raise_floor(store, floor)
-    last = head.batch if upto is None else min(upto, head.batch)
-    files = [item for item in store.result_files() if (item.last_batch or 0) <= last]
+    files = [item for item in store.result_files() if (item.first_batch or 0) <= upto]
     if not files:
         return CompactionReport(0, 0, 0, 0)
     before = sum(item.rows or 0 for item in files)
@@ -59,11 +58,11 @@ def compact(
     actions: list[Any] = []
     after = 0
     for share in range(shares):
-        kept = reduced_rows(store, files, share=share, shares=shares, floor=floor, ends=ends)
+        kept = reduced_rows(store, files, share=share, shares=shares, floor=floor, ends=ends, upto=upto)
         if kept.num_rows:
             actions.append(_written(store, kept))
             after += kept.num_rows
-    _commit(store, files, actions, reduced=last)
+    _commit(store, files, actions, reduced=upto)
     return CompactionReport(len(files), len(actions), before, after)
 
 
@@ -95,13 +94,21 @@ def shares_of(files: list[LiveFile]) -> int:
 
 
 def reduced_rows(
-    store: QueryStore, files: list[LiveFile], *, share: int, shares: int, floor: int, ends: Collection[int] = ()
+    store: QueryStore,
+    files: list[LiveFile],
+    *,
+    share: int,
+    shares: int,
+    floor: int,
+    ends: Collection[int] = (),
+    upto: int | None = None,
 ) -> pa.Table:
     """The last change per key of one share of the keys; with the first share go the accounting rows.
 
     Args:
         floor: deletes up to this batch are left out.
         ends: batches up to which the last change per key is kept as well; none of them below `floor`.
+        upto: rows of later batches are kept as they are; none are if None.
     """
     import numpy as np
     import pyarrow as pa
@@ -123,7 +130,7 @@ def reduced_rows(
             for field in schema
         ]
         table = pa.Table.from_arrays(columns, schema=schema)
-        change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
+        change = _changes_upto(table, upto)
         mine = change
         if key:
             buckets = bucket_rows(place_rows(table, key), shares, spread=False)
@@ -136,7 +143,7 @@ def reduced_rows(
         parts.append(table.filter(mine))
     together = pa.concat_tables(parts).combine_chunks()
     if key:
-        change = pc.is_in(together.column(rows.KIND), pa.array(rows.CHANGE_KINDS)).to_numpy()
+        change = _changes_upto(together, upto).to_numpy()
         changes = together.filter(pa.array(change))
         (codes,) = code_rows([changes], [key])
         batches = changes.column(rows.BATCH).to_numpy()
@@ -147,6 +154,15 @@ def reduced_rows(
         dropped = pc.and_(gone, pc.less_equal(changes.column(rows.BATCH), floor))
         together = pa.concat_tables([changes.filter(pc.invert(dropped)), together.filter(pa.array(~change))])
     return together.sort_by(rows.BATCH)
+
+
+def _changes_upto(table: pa.Table, upto: int | None) -> Any:
+    """Which rows are changes that may be reduced."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    change = pc.is_in(table.column(rows.KIND), pa.array(rows.CHANGE_KINDS))
+    return change if upto is None else pc.and_(change, pc.less_equal(table.column(rows.BATCH), upto))
 
 
 def _written(store: QueryStore, table: pa.Table) -> Any:

@@ -63,6 +63,26 @@ def test_what_a_table_holds_that_lags_can_still_be_told(spark: SparkSession, sto
     assert snapshot(spark, store) == {1: "a3", 2: "b3"}
 
 
+def test_rows_behind_the_batch_that_history_is_reduced_to_stay(spark: SparkSession, store: ChangelogStore) -> None:
+    """A table that is being written comes to hold one of those batches, and is compared with what was told up to it."""
+    told: list[dict[int, str | None]] = [{}]
+    for changes in ([(1, "a"), (2, "b")], [(1, "a2"), (2, None)], [(1, "a3"), (3, "c")], [(1, "a4"), (3, None)]):
+        commit(spark, store, changes)
+        told.append({**told[-1], **dict(changes)})
+    assert compaction.merge_here(store)  # rows of all batches stand in one file
+    report = compaction.compact(spark, store, applied_everywhere=4, applied={4}, upto=2)
+    assert (report.rows_before, report.rows_after) == (8, 1 + 4)
+    for upto in (2, 3, 4):
+        held = {key: value for key, value in snapshot(spark, store, upto=upto).items() if value is not None}
+        assert held == {key: value for key, value in told[upto].items() if value is not None}, upto
+    head = store.head()
+    assert head is not None
+    assert (head.floor, reduced_upto(store)) == (2, 2)
+    assert not compaction.is_worthwhile(store, applied_everywhere=4, upto=2)
+    assert compaction.is_worthwhile(store, applied_everywhere=4, upto=3)
+    assert compaction.is_worthwhile(store, applied_everywhere=4)
+
+
 def test_append_changelog_has_its_files_merged_and_every_row_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,10 @@ from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.store import Head, Positions
 from upsert_platform.destination import DestinationState
 from upsert_platform.errors import DestinationError
+from upsert_platform.graph.compact import Applied, applied_of
 from upsert_platform.hops.destination_hop import DestinationPlan
+from upsert_platform.hops.leased import LEASE
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform_tests.graph.stack import Stack
 
 if TYPE_CHECKING:
@@ -50,6 +53,30 @@ def test_compact_drops_what_every_table_has_and_sync_goes_on(
     stack.produce(stack.users.second_wave(40))
     assert stack.run().success
     assert stack.serving_differences() == []
+
+
+def test_while_a_table_is_written_history_is_reduced_up_to_what_it_holds(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(30))
+    assert stack.run().success
+    platform = stack.platform()
+    changelog = platform.changelog_hop("users", run="test")
+    held = changelog.store.head()
+    stack.produce(stack.users.second_wave(10))
+    head = changelog.execute(OnDemand(lambda: pytest.fail("few records")), changelog.plan()).head
+    assert held is not None
+    assert held.batch < head.batch
+
+    def found() -> Applied:
+        return applied_of(platform, "users", changelog.store, run="test", warn=pytest.fail)
+
+    assert found() == Applied(held.batch, frozenset({held.batch}), head.batch)
+    hop = stack.hop("users_serving")
+    try:
+        with hop.destination.lease(owner="another run", duration=LEASE):
+            assert found() == Applied(held.batch, frozenset({held.batch}), held.batch)
+    finally:
+        hop.destination.close()
 
 
 def test_table_that_was_away_while_deletes_were_dropped_is_refused(stack: Stack) -> None:
