@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from upsert_platform.changelog.tables import StorageOptions, TableLocation, local_path
+from upsert_platform.changelog.tables import StorageOptions, TableLocation, is_uri, local_path
 from upsert_platform.errors import EndpointError
 
 HOME_VARIABLE: Final = "UPSERT_PLATFORM_HOME"
@@ -23,7 +23,12 @@ DEFAULT_HOME: Final = ".upsert_platform"
 def home() -> str:
     """The lake's root: a path made absolute, or a URI as given."""
     value = os.environ.get(HOME_VARIABLE) or DEFAULT_HOME
-    return value if "://" in value else str(Path(value).expanduser().absolute())
+    return value if is_uri(value) else str(Path(value).expanduser().absolute())
+
+
+def folder_here(root: str) -> Path:
+    """The folder for what stays on this machine: the lake's root, or that of a lake without a name behind a URI."""
+    return Path(DEFAULT_HOME).absolute() if is_uri(root) else Path(root)
 
 
 def check_writable(root: str) -> None:
@@ -125,7 +130,7 @@ def project_path() -> Path:
 
 def local_variables(root: str) -> dict[str, str]:
     """KEY=VALUE lines of the environment file that ``local up`` writes for its default folder, if there is one."""
-    path = Path(DEFAULT_HOME if "://" in root else root) / "local" / "local.env"
+    path = folder_here(root) / "local" / "local.env"
     if not path.is_file():
         return {}
     pairs = (line.split("=", 1) for line in path.read_text("utf-8").splitlines() if "=" in line and line[0] != "#")

@@ -54,9 +54,14 @@ class TableLocation:
         return None if self.path is not None else {name: value.get_secret_value() for name, value in self.options}
 
 
+def is_uri(place: str) -> bool:
+    """Whether a place is told by a URI, not by a path."""
+    return "://" in place
+
+
 def local_path(uri: str) -> str | None:
     """The folder that a path or a file URI names; None for a store elsewhere."""
-    if "://" not in uri:
+    if not is_uri(uri):
         return uri
     if uri.startswith("file://"):
         return unquote(uri.removeprefix("file://"))

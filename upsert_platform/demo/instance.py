@@ -16,13 +16,7 @@ SHIPPED_SETTINGS: Final = Path(__file__).with_name("dagster.yaml")
 def dagster_home() -> Path:
     """DAGSTER_HOME if it is set, else ``<home>/dagster``; made with the shipped dagster.yaml when it is missing."""
     named = os.environ.get("DAGSTER_HOME")
-    root = lake.home()
-    if named:
-        directory = Path(named)
-    elif "://" in root:
-        directory = Path(lake.DEFAULT_HOME).absolute() / "dagster"
-    else:
-        directory = Path(root) / "dagster"
+    directory = Path(named) if named else lake.folder_here(lake.home()) / "dagster"
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "dagster.yaml"
     if not settings.exists():

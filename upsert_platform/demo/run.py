@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upsert_platform.changelog import lake
+from upsert_platform.changelog.tables import is_uri
 from upsert_platform.demo.instance import dagster_home, environment
 from upsert_platform.demo.pageviews import TOPIC as VIEWS_TOPIC
 from upsert_platform.demo.pageviews import Pageviews, Rows, expected, tables
@@ -90,7 +91,7 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
     hints.add_row("records that could not be decoded", "upsert-platform quarantine list")
     hints.add_row("the declarations", _shown(lake.project_path()))
     home = lake.home()
-    shown = home if "://" in home else _shown(Path(home))
+    shown = home if is_uri(home) else _shown(Path(home))
     hints.add_row("the lake, data of the servers, DAGSTER_HOME", Text(shown))
     console.print(hints)
 
