@@ -22,9 +22,10 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.destination import RefusedRow
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
+from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.verify import check_batch
+from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.model import Insert, SourceLocation, Table
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
@@ -137,6 +138,27 @@ def test_a_check_finds_what_is_missing_extra_and_stale(tmp_path: Path) -> None:
     assert {row["key"]: row["difference"] for row in found.sample}["id=20"] == (
         "name: expected 'name 20', found 'another'"
     )
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_rows_that_another_run_is_writing_are_no_difference(whole: bool, spark: SparkSession, tmp_path: Path) -> None:
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    append(hop.store, 1, [Placed(1, 0, key, None, key, "first") for key in range(6)])
+    hop.execute(OnDemand(never), hop.plan())
+    append(hop.store, 2, [Placed(2, 0, 10 + key, None, key, None if key == 1 else "second") for key in (0, 1, 9)])
+    place.rows[0], place.rows[9] = (0, "second"), (9, "second")  # the batch is not recorded yet
+    del place.rows[1]
+
+    def check() -> Comparison:
+        if whole:
+            return check_everything(spark, hop, upto=1)
+        return check_batch(OnDemand(lambda: spark), hop, after=0, upto=1)
+
+    assert check().passed
+    place.rows[4] = (4, "of another writer")
+    found = check()
+    assert (found.stale, found.missing, found.extra) == (1, 0, 0)
 
 
 def test_what_is_not_little_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
