@@ -60,8 +60,9 @@ class ValuesConnector(Readable):
                 f"table '{table.name}': connector '{CONNECTOR}' is not declared; write INSERT INTO ... VALUES (...)"
             )
             return None, [Problem(message, table.location)]
-        values = tuple((tuple(row), failure) for row, failure in json.loads(table.options[ROWS]))
-        return WrittenRows(table, values, target), []
+        found = json.loads(table.options[ROWS])
+        values = tuple((tuple(row), failure) for row, failure, _ in found)
+        return WrittenRows(table, values, target, tuple(declared for *_, declared in found)), []
 
     def streams(self, table: Table) -> tuple[str, ...]:
         """None: there is no system to look at."""

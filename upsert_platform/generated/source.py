@@ -199,6 +199,10 @@ class GeneratedRows(NumberedRows):
         return found
 
 
+def _hash(rows_so_far: object) -> str:
+    return hashlib.sha256(json.dumps(rows_so_far).encode()).hexdigest()[:32]
+
+
 @dataclass(frozen=True)
 class WrittenRows(NumberedRows):
     """The rows of INSERT INTO ... VALUES, in the order of the statements; each is inserted once.
@@ -206,10 +210,12 @@ class WrittenRows(NumberedRows):
     Attributes:
         values: per row the Spark SQL of each column, and of the reason why it has no value (or None).
         target: the table that they are inserted into.
+        declared: per row what it is known by when it was inserted, which no release renders otherwise.
     """
 
     values: tuple[tuple[tuple[str, ...], str | None], ...]
     target: str
+    declared: tuple[str, ...]
 
     def discover(self) -> Sequence[Stream]:
         """The rows that are declared now."""
@@ -223,7 +229,9 @@ class WrittenRows(NumberedRows):
         """
         start = positions.offsets.get(self.stream, {}).get(0, 0)
         known = positions.topic_ids.get(self.stream)
-        if known is not None and (start > len(self.values) or self._digest(start) != known):
+        # Before, rows were known by their Spark SQL.
+        told = () if start > len(self.values) else (self._digest(start), _hash(self.values[:start]))
+        if known is not None and known not in told:
             raise TopicError(
                 f"INSERT INTO {self.target} VALUES: the first {start} rows were inserted already, and were changed or"
                 " removed since. A row is inserted once: leave them as they were, and write new statements behind them"
@@ -238,7 +246,7 @@ class WrittenRows(NumberedRows):
         return tuple(ranges)
 
     def _digest(self, count: int) -> str:
-        return hashlib.sha256(json.dumps(self.values[:count]).encode()).hexdigest()[:32]
+        return _hash(self.declared[:count])
 
     def rows(self, spark: SparkSession, start: int, end: int) -> Iterator[pa.Table]:
         """Evaluates the rows."""

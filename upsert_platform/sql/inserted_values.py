@@ -20,7 +20,7 @@ from upsert_platform.sql.compatibility import can_write
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
-from upsert_platform.sql.lexer import tokenize
+from upsert_platform.sql.lexer import Token, TokenKind, tokenize
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import Rendered, first_failure
 from upsert_platform.sql.tables import Tables
@@ -28,8 +28,9 @@ from upsert_platform.types import quote_name
 
 CONNECTOR: Final = "values"
 ROWS: Final = "rows"
-"""Option of such a table: JSON, per row the Spark SQL of each column, and of why it has no value (or null)."""
-Row = tuple[list[str], str | None]
+"""Option of such a table: JSON, per row the Spark SQL of each column, that of why it has no value (or null), and the
+declared row, by which it is known again."""
+Row = tuple[list[str], str | None, str]
 _SUFFIX: Final = "$values"
 
 
@@ -122,7 +123,7 @@ def _rows(declaration: InsertDeclaration, target: Table, columns: Sequence[Colum
             raise Fault(f"PARTITION names '{name}', which is not a partition column", line)
     names = list(declaration.columns) or [name for name in known if name not in constants]
     rows: list[Row] = []
-    for item in node.expressions:
+    for item, declared in zip(node.expressions, _declared(declaration, names), strict=True):
         values = _values(item)
         if len(values) != len(names):
             raise Fault(
@@ -131,8 +132,35 @@ def _rows(declaration: InsertDeclaration, target: Table, columns: Sequence[Colum
             )
         given = dict(zip(names, values, strict=True)) | constants
         written = [_value(given.get(column.name), column, target, line) for column in columns]
-        rows.append(([value.sql for value in written], first_failure(*(value.fails for value in written))))
+        failure = first_failure(*(value.fails for value in written))
+        rows.append(([value.sql for value in written], failure, declared))
     return rows
+
+
+def _declared(declaration: InsertDeclaration, names: Sequence[str]) -> list[str]:
+    """The rows of a statement as its tokens, with the columns that they are for: the same in every release.
+
+    Blanks, comments and the case of words make no difference.
+    """
+    own = json.dumps([names, {name: _plain(tokens) for name, tokens in declaration.partition.items()}])
+    rows: list[list[Token]] = [[]]
+    depth = 0
+    for token in declaration.query[1:]:
+        if token.kind is TokenKind.SYMBOL:
+            depth += (token.value in "([") - (token.value in ")]")
+            if token.value == "," and not depth:
+                rows.append([])
+                continue
+        rows[-1].append(token)
+    return [f"{own} {json.dumps(_plain(row))}" for row in rows]
+
+
+def _plain(tokens: Sequence[Token]) -> list[str]:
+    return [_plain_token(token) for token in tokens]
+
+
+def _plain_token(token: Token) -> str:
+    return token.value.upper() if token.kind is TokenKind.WORD else f"{token.kind.value} {token.value}"
 
 
 def _values(node: exp.Expr) -> list[exp.Expr]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -189,6 +192,39 @@ def test_a_row_is_inserted_once_and_may_not_change_afterwards() -> None:
     assert more.backlog(more.discover(), done) == (OffsetRange(stream.name, 0, 1, 2),)
     other = written("INSERT INTO t VALUES (1, NULL, 'x', 1); INSERT INTO t VALUES (1, NULL, 'b', 1);")
     with pytest.raises(TopicError, match="INSERT INTO t VALUES: the first 1 rows were inserted already, and were"):
+        other.backlog(other.discover(), done)
+
+
+def test_a_row_is_known_again_by_what_is_declared_however_it_is_rendered() -> None:
+    sql = "INSERT INTO t (id, w, n) VALUES (1, UPPER('a'), CAST('1' AS DECIMAL(6, 2))), ROW(2, 'b,(', 3);"
+    first = written(sql)
+    (stream,) = first.discover()
+    done = Positions({stream.name: {0: 2}}, {stream.name: stream.topic_id})
+    rendered = tuple((tuple(f"({sql})" for sql in row), failure) for row, failure in first.values)
+    later = replace(first, values=rendered)
+    assert later.backlog(later.discover(), done) == ()
+    spaced = written(sql.replace("UPPER(", "/* big */ upper ( ").replace(", ROW", ",\n row "))
+    assert spaced.backlog(spaced.discover(), done) == ()
+    for other in (
+        sql.replace("'b,('", "'B,('"),
+        sql.replace("CAST('1'", "CAST('2'"),
+        "INSERT INTO t (id, n, w) VALUES (1, CAST('1' AS DECIMAL(6, 2)), UPPER('a')), ROW(2, 3, 'b,(');",
+    ):
+        changed = written(other)
+        with pytest.raises(TopicError, match="the first 2 rows were inserted already"):
+            changed.backlog(changed.discover(), done)
+
+
+def test_rows_that_an_earlier_release_inserted_are_known_by_their_spark_sql() -> None:
+    first = written("INSERT INTO t VALUES (1, NULL, 'a', 1);")
+    (stream,) = first.discover()
+    text = json.dumps([[list(row), failure] for row, failure in first.values])
+    known = hashlib.sha256(text.encode()).hexdigest()[:32]
+    assert known != stream.topic_id
+    done = Positions({stream.name: {0: 1}}, {stream.name: known})
+    assert first.backlog([stream], done) == ()
+    other = written("INSERT INTO t VALUES (1, NULL, 'b', 1);")
+    with pytest.raises(TopicError, match="the first 1 rows were inserted already"):
         other.backlog(other.discover(), done)
 
 
