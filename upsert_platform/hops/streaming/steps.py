@@ -158,8 +158,9 @@ class DestinationStep(Step):
         head = hop.store.head()
         behind = (head.batch if head else 0) - self.measures.read().applied
         self.measures.set(lag=max(0, behind))
-        if behind <= 0 or self._comes_too_soon(hop):
-            self._check_when_due(hop)
+        if behind <= 0 or (not drains and self._comes_too_soon(hop)):
+            if not drains:
+                self._check_when_due(hop)
             return False
         done = hop.apply(self._spark, held.lease)
         now = time.time()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from upsert_platform.capabilities import PacesCommits
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.streaming import steps
 from upsert_platform.hops.streaming.steps import DestinationStep
 from upsert_platform.hops.verify import check_batch
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
+from upsert_platform_tests.hops.test_changes_here import MemoryHere, append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 SPARK = OnDemand(never)
@@ -56,6 +58,28 @@ def test_batches_that_a_check_passed_over_are_looked_at_by_the_next_sync(
     assert step.measures.read().checks == 2  # nothing new since it looked
     step.reset()
     assert not checked_by_sync(hop)
+
+
+class Paced(MemoryHere, PacesCommits):
+    """A table that wants an hour between commits."""
+
+    least_interval = timedelta(hours=1)
+
+
+def test_what_waits_for_a_paced_table_is_written_before_the_end(tmp_path: Path) -> None:
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    hop.destination = Paced(place)
+    step = step_of(hop)
+    grow(hop, 1, range(3))
+    assert step.run(drains=False)
+    grow(hop, 2, range(3, 6))
+    assert not step.run(drains=False)
+    assert (place.state.applied_batch, step.measures.read().lag) == (1, 1)
+    assert step.run(drains=True)
+    assert not step.run(drains=True)
+    assert (place.state.applied_batch, len(place.rows)) == (2, 6)
+    step.reset()
 
 
 def test_a_difference_is_recorded_whatever_was_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
