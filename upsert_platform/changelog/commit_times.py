@@ -1,17 +1,30 @@
-"""When batches were committed, as the commits of a changelog tell. Nothing needs a JVM."""
+"""When batches were committed, as the commits of a changelog tell. Nothing needs a JVM.
+
+A log that is kept short tells of hours; what it told before is noted in a property of the table, an hour or more apart.
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from datetime import datetime
+from typing import Final
 
 from upsert_platform.changelog.head import commit_record
 from upsert_platform.changelog.store import ChangelogStore
+
+TIMES_PROPERTY: Final = "upsert.changelog.times"
+_HOUR: Final = 3_600_000
+_APART: Final = ((60 * 24 * _HOUR, 30 * 24 * _HOUR), (2 * 24 * _HOUR, 24 * _HOUR), (0, _HOUR))
+"""From which age on, in milliseconds, times that are noted are how far apart; the oldest first."""
+_Noted = tuple[int, int]
+"""A batch, and when it was committed, milliseconds since 1970."""
 
 
 def last_batch_before(store: ChangelogStore, moment: datetime) -> int:
     """The last batch that was committed before a moment, 0 if none was.
 
-    Batches whose commits the table's log has no longer count as committed before it.
+    Of batches whose commits the table's log has no longer, it is as near as noted times tell, never below.
     """
     if store.head() is None:
         return 0
@@ -24,4 +37,36 @@ def last_batch_before(store: ChangelogStore, moment: datetime) -> int:
         oldest = int(record["batch"])
         if commit["timestamp"] < moment.timestamp() * 1000:
             return oldest
-    return 0 if oldest is None or history[-1].get("version") == 0 else oldest
+    if oldest is None or history[-1].get("version") == 0:
+        return 0
+    return min([oldest, *(batch - 1 for batch, at in _noted(store) if at >= moment.timestamp() * 1000)])
+
+
+def times_to_note(store: ChangelogStore) -> str | None:
+    """What the property is to tell before the log loses its older commits; None where it tells that."""
+    noted = _noted(store)
+    found = dict(noted)
+    head, committed = store.head(), store.committed_at()
+    if noted and head is not None and committed is not None:
+        found.setdefault(head.batch, int(committed.timestamp() * 1000))
+    else:  # the whole log only once: afterwards it is looked at more often than it loses something
+        for commit in store.opened().history():  # the newest first; the oldest commit of a batch made it
+            record = commit_record(commit.get("userMetadata"))
+            if record is not None and record["batch"] and "timestamp" in commit:
+                found[int(record["batch"])] = int(commit["timestamp"])
+    thinned = _thinned(sorted(found.items()), now=int(time.time() * 1000))
+    return None if thinned == noted else json.dumps(thinned, separators=(",", ":"))
+
+
+def _noted(store: ChangelogStore) -> list[_Noted]:
+    text = store.opened().metadata().configuration.get(TIMES_PROPERTY, "[]")
+    return [(int(batch), int(at)) for batch, at in json.loads(text)]
+
+
+def _thinned(times: list[_Noted], *, now: int) -> list[_Noted]:
+    """The first time of each hour, of older ones of each day, of still older ones of thirty days."""
+    kept: dict[tuple[int, int], _Noted] = {}
+    for batch, at in times:
+        apart = next(apart for age, apart in _APART if now - at >= age or not age)
+        kept.setdefault((apart, at // apart), (batch, at))
+    return list(kept.values())

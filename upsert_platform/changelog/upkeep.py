@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
 from upsert_platform.changelog.store import FLOOR_PROPERTY, ChangelogStore
 
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
@@ -53,16 +54,20 @@ def reduced_upto(store: ChangelogStore) -> int:
 
 
 def prune_log(store: ChangelogStore, *, hours: int) -> None:
-    """Deletes what the table's log tells of versions older than so many hours, behind a checkpoint."""
+    """Deletes what the table's log tells of versions older than so many hours, behind a checkpoint.
+
+    When batches were committed is noted first (`commit_times`).
+    """
     from deltalake import CommitProperties
 
     if store.head() is None:
         return
     table = store.opened()
-    wanted = f"interval {hours} hours"
-    if table.metadata().configuration.get(_LOG_RETENTION) != wanted:
+    times = times_to_note(store)
+    properties = {_LOG_RETENTION: f"interval {hours} hours", **({} if times is None else {TIMES_PROPERTY: times})}
+    if not properties.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(
-            {_LOG_RETENTION: wanted},
+            properties,
             raise_if_not_exists=False,
             commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
         )

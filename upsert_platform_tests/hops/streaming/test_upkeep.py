@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.store import ChangelogStore
@@ -16,34 +19,28 @@ from upsert_platform.changelog.upkeep import applied_before, note_applied, prune
 from upsert_platform_tests.kafka.tables import declare
 
 
+def commit(store: ChangelogStore, batch: int) -> None:
+    schema = rows.arrow_schema(store.table)
+    row = {rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "users", rows.PARTITION: 0, rows.OFFSET: batch, "id": batch}
+    found = [pa.RecordBatch.from_pylist([row], schema=schema)]
+    head = store.create()
+    files = write_here(found, location=store.location, schema=schema, batch=batch)
+    after = store.append(files, head=head, positions=Positions({"users": {0: batch + 1}}, {}), run="run")
+    assert after is not None
+    note_applied(store, "table", batch)
+
+
 def test_old_log_entries_go_and_the_position_stays(tmp_path: Path) -> None:
     store = ChangelogStore(str(tmp_path / "users"), declare())
-    schema = rows.arrow_schema(store.table)
-
-    def commit(batch: int) -> None:
-        row = {
-            rows.KIND: rows.KIND_UPDATE_AFTER,
-            rows.TOPIC: "users",
-            rows.PARTITION: 0,
-            rows.OFFSET: batch,
-            "id": batch,
-        }
-        found = [pa.RecordBatch.from_pylist([row], schema=schema)]
-        head = store.create()
-        files = write_here(found, location=store.location, schema=schema, batch=batch)
-        after = store.append(files, head=head, positions=Positions({"users": {0: batch + 1}}, {}), run="run")
-        assert after is not None
-        note_applied(store, "table", batch)
-
     for batch in range(1, 26):
-        commit(batch)
+        commit(store, batch)
     log = tmp_path / "users" / "_delta_log"
     long_ago = time.time() - 5 * 3600
     for file in log.iterdir():
         os.utime(file, (long_ago, long_ago))
     before = len(list(log.glob("*.json")))
     prune_log(store, hours=2)
-    commit(26)
+    commit(store, 26)
     assert before > 50
     assert len(list(log.glob("*.json"))) < 10
     head = store.head()
@@ -52,3 +49,37 @@ def test_old_log_entries_go_and_the_position_stays(tmp_path: Path) -> None:
     assert len(store.files()) == 26
     prune_log(store, hours=2)  # young entries stay: a process that began a while ago still reads them
     assert len(list(log.glob("*.json"))) > 2
+
+
+def test_when_batches_were_committed_is_known_when_the_log_is_gone(tmp_path: Path) -> None:
+    """A row that a table with a time to live lacks is missed, unless it is old enough to have gone by itself."""
+    store = ChangelogStore(str(tmp_path / "users"), declare())
+    for batch in range(1, 13):
+        commit(store, batch)
+    now = datetime.now(UTC)
+
+    def hours_ago(batch: int) -> int:
+        return 40 - 3 * batch  # 37 hours ago the first, 4 the last
+
+    log = tmp_path / "users" / "_delta_log"
+    for file in log.glob("*.json"):
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        told = [json.loads(line["commitInfo"].get("userMetadata") or "{}") for line in lines if "commitInfo" in line]
+        batch = told[0].get("upsert_platform", {}).get("batch", 0)
+        at = now - timedelta(hours=hours_ago(batch)) + timedelta(minutes=len(lines) == 1)
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"]["timestamp"] = int(at.timestamp() * 1000)
+        file.write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
+    for path in log.iterdir():
+        os.utime(path, (now.timestamp() - 5 * 3600,) * 2)
+    asked = range(1, 45)
+    exact = {age: sum(hours_ago(batch) > age for batch in range(1, 13)) for age in asked}
+    assert {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked} == exact
+    prune_log(store, hours=2)
+    commit(store, 13)
+    prune_log(store, hours=2)
+    commit(store, 14)
+    assert len(store.opened().history()) < 20
+    found = {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked}
+    assert all(exact[age] <= found[age] <= exact[age] + 1 for age in asked), found
