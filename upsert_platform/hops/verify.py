@@ -184,8 +184,12 @@ def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> Data
     if head is None or head.batch <= after:
         return judged
     changes = hop.changes(judged.sparkSession, after=after, upto=head.batch)
-    key = hop.destination.primary_key
-    moving = changes.select(*[_column(name).alias(f"k{index}") for index, name in enumerate(key)])
+    destination, key = hop.destination, hop.destination.primary_key
+    values = [
+        destination.stored_value(name, _column(name)) if isinstance(destination, StoresOtherValues) else _column(name)
+        for name in key
+    ]
+    moving = changes.select(*[value.alias(f"k{index}") for index, value in enumerate(values)])
     return judged.join(moving, [f"k{index}" for index in range(len(key))], "left_anti")
 
 
