@@ -31,8 +31,9 @@ lint: setup ## format, rules, types
 bench: setup ## measurements on this machine
 	.venv/bin/python -m upsert_platform_tests.bench $(ARGS)
 
-docs: setup ## docs/options.md, from the options in the code
+docs: setup ## docs/options.md, from the options in the code, and the site, in site/
 	.venv/bin/python -m upsert_platform.reference.markdown
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 lock: ## renews requirements.lock; needs pip-compile on PATH
 	scripts/lock

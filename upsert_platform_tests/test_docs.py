@@ -8,44 +8,28 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from io import StringIO
 from pathlib import Path
 
 import click
 import pytest
-from rich.console import Console
 
 import upsert_platform
 from upsert_platform.changelog import lake
-from upsert_platform.cli import options as cli_options
 from upsert_platform.cli.main import main
-from upsert_platform.declarations import connect_options
 from upsert_platform.formats import FORMATS
-from upsert_platform.generated.options import DatagenSettings, FakerSettings
 from upsert_platform.hops import binding
 from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.kafka import properties
-from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
-from upsert_platform.maxcompute.options import MaxComputeSettings
-from upsert_platform.maxcompute.replaced import REPLACED, REPLACED_BY_MAXSTORAGE
-from upsert_platform.options import option_fields
-from upsert_platform.reference.markdown import markdown, sections
-from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.reference.markdown import sections
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "ARCHITECTURE.md",
-    "docs/options.md",
-    "docs/extending.md",
-    "docs/operating.md",
-    "docs/cluster.md",
-)
+PAGES = tuple(sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md", *PAGES)
 BIN = Path(sys.executable).parent
+DECLARED = "docs/declaring.md"
+EXECUTED = "docs/tutorial.md"
+"""Its commands are executed as they are, by a test of systems."""
 SHELL_WORDS = (".", "export", "mkdir", "eval")
 OTHER_TOOLS = (".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/pytest", ".venv/bin/python", ".venv/bin/pre-commit")
 CHEAP = (
@@ -72,18 +56,20 @@ def _commands(name: str) -> Iterator[str]:
             yield from (part.strip() for part in line.split("&&") if part.strip())
 
 
-COMMANDS = sorted({command for name in ("README.md", "CONTRIBUTING.md") for command in _commands(name)})
+COMMANDS = sorted({command for name in DOCUMENTS if name != EXECUTED for command in _commands(name)})
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project of the README, in a working directory of its own."""
-    working = tmp_path_factory.mktemp("readme")
+    """The project of docs/declaring.md, in a working directory of its own."""
+    working = tmp_path_factory.mktemp("declaring")
     folder = working / "shop"
     folder.mkdir()
-    (sql,), (yaml,) = _blocks("README.md", "sql"), _blocks("README.md", "yaml")
+    (sql,), (yaml,) = _blocks(DECLARED, "sql"), _blocks(DECLARED, "yaml")
     (folder / "orders.sql").write_text(sql, "utf-8")
     (folder / "pipeline.yaml").write_text(yaml, "utf-8")
+    for name in ("orders.sql", "tablestore-sink.properties", "mysql-to-kafka.yaml"):  # that pages import
+        (working / name).touch()
     return working
 
 
@@ -133,7 +119,7 @@ def test_command_exists(command: str, project: Path, monkeypatch: pytest.MonkeyP
 def test_cheap_command_runs(command: str, project: Path) -> None:
     environment = {
         **os.environ,
-        **_dummies("".join((*_blocks("README.md", "sql"), *_blocks("README.md", "yaml")))),
+        **_dummies("".join((*_blocks(DECLARED, "sql"), *_blocks(DECLARED, "yaml")))),
         lake.PROJECT_VARIABLE: str(project / "shop"),
         lake.HOME_VARIABLE: str(project / "home"),
     }
@@ -146,7 +132,7 @@ def test_cheap_command_runs(command: str, project: Path) -> None:
 
 
 def test_declarations_are_valid(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in _dummies("".join((*_blocks("README.md", "sql"), *_blocks("README.md", "yaml")))).items():
+    for name, value in _dummies("".join((*_blocks(DECLARED, "sql"), *_blocks(DECLARED, "yaml")))).items():
         monkeypatch.setenv(name, value)
     bound = binding.bind(*binding.load(project / "shop", root=str(project)))
     assert set(bound.sources) == {"orders"}
@@ -154,12 +140,47 @@ def test_declarations_are_valid(project: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not bound.warnings
 
 
+def test_declarations_of_the_front_page_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sql,) = _blocks("README.md", "sql")
+    (tmp_path / "orders.sql").write_text(sql, "utf-8")
+    for name, value in _dummies(sql).items():
+        monkeypatch.setenv(name, value)
+    bound = binding.bind(*binding.load(tmp_path, root=str(tmp_path)))
+    assert (set(bound.sources), set(bound.targets), bound.warnings) == ({"orders"}, {"open_orders"}, ())
+
+
+def test_declaration_of_a_secure_cluster_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import certifi
+
+    (sql,) = _blocks("docs/secure-kafka.md", "sql")
+    (login,) = re.findall(r"^    (org\.apache\..*)$", _text("docs/secure-kafka.md"), re.MULTILINE)
+    (tmp_path / "orders.sql").write_text(sql, "utf-8")
+    values = {"KAFKA_BROKERS": "127.0.0.1:9", "KAFKA_JAAS_CONFIG": login, "KAFKA_TRUST_STORE": certifi.where()}
+    assert set(_dummies(sql)) == set(values)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    project, problems = binding.load(tmp_path, root=str(tmp_path))
+    binding.bind(project, problems)
+    assert [str(problem) for problem in problems if "neither read nor written" not in problem.message] == []
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if "```python" in _text(name)])
+def test_python_of_a_page_runs(name: str, project: Path) -> None:
+    dummies = _dummies("".join((*_blocks(DECLARED, "sql"), *_blocks(DECLARED, "yaml"))))
+    places = {lake.PROJECT_VARIABLE: str(project / "shop"), lake.HOME_VARIABLE: str(project / "home")}
+    for block in _blocks(name, "python"):
+        command = [sys.executable, "-c", block]
+        environment = {**os.environ, **dummies, **places, "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
 def test_jobs_and_sensor_have_the_documented_names(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dagster as dg
 
     from upsert_platform.graph.build import build_definitions
 
-    for name, value in _dummies("".join((*_blocks("README.md", "sql"), *_blocks("README.md", "yaml")))).items():
+    for name, value in _dummies("".join((*_blocks(DECLARED, "sql"), *_blocks(DECLARED, "yaml")))).items():
         monkeypatch.setenv(name, value)
     loaded, _ = binding.load(project / "shop", root=str(project))
     repository = build_definitions(loaded).get_repository_def()
@@ -214,7 +235,7 @@ def _texts_of_the_code() -> tuple[str, ...]:
     return tuple(found)
 
 
-MESSAGES = re.findall(r"^\| `([^`]+)` \|", _text("README.md").partition("## Troubleshooting")[2], re.MULTILINE)
+MESSAGES = re.findall(r"^\| `([^`]+)` \|", _text("docs/troubleshooting.md"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("message", MESSAGES)
@@ -227,7 +248,7 @@ def test_troubleshooting_was_found() -> None:
 
 
 def test_metadata_is_that_of_the_code() -> None:
-    part = _text("README.md").partition("## What a run tells")[2].partition("\n## ")[0]
+    part = _text("docs/metadata.md").partition("\n## ")[0]
     table = [line for line in part.splitlines() if line.startswith("| ")]
     names = {name.removesuffix("...") for line in table for name in re.findall(r"`([\w/.]+)`", line)}
     assert len(names) > 30
@@ -238,11 +259,11 @@ def test_metadata_is_that_of_the_code() -> None:
 def test_columns_of_the_changelog_are_told() -> None:
     from upsert_platform.changelog.rows import SYSTEM_COLUMNS
 
-    part = _text("README.md").partition("## What lies in the lake")[2].partition("\n## ")[0]
+    part = _text("docs/metadata.md").partition("## What lies in the lake")[2].partition("\n## ")[0]
     assert set(SYSTEM_COLUMNS) == set(re.findall(r"`(_\w+)`", part))
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_environment_variables_are_in_the_reference(name: str) -> None:
     told = set(re.findall(r"\bUPSERT_PLATFORM_[A-Z]+\b", _text(name)))
     assert told <= {row.name for row in sections()["platform"].rows}
@@ -259,123 +280,7 @@ def test_changelog_tells_every_format_and_connector(name: str) -> None:
     assert name in _text("CHANGELOG.md").lower()
 
 
-def test_reference_file_is_current() -> None:
-    assert _text("docs/options.md") == markdown(), "write it anew: python -m upsert_platform.reference.markdown"
-
-
-MODELS = {
-    "upsert-kafka": UpsertKafkaSettings,
-    "kafka": KafkaSettings,
-    "tablestore": TablestoreSettings,
-    "maxcompute": MaxComputeSettings,
-    "faker": FakerSettings,
-    "datagen": DatagenSettings,
-    **{name: found.settings for name, found in FORMATS.items()},
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_reference_has_every_option_with_a_sentence_and_an_origin(name: str) -> None:
-    rows = {row.name: row for row in sections()[name].rows}
-    assert set(option_fields(MODELS[name])) <= set(rows)
-    origins = {"flink", "alibaba", "volcengine", "tencent", "tablestore", "maxcompute", "confluent", "platform"}
-    for option in option_fields(MODELS[name]):
-        assert rows[option].meaning.endswith(".")
-        assert set(rows[option].third.replace(" ", "").split(",")) <= origins, option
-
-
-VENDOR_PAGES = {
-    "alibaba": (
-        "upsert-kafka",
-        "connector, properties.bootstrap.servers, topic, key.format, key.fields, key.fields-prefix, value.format,"
-        " value.fields-include, sink.parallelism, sink.buffer-flush.max-rows, sink.buffer-flush.interval,"
-        " sink.delivery-guarantee, sink.add-tableId-to-header-enabled, aliyun.kafka.accessKeyId,"
-        " aliyun.kafka.accessKeySecret, aliyun.kafka.instanceId, aliyun.kafka.endpoint, aliyun.kafka.regionId",
-    ),
-    "volcengine": (
-        "upsert-kafka",
-        "connector, properties.bootstrap.servers, topic, key.format, key.fields-prefix, value.format,"
-        " value.fields-include, sink.parallelism",
-    ),
-    "tencent": (
-        "upsert-kafka",
-        "connector, properties.bootstrap.servers, topic, key.format, key.fields, key.fields-prefix, value.format,"
-        " value.fields-include, scan.startup.mode, sink.parallelism, sink.buffer-flush.max-rows,"
-        " sink.buffer-flush.interval",
-    ),
-}
-"""What the pages of vendors list, or use in an example."""
-
-
-@pytest.mark.parametrize("vendor", VENDOR_PAGES)
-def test_reference_tells_which_vendors_document_an_option(vendor: str) -> None:
-    section, listed = VENDOR_PAGES[vendor]
-    found = {row.name for row in sections()[section].rows if vendor in row.third.split(", ")}
-    assert found == set(listed.split(", "))
-
-
-def test_reference_tells_options_of_kafka_connect_from_those_of_the_connector() -> None:
-    origin = {row.name: row.third for row in sections()["kafka-connect"].rows}
-    assert {origin[name] for name in ("tasks.max", "transforms", "errors.tolerance", "consumer.override.*")} == {
-        "kafka-connect"
-    }
-    assert {origin[name] for name in ("primarykey.mode", "insert.mode", "bucket.count")} == {"tablestore"}
-
-
-def test_reference_marks_what_has_no_effect_or_is_refused() -> None:
-    def marked(section: str, status: str) -> set[str]:
-        return {row.name for row in sections()[section].rows if row.status == status}
-
-    assert marked("maxcompute", "no effect") == set(REPLACED)
-    meaning = {row.name: row.text for row in sections()["maxcompute"].rows}
-    assert "Used with `sink.coordinator.enable` = `false`" in meaning["insert.commit.thread-num"]
-    assert all("Used with `write.api` = `tunnel`" in meaning[name] for name in REPLACED_BY_MAXSTORAGE)
-    assert marked("upsert-kafka", "refused") == {"sink.partitioner"}
-    assert marked("properties", "no effect") == {*properties.OWNED, *properties.JVM_ONLY}
-    assert marked("kafka-connect", "refused") == set(connect_options.REFUSED)
-
-
-def test_reference_tells_what_java_properties_become() -> None:
-    rows = {row.name: row.second for row in sections()["properties"].rows}
-    assert set(rows) | {"bootstrap.servers"} == {
-        *properties.COMMON, *properties.CONSUMER, *properties.PRODUCER, *properties.RENAMED,
-        *properties.JVM_ONLY, *properties.OWNED, *properties.HANDLED,
-    }  # fmt: skip
-    for java, native in properties.RENAMED.items():
-        client, problems = properties.read_properties({java: "1"})
-        assert not problems
-        assert rows[java] == native
-        assert native in {**client.common, **client.consumer, **client.producer}
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
-@pytest.mark.parametrize("name", sections())
-def test_options_fit_the_terminal_and_nothing_is_cut(name: str, width: int) -> None:
-    output = StringIO()
-    cli_options._show(Console(width=width, file=output, highlight=False), sections()[name])
-    shown = output.getvalue()
-    assert max(map(len, shown.splitlines())) <= width
-    letters = re.sub(r"\s", "", shown)
-    for row in sections()[name].rows:
-        words = [word for word in cli_options._plain(row.text).split() if len(word) < width // 5]
-        assert all(word in letters for word in words), row.name
-
-
-def test_options_of_an_unknown_connector_name_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["options", "tablestor"])
-    assert ended.value.code == 2
-    assert "did you mean 'tablestore'" in capsys.readouterr().err
-
-
-def test_defaults_are_told_in_the_units_of_the_option() -> None:
-    rows: Mapping[str, str] = {row.name: row.second for row in sections()["upsert-kafka"].rows}
-    assert rows["scan.buffer-bytes"] == "192 mb"
-    assert rows["batch.max-bytes"] == "2 gb"
-    assert {row.name: row.second for row in sections()["tablestore"].rows}["request.timeout"] == "10 s"
-
-
 def test_lease_is_as_long_as_told() -> None:
     from upsert_platform.hops.leased import LEASE
 
-    assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("README.md")
+    assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("docs/guarantees.md")

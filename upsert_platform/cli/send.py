@@ -17,11 +17,20 @@ from upsert_platform.cli.text import counted
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--delete", is_flag=True, help="Make every line a tombstone: its key columns count alone.")
 @click.option("--topic", help="Which topic, where the table reads several.")
+@click.option("--create-topic", is_flag=True, help="Create the topic, compacted, if it does not exist.")
 @click.option("--dry-run", is_flag=True, help="Encode and count; send nothing.")
 @click.option("--force", is_flag=True, help="Also to a table that an insert writes.")
 @click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
 def send(
-    table: str, file: BinaryIO, topic: str | None, project: Path | None, *, delete: bool, dry_run: bool, force: bool
+    table: str,
+    file: BinaryIO,
+    topic: str | None,
+    project: Path | None,
+    *,
+    delete: bool,
+    create_topic: bool,
+    dry_run: bool,
+    force: bool,
 ) -> None:
     """Send lines of FILE (standard input, if left out or -) to the topic of TABLE.
 
@@ -34,9 +43,11 @@ def send(
     record not delivered.
     """
     from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.send import send_lines, written_table
+    from upsert_platform.hops.send import make_topic, send_lines, written_table
 
     target = written_table(bind(*load(project)), table, topic=topic, force=force)
+    if create_topic and not dry_run and make_topic(target):
+        click.echo(f"created topic {target.settings.topic[0]}, compacted")
     done = send_lines(target, file, deletes=delete, dry_run=dry_run)
     word = "would be sent to" if dry_run else "sent to"
     told = f"{counted(done.puts, 'record')} and {counted(done.deletes, 'tombstone')} {word} {done.topic}"

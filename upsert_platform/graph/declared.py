@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,16 @@ def declared_at(location: SourceLocation, project: str) -> str:
 
 def code_references(*locations: SourceLocation) -> dict[str, Any]:
     """Metadata that leads from an asset to the files that declare it; empty where there is no such file."""
-    found: list[dg.LocalFileCodeReference | dg.UrlCodeReference] = [
-        dg.LocalFileCodeReference(
-            file_path=str(Path(location.file).absolute()),
-            line_number=location.line or None,
-            label=Path(location.file).name,
-        )
-        for location in dict.fromkeys(locations)
-        if Path(location.file).is_file()
-    ]
-    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=found)} if found else {}
+    places = [location for location in dict.fromkeys(locations) if Path(location.file).is_file()]
+    if not places:
+        return {}
+    with warnings.catch_warnings():
+        # The only links from an asset to its declaration are marked beta.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        found: list[dg.LocalFileCodeReference | dg.UrlCodeReference] = [
+            dg.LocalFileCodeReference(
+                file_path=str(Path(place.file).absolute()), line_number=place.line or None, label=Path(place.file).name
+            )
+            for place in places
+        ]
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=found)}

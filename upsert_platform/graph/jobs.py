@@ -83,7 +83,7 @@ def audit_job(project: Project) -> Job | None:
         config=console.RUN_CONFIG,
         tags={keys.COMPLETE_TAG: "true"},
         description="Judges tables straight by their topics, with a reader that shares no code with the platform. It"
-        " reads every record and every row in one process: some ten thousand a second.",
+        " reads every record and every row in this process.",
     )
 
 

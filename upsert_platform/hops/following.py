@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.capabilities import StoresOtherValues
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.errors import ChangelogError
+from upsert_platform.errors import ChangelogError, LeaseHeldError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.destination_hop import DestinationHop, DestinationRun
 
@@ -47,7 +47,8 @@ def follow(
     """Brings what reads a changelog up to it, as a sync does: the queries first.
 
     Yields:
-        The name of each table, when it has been written, and what was done; None where it had everything.
+        The name of each table, when it has been written, and what was done; None where it had everything, or another
+        run writes it, which goes on to what is new.
     """
     for name, source in binding.queries.items():
         if table in source.query.tables:
@@ -57,4 +58,9 @@ def follow(
         with closing(target.open()) as destination:
             store, refused = changelog_of(target.source, lake), RefusedStore(lake.refused(name))
             hop = DestinationHop(target, store, destination, refused=refused, run=run)
-            yield name, hop.execute(spark, hop.plan(), tell=tell, progress=tell)
+            try:
+                done = hop.execute(spark, hop.plan(), tell=tell, progress=tell)
+            except LeaseHeldError as error:  # continuous mode, say, which comes to the new batch by itself
+                tell(f"{error}; it takes the new batch with its own")
+                done = None
+            yield name, done

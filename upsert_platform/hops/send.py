@@ -22,6 +22,7 @@ from upsert_platform.kafka.change_topic import CHANGES
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key
 from upsert_platform.kafka.refusals import remedy
 from upsert_platform.kafka.table import FormatSide, KafkaTable, read_kafka_table
+from upsert_platform.kafka.topics import create_topic, describe_topic
 from upsert_platform.model import ColumnKind, Options, Table
 from upsert_platform.writing.outcomes import NotNull, not_null_columns
 
@@ -91,6 +92,23 @@ def written_table(binding: Binding, name: str, *, topic: str | None = None, forc
     if topic is not None and pattern is not None and not re.fullmatch(pattern, topic):
         raise UpsertPlatformError(f"table '{name}' does not read topic '{topic}': 'topic-pattern' is '{pattern}'")
     return _checked(_of_one_topic(table, topic or topics[0]))
+
+
+def make_topic(table: KafkaTable) -> bool:
+    """Creates the topic of a table, compacted, with the partitions and copies that the brokers give it by themselves.
+
+    Returns:
+        Whether it was not there.
+
+    Raises:
+        EndpointError: the brokers cannot be reached, or refuse to create it.
+    """
+    name = table.settings.topic[0]
+    if describe_topic(table.endpoint, name) is not None:
+        return False
+    config = {"cleanup.policy": "compact"} if table.is_upsert else {}
+    create_topic(table.endpoint, name, partitions=None, replication=None, config=config)
+    return True
 
 
 def _of_one_topic(table: Table, topic: str) -> Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -74,6 +76,21 @@ def test_a_column_that_was_added_is_filled_from_the_topic_and_newer_rows_stay(se
     assert serving.run("verify").success
     again = CliRunner().invoke(main, ["replay", "users", "--offset", "1:0"])
     assert (again.exit_code, "rows changed: 0" in again.output) == (0, True), again.output
+
+
+def test_a_table_that_another_run_writes_is_left_to_it(serving: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upsert_platform.hops.leased.PATIENCE", timedelta(0))
+    send(serving, (1, "one", "first"))
+    assert serving.run().success
+    serving.declare(warehouse=None, columns=WIDER)
+    hop = serving.hop("users_serving")
+    with closing(hop.destination), hop.destination.lease(owner="stream", duration=timedelta(seconds=30)):
+        done = run(serving, table="users")
+    assert done.success
+    assert "users_serving" not in observed(done)
+    assert notes(serving, serving.table) == {1: ("one", None)}
+    assert serving.run().success
+    assert notes(serving, serving.table) == {1: ("one", "first")}
 
 
 def test_a_new_table_is_written_beside_the_old_one_and_goes_on_where_it_stopped(serving: Stack) -> None:

@@ -77,7 +77,7 @@ def test_a_component_is_scaffolded_checked_and_listed(folder: Path) -> None:
     assert listed.returncode == 0, listed.stdout + listed.stderr
     found = json.loads(listed.stdout)
     assert {item["name"] for item in found["jobs"]} >= {"sync", "verify", "reconcile", "replay", "compact"}
-    assert "changelogs/orders" in {item["key"] for item in found["assets"]}
+    assert "changelogs/orders" in {item["asset_key"] for item in found["assets"]}
 
     (component / "defs.yaml").write_text(f"type: {COMPONENT}\n\nattributes:\n  kafka: {{}}\n  kafak: {{}}\n")
     wrong = dg(folder, "check", "yaml")
