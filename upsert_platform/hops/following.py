@@ -52,15 +52,15 @@ def follow(
     """
     for name, source in binding.queries.items():
         if table in source.query.tables:
-            done = binding.query_hop(name, lake, run=run).execute(lambda: spark)
-            tell(f"query '{name}': {done.batches} batches, {done.written} rows of changes")
+            computed = binding.query_hop(name, lake, run=run).execute(lambda: spark)
+            tell(f"query '{name}': {computed.batches} batches, {computed.written} rows of changes")
     for name, target in tables_behind(binding, table).items():
         with closing(target.open()) as destination:
             store, refused = changelog_of(target.source, lake), RefusedStore(lake.refused(name))
             hop = DestinationHop(target, store, destination, refused=refused, run=run)
+            done: DestinationRun | None = None
             try:
                 done = hop.execute(spark, hop.plan(), tell=tell, progress=tell)
             except LeaseHeldError as error:  # continuous mode, say, which comes to the new batch by itself
                 tell(f"{error}; it takes the new batch with its own")
-                done = None
             yield name, done
