@@ -17,7 +17,7 @@ from upsert_platform.errors import Problem
 from upsert_platform.model import Options, Table
 from upsert_platform.options import Boolean, CommaList, Duration, Settings, option, option_fields, read_settings
 
-_PREFIXES: Final = ("check.", "sync.")
+_PREFIXES: Final = ("check.", "sync.", "freshness.")
 _OWNER: Final = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}/)?[A-Za-z0-9_][\w.-]{0,62}")
 _TAG_VALUE: Final = re.compile(r"[\w.-]{0,63}")
@@ -117,6 +117,17 @@ class PlatformSettings(Settings):
         " out.",
     )
 
+    max_delay: Duration | None = option(
+        "freshness.max-delay",
+        None,
+        origin="platform",
+        description="Of a table that is written: when the oldest record that is not in it is older, the check"
+        " `freshness` fails.",
+    )
+    warn_delay: Duration | None = option(
+        "freshness.warn-delay", None, origin="platform", description="The same for a warning; below the other one."
+    )
+
     @field_validator("owners")
     @classmethod
     def _owners_are_known_forms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,6 +156,14 @@ class PlatformSettings(Settings):
             raise ValueError(
                 "'check.no-unread-loss.fail-within' is below 'check.no-unread-loss.warn-within', or it would never warn"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _is_late_before_it_fails(self) -> Self:
+        if timedelta(0) in (self.max_delay, self.warn_delay):
+            raise ValueError("'freshness.max-delay' and 'freshness.warn-delay' are above zero")
+        if self.max_delay is not None and self.warn_delay is not None and self.warn_delay >= self.max_delay:
+            raise ValueError("'freshness.warn-delay' is below 'freshness.max-delay', or it would never warn")
         return self
 
     @property

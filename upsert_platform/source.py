@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.model import Table
@@ -60,6 +61,10 @@ class Source(ABC):
         """From how many records in quarantine, and from how many percent of all read, a table counts as bad."""
         return None, None
 
+    def connected(self) -> AbstractContextManager[None]:
+        """Within it, connections that methods open stay open from call to call, of the thread that entered it."""
+        return nullcontext()
+
     @abstractmethod
     def discover(self) -> Sequence[Any]:
         """The streams as they are now, each with a `name`, a `topic_id` and the `partitions` with their offsets.
@@ -76,6 +81,16 @@ class Source(ABC):
         Raises:
             TopicError: a stream was made anew, or lost records before they were read.
         """
+
+    def first_times(self, backlog: Sequence[OffsetRange]) -> Sequence[datetime | None]:
+        """When the first record of each range of a backlog was made, UTC, as it tells itself; for looking, not reading.
+
+        Ranges without a record are left out. None where a record has no time, or the source does not tell it.
+
+        Raises:
+            EndpointError: no answer.
+        """
+        return [None for item in backlog if item.offsets]
 
     @abstractmethod
     def bound(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from upsert_platform.changelog.head import commit_record
@@ -70,3 +70,16 @@ def _thinned(times: list[_Noted], *, now: int) -> list[_Noted]:
         apart = next(apart for age, apart in _APART if now - at >= age or not age)
         kept.setdefault((apart, at // apart), (batch, at))
     return list(kept.values())
+
+
+def first_commit_after(store: ChangelogStore, batch: int) -> datetime | None:
+    """When the first batch after one was committed, UTC, or a later one if the log tells no more; None without one."""
+    found: int | None = None
+    for commit in store.opened().history() if store.head() is not None else ():
+        record = commit_record(commit.get("userMetadata"))
+        if record is None or "timestamp" not in commit:
+            continue
+        if record["batch"] <= batch:
+            break
+        found = commit["timestamp"]
+    return None if found is None else datetime.fromtimestamp(found / 1000, UTC)

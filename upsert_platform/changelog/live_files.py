@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import read_rows
+from upsert_platform.changelog.quarantine import rows_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
+
+    from upsert_platform.changelog.tables import TableLocation
+
+_FEW_FILES: Final = 4
+_FEW_ROWS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,15 @@ class LiveFile:
             (self.least_kind is not None and self.least_kind > greatest)
             or (self.greatest_kind is not None and self.greatest_kind < least)
         )
+
+    def may_hold_kind(self, kind: str, *, after: int, upto: int | None) -> bool:
+        """Whether there may be rows of a kind, of the batches after `after` and up to `upto`, in it."""
+        if upto is not None and self.first_batch is not None and self.first_batch > upto:
+            return False
+        if self.last_batch is not None and self.last_batch <= after:
+            return False
+        least = self.least_kind is None or self.least_kind <= kind
+        return least and (self.greatest_kind is None or self.greatest_kind >= kind)
 
     def bounds(self) -> pc.Expression:
         """What the statistics tell of every row of the file."""
@@ -82,3 +100,33 @@ def live_dataset(delta: DeltaTable) -> ds.Dataset:
         for item in found.get_fragments()
     ]
     return ds.FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
+
+
+def read_kind(
+    delta: DeltaTable | None,
+    location: TableLocation,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    *,
+    kind: str,
+    after: int,
+    upto: int | None,
+) -> pa.Table:
+    """Columns of the rows of a kind in the batches after `after` and up to `upto`; none where there is no table.
+
+    Args:
+        schema: of all rows.
+    """
+    import pyarrow as pa
+
+    wanted = pa.schema([schema.field(name) for name in columns])
+    if delta is None:
+        return wanted.empty_table()
+    found = [item for item in live_files(delta) if item.may_hold_kind(kind, after=after, upto=upto)]
+    condition = rows_of(kind, after=after, upto=upto)
+    if len(found) > _FEW_FILES or sum(_FEW_ROWS if item.rows is None else item.rows for item in found) > _FEW_ROWS:
+        return live_dataset(delta).to_table(columns=list(columns), filter=condition).cast(wanted)
+    # A dataset of all files costs as much for rows of one of them as for those of a thousand.
+    read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, rows.BATCH, rows.KIND])])
+    parts = read_rows(location, [item.path for item in found], schema=read)
+    return pa.Table.from_batches(parts, schema=read).filter(condition).select(list(columns))

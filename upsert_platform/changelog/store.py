@@ -6,14 +6,12 @@ Positions are read and commits are made by delta-rs, without a JVM; rows are wri
 
 from __future__ import annotations
 
-import fcntl
 import random
 import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import quarantine, rows
@@ -21,8 +19,9 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.head import Head, Positions, commit_record, commit_text
-from upsert_platform.changelog.live_files import LiveFile, live_dataset, live_files
-from upsert_platform.changelog.tables import TableLocation, create_table, open_table
+from upsert_platform.changelog.kept_table import KeptTable
+from upsert_platform.changelog.live_files import LiveFile, live_dataset, live_files, read_kind
+from upsert_platform.changelog.tables import TableLocation, create_table, creation_lock, open_table
 from upsert_platform.errors import ChangelogError
 from upsert_platform.model import Table
 
@@ -62,6 +61,15 @@ class ChangelogStore:
         self.uri = self.location.uri
         self.table = table
         self.mode = mode
+        self._kept: KeptTable | None = None
+
+    def keep_open(self) -> None:
+        """From now on looks through one handle that is brought up to date: for a thread that looks every second."""
+        self._kept = KeptTable(self.location)
+
+    def _looked_at(self) -> DeltaTable | None:
+        """The table as it is now, for reading alone; what commits opens it anew."""
+        return self._delta() if self._kept is None else self._kept.table()
 
     def _delta(self) -> DeltaTable | None:
         return open_table(self.location)
@@ -72,7 +80,7 @@ class ChangelogStore:
         Raises:
             ChangelogError: the table at the URI is not a changelog of the platform, or its position is lost.
         """
-        delta = self._delta()
+        delta = self._looked_at()
         if delta is None:
             return None
         properties = delta.metadata().configuration
@@ -91,7 +99,8 @@ class ChangelogStore:
         floor = int(properties.get(FLOOR_PROPERTY, 0))
         if batch == 0:
             return Head(changelog_id, 0, Positions())
-        for commit in delta.history(_HISTORY_DEPTH):
+        # Each commit of a history is a file to read, and the last one nearly always tells.
+        for commit in chain.from_iterable(delta.history(depth) for depth in (1, _HISTORY_DEPTH)):
             record = commit_record(commit.get("userMetadata"))
             if record is not None and record["batch"] == batch:
                 offsets = {
@@ -112,9 +121,9 @@ class ChangelogStore:
         """
         found = self.head()
         if found is not None:
-            missing_columns(self.opened(), self.table)
+            missing_columns(self._looked_at() or self.opened(), self.table)
             return found
-        with _creation_lock(self.location):
+        with creation_lock(self.location):
             if self._delta() is None:
                 self._create()
         created = self.head()
@@ -356,19 +365,26 @@ class ChangelogStore:
 
     def read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> pa.Table:
         """Columns of the rows of a kind in the batches after `after` and up to `upto`. No JVM."""
-        return self.dataset().to_table(columns=list(columns), filter=quarantine.rows_of(kind, after=after, upto=upto))
+        return read_kind(
+            self._looked_at(), self.location, rows.arrow_schema(self.table), columns, kind=kind, after=after, upto=upto
+        )
 
     def dataset(self) -> ds.Dataset:
         """The live rows, for reading with Arrow; without any where the changelog does not exist. No JVM."""
         import pyarrow.dataset as ds
 
-        delta = self._delta()
+        delta = self._looked_at()
         return ds.dataset(rows.arrow_schema(self.table).empty_table()) if delta is None else live_dataset(delta)
 
     def files(self) -> list[LiveFile]:
         """The live data files. No JVM."""
-        delta = self._delta()
+        delta = self._looked_at()
         return live_files(delta) if delta is not None else []
+
+    def transaction_version(self, name: str) -> int:
+        """The number that was last committed under a name, 0 before the first; see `upkeep.note_applied`. No JVM."""
+        delta = self._looked_at()
+        return 0 if delta is None else delta.transaction_version(name) or 0
 
     def rows_of(self, spark: SparkSession, files: Sequence[LiveFile]) -> DataFrame:
         """All rows of some files, of every kind: the columns of `rows.spark_schema`."""
@@ -381,16 +397,3 @@ class ChangelogStore:
         return self.rows_of(spark, found).where(
             f"{rows.BATCH} > {after} AND {rows.BATCH} <= {upto} AND {rows.KIND} IN ({kinds})"
         )
-
-
-@contextmanager
-def _creation_lock(location: TableLocation) -> Iterator[None]:
-    local = location.path
-    if local is None:
-        yield
-        return
-    path = Path(local)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -7,6 +7,9 @@ travels to tasks as part of what they run, which Spark's settings, plans and pag
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -133,3 +136,17 @@ def file_system(location: TableLocation) -> tuple[FileSystem, str]:
     from upsert_platform.changelog.object_files import ObjectFiles
 
     return fs.PyFileSystem(ObjectFiles(location.uri, options=location.storage_options)), ""
+
+
+@contextmanager
+def creation_lock(location: TableLocation) -> Iterator[None]:
+    """Lets one process of a machine create a table; behind a URI the store lets one do so."""
+    local = location.path
+    if local is None:
+        yield
+        return
+    path = Path(local)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
 from upsert_platform.changelog.store import FLOOR_PROPERTY, ChangelogStore
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
+_COMMIT: Final = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)$")
+"""Name of a commit in a log, or of a checkpoint; the number is the version."""
 
 
 def raise_floor(store: ChangelogStore, batch: int) -> None:
@@ -40,8 +48,7 @@ def note_applied(store: ChangelogStore, table: str, batch: int) -> None:
 
 def applied_before(store: ChangelogStore, table: str) -> int:
     """The batch that was last noted of a table, 0 if none was: what it held once, whatever it tells of itself now."""
-
-    return 0 if store.head() is None else store.opened().transaction_version(_applied(table)) or 0
+    return store.transaction_version(_applied(table))
 
 
 def _applied(table: str) -> str:
@@ -58,22 +65,46 @@ def prune_log(store: ChangelogStore, *, hours: int) -> None:
 
     When batches were committed is noted first (`commit_times`).
     """
+    if store.head() is not None:
+        table = _with_times(store, {_LOG_RETENTION: f"interval {hours} hours"})
+        table.create_checkpoint()
+        table.cleanup_metadata()
+
+
+def _with_times(store: ChangelogStore, properties: dict[str, str]) -> DeltaTable:
+    """The table, once it has properties and the times of batches whose commits it is about to lose."""
     from deltalake import CommitProperties
 
-    if store.head() is None:
-        return
     table = store.opened()
     times = times_to_note(store)
-    properties = {_LOG_RETENTION: f"interval {hours} hours", **({} if times is None else {TIMES_PROPERTY: times})}
-    if not properties.items() <= table.metadata().configuration.items():
-        table.alter.set_table_properties(
-            properties,
-            raise_if_not_exists=False,
-            commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
-        )
-        table = store.opened()
+    wanted = {**properties, **({} if times is None else {TIMES_PROPERTY: times})}
+    if wanted.items() <= table.metadata().configuration.items():
+        return table
+    table.alter.set_table_properties(
+        wanted,
+        raise_if_not_exists=False,
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
+    )
+    return store.opened()
+
+
+def trim_log(store: ChangelogStore, *, minutes: int) -> int:
+    """As `prune_log`, by minutes, of a lake below a path alone; how many files it deleted.
+
+    Whoever opens the table, or commits to it, lists the folder of its log, each time.
+    """
+    local = store.location.path
+    if local is None or store.head() is None:
+        return 0
+    table = _with_times(store, {})
     table.create_checkpoint()
-    table.cleanup_metadata()
+    version, before, found = table.version(), time.time() - minutes * 60, 0
+    for file in Path(local, "_delta_log").iterdir():
+        number = _COMMIT.match(file.name)
+        if number is not None and int(number[1]) < version and file.stat().st_mtime < before:
+            file.unlink(missing_ok=True)
+            found += 1
+    return found
 
 
 def remove_unused(store: ChangelogStore, *, hours: int) -> int:

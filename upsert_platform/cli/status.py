@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 def status(project: Path | None, interval: float, timeout: float, *, watch: bool, as_json: bool) -> None:
     """Show how far topics, changelogs and tables are: lag, applied batches, last checks, what waits in quarantine.
 
-    Asks all of them at once, starts no Spark and writes nothing. Ends with 1 if one did not answer or the last check of
-    a table failed; being behind is no fault.
+    The delay of a table is the age of the oldest record that is not in it. Asks all of them at once, starts no Spark
+    and writes nothing. Ends with 1 if one did not answer, the last check of a table failed, or its delay is above
+    its 'freshness.max-delay'; being behind is no fault by itself.
     """
     from upsert_platform.hops.binding import bind, load
     from upsert_platform.hops.status import as_data, status_of
@@ -82,12 +83,15 @@ def _shown(status: Status) -> Group:
     written = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("table", "from", "system"):
         written.add_column(heading, overflow="fold")
-    for heading in ("applied", "behind", "refused"):
+    for heading in ("applied", "behind", "delay", "refused"):
         written.add_column(heading, justify="right")
     written.add_column("last check")
     for table in status.tables:
-        written.add_row(*_table_cells(table))
+        written.add_row(*_table_cells(table), style="red" if table.stale else "yellow" if table.late else "")
     errors = [Text(f"{name}: {reason}", style="red") for name, reason in status.errors]
+    errors += [
+        Text(f"{item.table}: {item.late}", style="red" if item.stale else "") for item in status.tables if item.late
+    ]
     asked = Text(f"asked in {status.seconds:.1f} s", style="dim")
     return Group(read, "", written, "", *errors, asked)
 
@@ -107,7 +111,7 @@ def _changelog_cells(item: ChangelogStatus) -> tuple[str, ...]:
 
 def _table_cells(item: TableStatus) -> tuple[str, ...]:
     if item.error:
-        return item.table, item.source, item.connector, "?", "?", "?", "?"
+        return item.table, item.source, item.connector, "?", "?", "?", "?", "?"
     checked = "none" if item.checked is None else f"{'passed' if item.checked else 'FAILED'} {_ago(item.checked_at)}"
     written = f"; written by {item.holder}" if item.holder else ""
     written += f"; {item.paused}" if item.paused else ""
@@ -117,6 +121,7 @@ def _table_cells(item: TableStatus) -> tuple[str, ...]:
         item.connector,
         str(item.applied or "none"),
         str(item.behind),
+        "?" if item.delay is None else _span(item.delay),
         str(item.refused),
         f"{checked}{written}",
     )
@@ -128,9 +133,11 @@ def _ago(moment: object) -> str:
     from upsert_platform.hops.status import age_of
 
     seconds = age_of(moment) if isinstance(moment, datetime) else None
-    if seconds is None:
-        return "never"
+    return "never" if seconds is None else f"{_span(seconds)} ago"
+
+
+def _span(seconds: float) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

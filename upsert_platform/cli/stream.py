@@ -103,7 +103,7 @@ def stream(
                     _tell(f"declarations were not taken up: {error}")
             if time.monotonic() >= due:
                 due += report_every
-                report(reporter.reports(loop.numbers()))
+                report(reporter.reports(loop.numbers(), loop.judgements()))
         _tell("stopping: what was read is brought to its tables")
     _tell("stopped")
 

@@ -71,6 +71,11 @@ class NumberedRows(ReadsRanges):
         """Name of the stream, as rows and positions show it."""
         return f"rows of {self.table.name}"
 
+    def first_times(self, backlog: Sequence[OffsetRange]) -> Sequence[datetime | None]:
+        """None: a row is made when it is read, so none waits."""
+        del backlog
+        return []
+
     def bound(
         self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
     ) -> tuple[OffsetRange, ...]:

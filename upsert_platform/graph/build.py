@@ -11,6 +11,7 @@ from upsert_platform.graph.alerts import declared_alerts
 from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
+from upsert_platform.graph.freshness_check import freshness_check
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
 from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.quarantine_check import quarantine_check
@@ -28,6 +29,7 @@ from upsert_platform.graph.resources import (
 from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
 from upsert_platform.graph.stream import stream_job
 from upsert_platform.graph.topic_check import topic_check
+from upsert_platform.hops.freshness import FreshnessLimits
 from upsert_platform.model import Project, Table
 from upsert_platform.platform_options import Severity, platform_settings
 
@@ -97,7 +99,7 @@ def build_definitions(
 
 
 def declared_checks(sources: Iterable[Table], targets: Iterable[Table]) -> Iterator[dg.AssetChecksDefinition]:
-    """The checks that a table may declare to be off."""
+    """The checks that a table may declare to be off, and those that it has to declare."""
     for table in sources:
         settings = platform_settings(table)
         if settings.no_unread_loss is not Severity.OFF:
@@ -110,6 +112,8 @@ def declared_checks(sources: Iterable[Table], targets: Iterable[Table]) -> Itera
             yield table_schema_check(table)
         if settings.equals_topic is not Severity.OFF:
             yield topic_check(table)
+        if FreshnessLimits.of(table) is not None:
+            yield freshness_check(table)
 
 
 def default_platform() -> PlatformResource:

@@ -7,6 +7,7 @@ import dagster as dg
 
 from upsert_platform.graph import console, keys
 from upsert_platform.hops.connectors import stream_group
+from upsert_platform.hops.freshness import FreshnessLimits
 from upsert_platform.model import Project
 from upsert_platform.platform_options import Severity, platform_settings
 
@@ -93,13 +94,14 @@ def watch_job(project: Project) -> Job | None:
     if not read:
         return None
     quarantines = [dg.AssetCheckKey(key, keys.CHECK_QUARANTINE) for key in read]
+    ahead = (*_loss_checks(project), *_schema_checks(project), *_freshness_checks(project))
     return dg.define_asset_job(
         WATCH,
-        selection=dg.AssetSelection.checks(*quarantines, *_loss_checks(project), *_schema_checks(project)),
+        selection=dg.AssetSelection.checks(*quarantines, *ahead),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Looks ahead, whether or not syncs succeed: may topics delete what is unread, are tables and lake"
-        " as they are declared, what is in quarantine. Needs no JVM.",
+        " as they are declared and as fresh, what is in quarantine. Needs no JVM.",
     )
 
 
@@ -115,6 +117,15 @@ def schedules(*jobs: Job | dg.JobDefinition | None) -> list[dg.ScheduleDefinitio
         for job in jobs
         if job is not None
         for named, cron in [_SCHEDULES[job.name]]
+    ]
+
+
+def _freshness_checks(project: Project) -> list[dg.AssetCheckKey]:
+    written = {insert.target for insert in project.inserts} & set(project.tables)
+    return [
+        dg.AssetCheckKey(keys.destination_key(name), keys.CHECK_FRESHNESS)
+        for name in sorted(written)
+        if FreshnessLimits.of(project.tables[name]) is not None
     ]
 
 

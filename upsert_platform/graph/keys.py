@@ -28,6 +28,7 @@ CHECK_QUARANTINE = "quarantine_below"
 CHECK_LOSS = "no_unread_loss"
 CHECK_SCHEMA = "schema_matches"
 CHECK_TOPIC = "equals_topic"
+CHECK_FRESHNESS = "freshness"
 COMPLETE_TAG = "upsert/complete"
 """Run tag; ``true`` makes checks compare every row."""
 

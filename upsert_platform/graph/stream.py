@@ -4,6 +4,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -16,6 +17,7 @@ from upsert_platform.graph import console
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.stream_events import events_of
+from upsert_platform.hops.freshness import Judgement
 from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
 from upsert_platform.hops.streaming.metrics_page import metrics_page
 from upsert_platform.hops.streaming.reports import Report, Reporter
@@ -82,9 +84,9 @@ def _stream(
     loop = StreamLoop(platform.lake, settings, open_session=lambda: spark.spark_session, tell=lines.put)
     reporter = Reporter()
 
-    def report() -> None:
+    def report(judged: Mapping[str, Judgement] | None = None) -> None:
         _log(context, lines)
-        for item in reporter.reports(loop.numbers()):
+        for item in reporter.reports(loop.numbers(), judged):
             _report(context, item, loop.run)
 
     with ExitStack() as stack:
@@ -101,7 +103,7 @@ def _stream(
             _log(context, lines)
             if time.monotonic() >= due:
                 due += config.report_every_seconds
-                report()
+                report(loop.judgements())
 
 
 def _log(context: dg.OpExecutionContext, lines: SimpleQueue[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.graph import keys
+from upsert_platform.graph.freshness_check import metadata_of, severity_of
 from upsert_platform.hops.streaming.reports import Report
 
 _KEYS = {"changelog": keys.changelog_key, "query": keys.query_key, "table": keys.destination_key}
@@ -33,7 +34,7 @@ def reports_to_instance(run: str) -> Iterator[Tell]:
 
 
 def events_of(report: Report, *, run: str) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    """The events of an interval: none of a table to which nothing was written."""
+    """The events of an interval: a materialisation if something was written, and the checks that took place."""
     key = _KEYS[report.now.kind](report.name)
     if report.batches:
         yield dg.AssetMaterialization(key, description=report.line(), metadata=_metadata(report, run))
@@ -46,6 +47,15 @@ def events_of(report: Report, *, run: str) -> Iterator[dg.AssetMaterialization |
             severity=dg.AssetCheckSeverity.ERROR,
             blocking=True,
             description=f"of the newest batches, in continuous mode ({run})",
+        )
+    if report.judged is not None:
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=keys.CHECK_FRESHNESS,
+            passed=report.judged.passed,
+            metadata=metadata_of(report.judged),
+            severity=severity_of(report.judged),
+            description=report.judged.text or None,
         )
 
 

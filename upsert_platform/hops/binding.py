@@ -144,6 +144,8 @@ def bind(
     sources: dict[str, Source] = {}
     checked: dict[str, Any] = {}
     for name, table in declared.items():
+        if name not in written:
+            problems.extend(_freshness_problems(table))
         if name in read and (source := _source(table, problems)) is not None:
             sources[name] = source
         if name in written and (found := _checked(table, problems)) is not None:
@@ -174,6 +176,17 @@ def bind(
         errors = [problem for problem in problems if problem.severity == "error"]
         raise DeclarationError(errors, hint=_hint(errors))
     return Binding(project, sources, targets, tuple(problems), queries, key_readers)
+
+
+def _freshness_problems(table: Table) -> Iterator[Problem]:
+    """What limits of freshness do for a table that nothing writes: nothing."""
+    for name in (name for name in table.platform if name.startswith("freshness.")):
+        yield Problem(
+            f"table '{table.name}': '{name}' has no effect, since no INSERT INTO writes the table; declare it on the"
+            " tables that are written from it",
+            table.platform.location(name) or table.location,
+            "warning",
+        )
 
 
 def _flows(sources: Mapping[str, Source], targets: Mapping[str, Target]) -> Iterator[tuple[Source, Table, Any]]:

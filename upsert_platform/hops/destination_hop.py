@@ -73,6 +73,9 @@ class DestinationHop:
     Args:
         refused: keeps rows that the destination will not take.
         run: name of the run, for the lease and for messages.
+
+    Attributes:
+        notes: whether the lake is told of each write how far the table is.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class DestinationHop:
         self.destination = destination
         self.refused = refused
         self.run = run
+        self.notes = True
 
     def plan(self) -> DestinationPlan:
         """Compares the applied batch with the head of the changelog. No JVM.
@@ -178,7 +182,8 @@ class DestinationHop:
         self.refused.forget(span)
         done = self._applied_here(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
         report, met, unmatched = done or self._applied_by_spark(opened(spark), span, lease, progress)
-        note_applied(self.store, self.destination.name, span.upto)
+        if self.notes:
+            note_applied(self.store, self.destination.name, span.upto)
         self._settle_overtaken(spark, span)
         return DestinationRun(span, report, met, unmatched, time.monotonic() - started)
 

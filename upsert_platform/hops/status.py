@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Generic, TypeVar
@@ -18,11 +18,13 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import Positions
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
+from upsert_platform.hops.freshness import Freshness, FreshnessLimits, Waiting, unapplied, unread_of
 from upsert_platform.source import Source
 
 _AT_ONCE = 16
 """Endpoints answer in parallel; each look is a few requests."""
 Found = TypeVar("Found")
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class TableStatus:
         refused: rows that it would not take.
         holder: the run that writes it now.
         paused: since when it is not written by itself, and why; empty if it is.
+        delay: seconds since the oldest record that is not in it was made; 0 if it holds all, None if nobody can tell.
+        late: how that delay breaks the freshness that is declared; empty where it does not.
+        stale: whether that is a fault, by ``freshness.max-delay``, and not a warning.
         error: why it could not be asked; the other attributes then tell nothing.
     """
 
@@ -72,6 +77,9 @@ class TableStatus:
     refused: int = 0
     holder: str | None = None
     paused: str = ""
+    delay: float | None = None
+    late: str = ""
+    stale: bool = False
     error: str = ""
 
 
@@ -89,8 +97,11 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether everything answered and no check failed. Lag is no fault: it is what the next run reads."""
-        return not self.errors and all(item.checked is not False for item in self.tables)
+        """Whether everything answered, no check failed, and no table is older than is declared.
+
+        Lag by itself is no fault: it is what the next run reads.
+        """
+        return not self.errors and all(item.checked is not False and not item.stale for item in self.tables)
 
     @property
     def errors(self) -> tuple[tuple[str, str], ...]:
@@ -108,20 +119,41 @@ def status_of(binding: Binding, lake: Lake, *, timeout: float = 20.0) -> Status:
     started = time.monotonic()
     places = new_places()
     changelogs = [Look(partial(_changelog, item, lake), places) for item in binding.sources.values()]
-    tables = [Look(partial(_table, item, lake), places) for item in binding.targets.values()]
+    tables = [Look(partial(_table, binding, item, lake), places) for item in binding.targets.values()]
     deadline = started + timeout
     late = f"no answer within {timeout:g} s"
-    return Status(
-        tuple(
-            look.result(deadline) or ChangelogStatus(name, error=late)
-            for look, name in zip(changelogs, binding.sources, strict=True)
-        ),
-        tuple(
-            look.result(deadline) or TableStatus(name, item.source.table.name, item.table.connector, error=late)
-            for look, (name, item) in zip(tables, binding.targets.items(), strict=True)
-        ),
-        time.monotonic() - started,
-    )
+    read = {
+        name: look.result(deadline) or _Found(ChangelogStatus(name, error=late))
+        for look, name in zip(changelogs, binding.sources, strict=True)
+    }
+    written = []
+    for look, (name, item) in zip(tables, binding.targets.items(), strict=True):
+        found = look.result(deadline)
+        if found is None:
+            written.append(TableStatus(name, item.source.table.name, item.table.connector, error=late))
+        else:
+            written.append(_with_delay(found, item, [read[source] for source in item.insert.tables]))
+    return Status(tuple(found.status for found in read.values()), tuple(written), time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Generic[Told]):
+    """What a look tells, and what of it waits."""
+
+    status: Told
+    waiting: tuple[Waiting, ...] = ()
+
+
+def _with_delay(found: _Found[TableStatus], target: Target, read: Sequence[_Found[ChangelogStatus]]) -> TableStatus:
+    """The status of a table with what it lacks, once what it is made from is known too."""
+    if found.status.error or any(item.status.error for item in read):
+        return found.status
+    waiting = tuple(dict.fromkeys([*(each for item in read for each in item.waiting), *found.waiting]))
+    freshness = Freshness(datetime.now(UTC), waiting)
+    limits = FreshnessLimits.of(target.table)
+    judged = limits.judge(freshness) if limits is not None else None
+    told, fails = ("", False) if judged is None else (judged.text, judged.fails)
+    return replace(found.status, delay=freshness.delay, late=told, stale=fails)
 
 
 def new_places() -> threading.Semaphore:
@@ -149,13 +181,14 @@ class Look(Generic[Found]):
             return None
 
 
-def _changelog(source: Source, lake: Lake) -> ChangelogStatus:
-    def ask() -> ChangelogStatus:
+def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
+    def ask() -> _Found[ChangelogStatus]:
         store = changelog_of(source, lake)
         head = store.head()
         streams = source.discover()
         backlog = source.backlog(streams, head.positions if head else Positions())
-        return ChangelogStatus(
+        waiting = unread_of(source, backlog)
+        status = ChangelogStatus(
             source.table.name,
             tuple(item.name for item in streams),
             sum(item.offsets for item in backlog),
@@ -163,18 +196,19 @@ def _changelog(source: Source, lake: Lake) -> ChangelogStatus:
             store.committed_at(),
             store.quarantined_count(),
         )
+        return _Found(status, () if waiting is None else (waiting,))
 
-    return _or_error(ask, lambda error: ChangelogStatus(source.table.name, error=error))
+    return _or_error(ask, lambda error: _Found(ChangelogStatus(source.table.name, error=error)))
 
 
-def _table(target: Target, lake: Lake) -> TableStatus:
+def _table(binding: Binding, target: Target, lake: Lake) -> _Found[TableStatus]:
     name, read = target.table.name, target.source.table.name
 
-    def ask() -> TableStatus:
+    def ask() -> _Found[TableStatus]:
         head = changelog_of(target.source, lake).head()
         with closing(target.open()) as destination:
             state = destination.state()
-            return TableStatus(
+            status = TableStatus(
                 name,
                 read,
                 target.table.connector,
@@ -187,8 +221,9 @@ def _table(target: Target, lake: Lake) -> TableStatus:
                 state.holder,
                 str(paused(lake).get(name, "")),
             )
+        return _Found(status, tuple(unapplied(binding, target, lake, applied=state.applied_batch)))
 
-    return _or_error(ask, lambda error: TableStatus(name, read, target.table.connector, error=error))
+    return _or_error(ask, lambda error: _Found(TableStatus(name, read, target.table.connector, error=error)))
 
 
 def _or_error(ask: Callable[[], Found], failed: Callable[[str], Found]) -> Found:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -160,17 +162,42 @@ class KafkaEndpoint:
 
     @contextmanager
     def admin(self) -> Iterator[ClusterAdmin]:
-        """A connected administration client.
+        """A connected administration client; within `keeping_admins` the one of the last use, if that ended well.
 
         Raises:
             EndpointError: not reachable within REQUEST_SECONDS, or the login is refused.
         """
+        kept = _kept_admins.get()
+        name = b"" if kept is None else pickle.dumps(self)
+        found = None if kept is None else kept.pop(name, None)
+        admin = self._open_admin() if found is None else found
+        yield admin
+        if kept is not None:
+            admin.errors.clear()
+            kept[name] = admin
+
+    def _open_admin(self) -> ClusterAdmin:
         from confluent_kafka.admin import AdminClient
 
         errors: list[KafkaError] = []
         config = self.admin_config() | {"error_cb": errors.append}
-        client = self._open(AdminClient, config)
-        yield ClusterAdmin(self, client, errors)
+        return ClusterAdmin(self, self._open(AdminClient, config), errors)
+
+
+_kept_admins: ContextVar[dict[bytes, ClusterAdmin] | None] = ContextVar("kept administration clients", default=None)
+
+
+@contextmanager
+def keeping_admins() -> Iterator[None]:
+    """Within the block, administration clients of this thread stay connected from one use to the next.
+
+    Connecting and learning of the cluster takes most of the time of a short question.
+    """
+    before = _kept_admins.set({})
+    try:
+        yield
+    finally:
+        _kept_admins.reset(before)
 
 
 def use_kerberos_config(path: str) -> None:

@@ -57,6 +57,8 @@ def test_rows_arrive_and_a_table_that_fails_backs_off_alone(
     stack: Stack, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then its declaration is mended while the others go on, and a sync finds nothing to do."""
+    limits = ", 'freshness.max-delay' = '1 min'"
+    stack.declare(serving=limits, warehouse=limits)
     monkeypatch.setenv("UPSERT_MAXCOMPUTE_ENDPOINT", "http://127.0.0.1:9/api")
     told: list[str] = []
     stack.produce(stack.users.first_wave(300))
@@ -70,6 +72,10 @@ def test_rows_arrive_and_a_table_that_fails_backs_off_alone(
         assert serving.delays.count >= serving.records > 300
         wait_until(lambda: loop.numbers()["table users_serving"].passed is True)
         assert loop.numbers()["table users_warehouse"].error
+        fresh = loop.judgements()
+        assert fresh["users_serving"].passed, fresh["users_serving"].text
+        assert fresh["users_warehouse"].fails
+        assert "cannot be told" in fresh["users_warehouse"].text
         monkeypatch.setenv("UPSERT_MAXCOMPUTE_ENDPOINT", variables["UPSERT_MAXCOMPUTE_ENDPOINT"])
         loop.declare(bound(stack))
         wait_until(lambda: not stack.warehouse_differences())

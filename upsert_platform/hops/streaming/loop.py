@@ -19,7 +19,9 @@ from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.hops.binding import Binding, changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.freshness import Judgement
 from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
+from upsert_platform.hops.streaming.freshness import judgements
 from upsert_platform.hops.streaming.measures import Numbers
 from upsert_platform.hops.streaming.steps import ChangelogStep, DestinationStep, QueryStep, Step
 from upsert_platform.hops.streaming.worker import Worker
@@ -84,6 +86,7 @@ class StreamLoop:
         self._opening = threading.Lock()
         self._open_session = open_session
         self._spark = OnDemand(self._session, rows=settings.little_rows)
+        self._binding: Binding | None = None
         self._running: dict[Place, _Running] = {}
         self._ended: dict[str, Numbers] = {}
 
@@ -98,6 +101,7 @@ class StreamLoop:
             DeclarationError: a table of the settings is not among those that are written.
         """
         wanted = self._wanted(binding)
+        self._binding = binding
         gone = [
             place
             for place, found in self._running.items()
@@ -121,6 +125,11 @@ class StreamLoop:
         """What was counted so far, by name of the changelog, query or table with its kind before it."""
         running = {" ".join(place): found.worker.step.measures.read() for place, found in list(self._running.items())}
         return {**self._ended, **running}
+
+    def judgements(self) -> Mapping[str, Judgement]:
+        """How fresh the tables are that declare limits, by name; asks them and their topics, for seconds at most."""
+        names = [name for kind, name in self._running if kind == "table"]
+        return judgements(self._binding, names, self._lake) if self._binding is not None else {}
 
     def raise_if_died(self) -> None:
         """Raises what ended a worker that nobody ended: a defect."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from upsert_platform.hops.freshness import Judgement
 from upsert_platform.hops.streaming.measures import Histogram, Numbers
 
 
@@ -18,6 +19,7 @@ class Report:
         batches: committed in it; likewise `records`, `quarantined`, `refused`, `retries`, `commit_seconds`, `delays`.
         now: the numbers at its end.
         checked: whether a check took place in it.
+        judged: how fresh a table is that declares limits.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Report:
     delays: Histogram
     now: Numbers
     checked: bool
+    judged: Judgement | None = None
 
     def line(self) -> str:
         """For the console."""
@@ -44,6 +47,8 @@ class Report:
         if self.checked:
             told = "passed" if self.now.passed else "FAILED: run job 'verify', then 'reconcile'"
             parts.append(f"check of {self.now.compared} keys {told}")
+        if self.judged is not None and not self.judged.passed:
+            parts.append(f"{'LATE' if self.judged.fails else 'late'}: {self.judged.text}")
         if self.now.error:
             parts.append(f"failing: {self.now.error}")
         return f"{self.now.kind} {self.name}: {', '.join(parts)}"
@@ -61,15 +66,19 @@ class Reporter:
         self._before: Mapping[str, Numbers] = {}
         self._at = time.monotonic()
 
-    def reports(self, numbers: Mapping[str, Numbers]) -> list[Report]:
+    def reports(self, numbers: Mapping[str, Numbers], judged: Mapping[str, Judgement] | None = None) -> list[Report]:
         """One of every changelog, query and table.
 
         Args:
             numbers: by kind and name, with a blank between.
+            judged: how fresh tables are, by name.
         """
         now = time.monotonic()
         seconds, self._at = max(now - self._at, 0.001), now
-        found = [self._report(place, item, seconds) for place, item in numbers.items()]
+        fresh = {f"table {name}": item for name, item in (judged or {}).items()}
+        found = [
+            replace(self._report(place, item, seconds), judged=fresh.get(place)) for place, item in numbers.items()
+        ]
         self._before = dict(numbers)
         return found
 

@@ -6,16 +6,19 @@ from one thread.
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.capabilities import PacesCommits
-from upsert_platform.changelog import rows
+from upsert_platform.changelog.changes_here import change_times
 from upsert_platform.changelog.pauses import Pause
+from upsert_platform.changelog.upkeep import applied_before, note_applied
+from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.leased import LEASE
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 CHECKED_ROWS: Final = 20_000
 """Change rows of the newest batches that the check of an interval looks at."""
+
+_NOTE_SECONDS: Final = 10.0
+"""Between two commits that note in the lake how far a table is: each batch would be two commits."""
 
 
 class Step(ABC):
@@ -65,11 +71,16 @@ class ChangelogStep(Step):
         self.measures = Measures(hop.source.table.name, "changelog")
         self._spark = spark
         self._upkeep = Upkeep(hop.store)
+        self._connections: ExitStack | None = None
+        hop.store.keep_open()
 
     def run(self, *, drains: bool) -> bool:
         """Commits batches up to the ends that the topics have now."""
         if drains:
             return False
+        if self._connections is None:
+            self._connections = ExitStack()
+            self._connections.enter_context(self.hop.source.connected())
         plan = self.hop.plan()
         self.measures.set(lag=plan.lag)
         if not plan.backlog:
@@ -85,6 +96,12 @@ class ChangelogStep(Step):
         self._upkeep.after(run.batches)
         return bool(run.batches)
 
+    def reset(self) -> None:
+        """Closes the connections to the source."""
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            connections.close()
+
 
 class QueryStep(Step):
     """Changelogs to the result of a query."""
@@ -94,6 +111,8 @@ class QueryStep(Step):
         self.measures = Measures(hop.store.query.name, "query")
         self._spark = spark
         self._upkeep = Upkeep(hop.store)
+        for store in (hop.store, *hop.inputs.values()):
+            store.keep_open()
 
     def run(self, *, drains: bool) -> bool:
         """Computes the batches that are not applied."""
@@ -110,11 +129,18 @@ class QueryStep(Step):
 
 @dataclass
 class _Held:
-    """A destination that is open, prepared and leased."""
+    """A destination that is open, prepared and leased.
+
+    Attributes:
+        noted_at: when it was last noted in the lake how far the table is, of `time.monotonic`.
+        unnoted: the applied batch, if that is not noted yet, else 0.
+    """
 
     hop: DestinationHop
     lease: Lease
     stack: ExitStack
+    noted_at: float = -math.inf
+    unnoted: int = 0
 
 
 class DestinationStep(Step):
@@ -162,12 +188,15 @@ class DestinationStep(Step):
             if not drains:
                 self._check_when_due(hop)
             return False
+        notes = time.monotonic() - held.noted_at >= _NOTE_SECONDS
+        hop.notes = notes
         done = hop.apply(self._spark, held.lease)
         now = time.time()
         self.measures.set(lag=0, applied=hop.plan().state.applied_batch if done is None else done.span.upto)
         if done is None:
             return False
         self._written_at = time.monotonic()
+        held.noted_at, held.unnoted = (self._written_at, 0) if notes else (held.noted_at, done.span.upto)
         report = done.report
         self.measures.add(
             batches=1,
@@ -182,13 +211,21 @@ class DestinationStep(Step):
 
     def reset(self) -> None:
         """Gives the lease back and closes the destination."""
+        from deltalake.exceptions import DeltaError
+
         held, self._held = self._held, None
         if held is not None:
-            held.stack.close()
+            with held.stack:
+                if held.unnoted:
+                    with suppress(UpsertPlatformError, DeltaError, OSError):  # the table itself knows
+                        name = held.hop.destination.name
+                        if applied_before(held.hop.store, name) < held.unnoted:
+                            note_applied(held.hop.store, name, held.unnoted)
 
     def _open(self) -> _Held:
         with ExitStack() as stack:
             hop = self._make()
+            hop.store.keep_open()
             stack.callback(hop.destination.close)
             hop.plan()  # a table of another changelog is left alone
             hop.destination.prepare()
@@ -208,13 +245,9 @@ class DestinationStep(Step):
         """Adds, of every row that can be read by now, how old its record is."""
         import numpy as np
         import pyarrow as pa
-        import pyarrow.dataset as ds
 
-        batch = ds.field(rows.BATCH)
-        wanted = (batch > after) & (batch <= upto) & ds.field(rows.TIMESTAMP).is_valid()
-        wanted &= ds.field(rows.KIND).isin(list(rows.CHANGE_KINDS))
-        for part in hop.store.dataset().scanner(columns=[rows.TIMESTAMP], filter=wanted).to_batches():
-            micros = part.column(0).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        for times in change_times(hop.store, after=after, upto=upto):
+            micros = times.drop_null().cast(pa.int64()).to_numpy()
             self.measures.add_delays(now - micros.astype(np.float64) / 1e6)
 
     def _check_when_due(self, hop: DestinationHop) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import compaction
-from upsert_platform.changelog.upkeep import prune_log, remove_unused
+from upsert_platform.changelog.upkeep import prune_log, remove_unused, trim_log
 from upsert_platform.errors import ChangelogError
 
 if TYPE_CHECKING:
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 _LOOK_EVERY: Final = 16
 """Batches between two looks at the number of files."""
 KEEP_HOURS: Final = 2
-"""Files that a merge has replaced, and commits of the log, are kept so long: runs that began before still read them."""
+"""Files that a merge has replaced are kept so long: runs that began before still read them."""
 _PRUNE_SECONDS: Final = 600.0
+LOG_MINUTES: Final = 15
+"""Commits are kept so long: three a second make each look at a table slower as they gather."""
+_TRIM_SECONDS: Final = 120.0
 
 
 class Upkeep:
@@ -25,7 +28,7 @@ class Upkeep:
     def __init__(self, store: ChangelogStore) -> None:
         self._store = store
         self._batches = 0
-        self._pruned_at = time.monotonic()
+        self._pruned_at = self._trimmed_at = time.monotonic()
 
     def after(self, batches: int) -> None:
         """Is told of batches that were committed, and does what is due."""
@@ -33,6 +36,9 @@ class Upkeep:
         if self._batches >= _LOOK_EVERY:
             self._batches = 0
             self._merge()
+        if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
+            self._trimmed_at = time.monotonic()
+            trim_log(self._store, minutes=LOG_MINUTES)
         if time.monotonic() - self._pruned_at >= _PRUNE_SECONDS:
             self._pruned_at = time.monotonic()
             prune_log(self._store, hours=KEEP_HOURS)

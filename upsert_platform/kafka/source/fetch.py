@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FETCH_RECORDS: Final = 2_000
 """Records handed over at once: few enough to stay in the processor's cache while they are reduced."""
+Place = tuple[str, int]
+"""Topic and partition."""
 STALL_SECONDS: Final = 60.0
 """How long the brokers may send nothing before a task gives up."""
 
@@ -117,15 +119,77 @@ def fetch_range(
                 if time.monotonic() - since > stall_seconds:
                     with suppress(EndpointError):  # a partition that is gone is a better reason
                         first_offset(borrowed, wanted, timeout=min(stall_seconds, REQUEST_SECONDS))
-                    raise EndpointError(
-                        f"Kafka {endpoint.servers}: nothing came of {wanted.topic}-{wanted.partition} after offset"
-                        f" {position} for {stall_seconds:.0f} s, though it was planned up to {wanted.end}"
-                    )
+                    raise _stalled(endpoint, wanted, position, stall_seconds)
                 continue
             since = time.monotonic()
             records, position = _sort_out(endpoint, wanted, messages, position)
             if records:
                 yield records
+
+
+def fetch_together(
+    endpoint: KafkaEndpoint, ranges: Sequence[OffsetRange], *, most_bytes: int, stall_seconds: float = STALL_SECONDS
+) -> dict[Place, list[Message]] | None:
+    """The records of ranges of as many partitions, by topic and partition in offset order, held in memory.
+
+    One after the other each partition would wait until the brokers have answered the fetch of the one before, which
+    they hold back while nothing is new.
+
+    Returns:
+        None when they take more than `most_bytes`.
+
+    Raises:
+        TopicError, EndpointError: as `fetch_range`.
+    """
+    from confluent_kafka import TopicPartition
+
+    left = {(item.topic, item.partition): item for item in ranges if item.offsets}
+    found: dict[Place, list[Message]] = {(item.topic, item.partition): [] for item in ranges}
+    positions = {place: item.start for place, item in left.items()}
+    size = 0
+    if not left:
+        return found
+    with borrow_consumer(endpoint) as borrowed:
+        consumer = borrowed.client
+        consumer.assign([TopicPartition(*place, item.start) for place, item in left.items()])
+        since = time.monotonic()
+        while left:
+            missing = sum(item.end - positions[place] for place, item in left.items())
+            messages = consumer.consume(min(FETCH_RECORDS, missing), timeout=0.05)
+            borrowed.raise_if_refused()
+            if time.monotonic() - since > stall_seconds:
+                stalled, wanted = next(iter(left.items()))
+                raise _stalled(endpoint, wanted, positions[stalled], stall_seconds)
+            for place, some in _by_place(messages, next(iter(left))).items():
+                item = left.get(place)
+                if item is None:  # behind the end of a range that is whole
+                    continue
+                before = positions[place]
+                records, positions[place] = _sort_out(endpoint, item, some, before)
+                since = time.monotonic() if positions[place] > before else since
+                found[place] += records
+                size += sum(map(len, records))
+                if positions[place] >= item.end:
+                    del left[place]
+            if size > most_bytes:
+                return None
+    return found
+
+
+def _by_place(messages: Sequence[Message], default: Place) -> dict[Place, list[Message]]:
+    """Messages by their partition; events of the client itself by a default one."""
+    found: dict[Place, list[Message]] = {}
+    for message in messages:
+        topic = message.topic()
+        found.setdefault(default if topic is None else (topic, message.partition()), []).append(message)
+    return found
+
+
+def _stalled(endpoint: KafkaEndpoint, wanted: OffsetRange, position: int, seconds: float) -> EndpointError:
+    return EndpointError(
+        f"Kafka {endpoint.servers}: nothing came of {wanted.topic}-{wanted.partition} after offset {position} for"
+        f" {seconds:.0f} s, though it was planned up to {wanted.end}"
+    )
 
 
 def first_offset(borrowed: BorrowedConsumer, wanted: OffsetRange, *, timeout: float = REQUEST_SECONDS) -> int:

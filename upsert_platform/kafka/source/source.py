@@ -10,18 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.kafka.modes import OnDataLoss
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from confluent_kafka import Message
     from pyspark.sql import DataFrame, SparkSession
+
+_FETCHED_BYTES: Final = 32 << 20
+"""Records of a batch that is read here are held at once up to so many bytes."""
+Fetch = Callable[[OffsetRange], Iterator[list[Any]]]
 
 
 @dataclass(frozen=True)
@@ -42,14 +48,18 @@ class _Plan:
 
 
 def _reading(
-    plan: _Plan, shares: Sequence[tuple[OffsetRange, ...]]
+    plan: _Plan, shares: Sequence[tuple[OffsetRange, ...]], fetch: Fetch | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` that reads the shares whose numbers it gets."""
+    """The function for ``mapInArrow`` that reads the shares whose numbers it gets.
+
+    Args:
+        fetch: of `RangeReader`.
+    """
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from upsert_platform.kafka.source.read_range import RangeReader
 
-        reader = RangeReader(plan.table, reduces=plan.reduces)
+        reader = RangeReader(plan.table, reduces=plan.reduces, fetch=fetch)
         mine = (share for batch in numbers for number in batch.column(0).to_pylist() for share in shares[number])
         found = chain.from_iterable(map(reader.read, mine))
         if plan.target is None:
@@ -110,16 +120,37 @@ def write_changes(
 def write_changes_here(
     table: KafkaTable, ranges: Sequence[OffsetRange], *, batch: int, mode: str, location: TableLocation
 ) -> list[DataFile]:
-    """As `write_changes`, by the task's function in this process, one range after the other.
+    """As `write_changes`, by the task's function in this process: fetched together where they are small.
 
     Raises:
         RecordError, TopicError, EndpointError: as a task would. Nothing was committed.
     """
     import pyarrow as pa
 
+    fetched = _fetched(table, ranges)
     plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
-    manifests = _reading(plan, [tuple(ranges)])(iter([pa.record_batch({"id": pa.array([0])})]))
+    manifests = _reading(plan, [tuple(ranges)], fetched)(iter([pa.record_batch({"id": pa.array([0])})]))
     return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+
+
+def _fetched(table: KafkaTable, ranges: Sequence[OffsetRange]) -> Fetch | None:
+    """Gives records of ranges that were fetched together; None where each is better fetched by itself."""
+    from upsert_platform.kafka.source.fetch import fetch_together
+
+    if len(ranges) < 2 or table.settings.on_data_loss is OnDataLoss.CONTINUE:  # begins where a partition still has some
+        return None
+    held = fetch_together(table.endpoint, ranges, most_bytes=_FETCHED_BYTES)
+    if held is None:
+        return None
+
+    def fetch(wanted: OffsetRange) -> Iterator[list[Message]]:
+        """The records of a range, or of a part of one."""
+        records = held[wanted.topic, wanted.partition]
+        some = [item for item in records if wanted.start <= item.offset() < wanted.end]
+        if some:
+            yield some
+
+    return fetch
 
 
 def _reduces(table: KafkaTable, mode: str) -> bool:

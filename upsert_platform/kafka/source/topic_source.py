@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.kafka.endpoint import keeping_admins
 from upsert_platform.kafka.modes import StartupMode
 from upsert_platform.kafka.source import offsets
 from upsert_platform.kafka.source.retention import unread_records
@@ -41,6 +43,10 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
         """As declared."""
         return self.kafka.settings.quarantine_fail_count, self.kafka.settings.quarantine_fail_percent
 
+    def connected(self) -> AbstractContextManager[None]:
+        """Keeps clients of the brokers."""
+        return keeping_admins()
+
     def discover(self) -> Sequence[offsets.TopicOffsets]:
         """The topics with the offsets that can be read."""
         return offsets.discover(self.kafka)
@@ -48,6 +54,12 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
     def backlog(self, streams: Sequence[offsets.TopicOffsets], positions: Positions) -> Sequence[OffsetRange]:
         """Every offset after the committed position, up to the end or the declared bound."""
         return offsets.plan_backlog(self.kafka, streams, positions)
+
+    def first_times(self, backlog: Sequence[OffsetRange]) -> Sequence[datetime | None]:
+        """The times of the records, which producers or brokers set."""
+        from upsert_platform.kafka.source.oldest import first_times
+
+        return first_times(self.kafka, backlog)
 
     def bound(
         self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1

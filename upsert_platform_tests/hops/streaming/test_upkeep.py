@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.changelog.upkeep import applied_before, note_applied, prune_log
+from upsert_platform.changelog.upkeep import applied_before, note_applied, prune_log, trim_log
 from upsert_platform_tests.kafka.tables import declare
 
 
@@ -47,11 +50,30 @@ def test_old_log_entries_go_and_the_position_stays(tmp_path: Path) -> None:
     assert head is not None
     assert (head.batch, head.positions.offsets, applied_before(store, "table")) == (26, {"users": {0: 27}}, 26)
     assert len(store.files()) == 26
+    kept = ChangelogStore(str(tmp_path / "users"), declare())
+    kept.keep_open()
+    assert kept.head() == head
+    for batch in range(27, 47):
+        commit(store, batch)
+    for file in sorted(log.glob("*.json"))[:-5]:
+        os.utime(file, (long_ago, long_ago))
+    assert trim_log(store, minutes=15) > 30
+    assert 5 <= len(list(log.glob("*.json"))) <= 7
+    for looks in (store, kept, ChangelogStore(str(tmp_path / "users"), declare())):
+        found = looks.head()
+        assert found is not None
+        assert (found.batch, found.positions.offsets, applied_before(looks, "table")) == (46, {"users": {0: 47}}, 46)
+        assert len(looks.files()) == 46
+    commit(store, 47)
+    assert trim_log(store, minutes=15) == 0
     prune_log(store, hours=2)  # young entries stay: a process that began a while ago still reads them
     assert len(list(log.glob("*.json"))) > 2
 
 
-def test_when_batches_were_committed_is_known_when_the_log_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shorten", [partial(prune_log, hours=2), partial(trim_log, minutes=15)])
+def test_when_batches_were_committed_is_known_when_the_log_is_gone(
+    tmp_path: Path, shorten: Callable[[ChangelogStore], object]
+) -> None:
     """A row that a table with a time to live lacks is missed, unless it is old enough to have gone by itself."""
     store = ChangelogStore(str(tmp_path / "users"), declare())
     for batch in range(1, 13):
@@ -76,9 +98,9 @@ def test_when_batches_were_committed_is_known_when_the_log_is_gone(tmp_path: Pat
     asked = [hours + 0.5 for hours in range(45)]
     exact = {age: sum(hours_ago(batch) > age for batch in range(1, 13)) for age in asked}
     assert {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked} == exact
-    prune_log(store, hours=2)
+    shorten(store)
     commit(store, 13)
-    prune_log(store, hours=2)
+    shorten(store)
     commit(store, 14)
     assert len(store.opened().history()) < 20
     found = {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked}

@@ -1,0 +1,61 @@
+"""Asset check `freshness`: the oldest record that is not in a table is no older than the table declares.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from upsert_platform.graph import keys
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.hops.freshness import Judgement, judge
+from upsert_platform.model import Table
+
+
+def freshness_check(target: Table) -> dg.AssetChecksDefinition:
+    """Looks at what waits now, on the whole way from the topics. Blocks nothing, and needs no JVM."""
+
+    key = keys.destination_key(target.name)
+
+    @dg.multi_asset_check(
+        name=keys.op_name("freshness", target.name),
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_FRESHNESS,
+                asset=key,
+                description="The oldest record that is not in the table is no older than 'freshness.warn-delay' (a"
+                " warning) and 'freshness.max-delay' (an error).",
+            )
+        ],
+        can_subset=True,
+    )
+    def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        with told_plainly():
+            binding = platform.binding()
+            judged = judge(binding, binding.targets[target.name], platform.lake)
+        yield dg.AssetCheckResult(
+            check_name=keys.CHECK_FRESHNESS,
+            asset_key=key,
+            passed=judged.passed,
+            severity=severity_of(judged),
+            description=judged.text or None,
+            metadata=metadata_of(judged),
+        )
+
+    return check
+
+
+def severity_of(judged: Judgement) -> dg.AssetCheckSeverity:
+    """Of what a judgement says if it does not pass."""
+    return dg.AssetCheckSeverity.ERROR if judged.fails else dg.AssetCheckSeverity.WARN
+
+
+def metadata_of(judged: Judgement) -> Mapping[str, Any]:
+    """The delay in seconds, the limits, and what is behind."""
+    found: dict[str, Any] = {name.replace(".", "_").replace("-", "_"): limit for name, limit in judged.limits.items()}
+    if judged.freshness.delay is not None:
+        found["delay"] = round(judged.freshness.delay, 3)
+    return found | ({"behind": judged.freshness.behind} if judged.freshness.waiting else {})

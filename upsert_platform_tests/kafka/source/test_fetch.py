@@ -1,0 +1,97 @@
+"""Ranges of several partitions that are fetched together hold what each gives by itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.kafka.endpoint import KafkaEndpoint
+from upsert_platform.kafka.source.fetch import fetch_range, fetch_together
+from upsert_platform_tests.bench.kafka import users_table
+
+PARTITIONS = 5
+
+
+def written(servers: str, topic: str) -> dict[int, list[int | None]]:
+    """Transactions, some aborted: of each partition its offsets, None where no reader gets a record."""
+    chance = random.Random(5)
+    writer = Producer({"bootstrap.servers": servers, "transactional.id": topic})
+    writer.init_transactions(30)
+    offsets: dict[int, list[int | None]] = {partition: [] for partition in range(PARTITIONS - 1)}
+    for _ in range(12):
+        kept = chance.random() < 0.7
+        writer.begin_transaction()
+        met = set()
+        for _ in range(chance.randint(1, 60)):
+            partition = chance.randrange(PARTITIONS - 1)
+            met.add(partition)
+            number = len(offsets[partition])
+            writer.produce(topic, b"%d" % number, b"k", partition=partition)
+            offsets[partition].append(number if kept else None)
+        writer.flush(30)
+        if kept:
+            writer.commit_transaction(30)
+        else:
+            writer.abort_transaction(30)
+        for partition in met:
+            offsets[partition].append(None)  # the marker
+    return offsets
+
+
+def test_together_they_hold_what_each_gives_by_itself(kafka_bootstrap: str, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(partitions=PARTITIONS)
+    there = written(kafka_bootstrap, topic)
+    endpoint = users_table(kafka_bootstrap, topic).endpoint
+    chance = random.Random(7)
+    for _ in range(6):
+        ranges = []
+        for partition, offsets in there.items():
+            start, end = sorted(chance.randint(0, len(offsets)) for _ in range(2))
+            ranges.append(OffsetRange(topic, partition, start, end))
+        ranges.append(OffsetRange(topic, PARTITIONS - 1, 0, 0))
+        found = fetch_together(endpoint, ranges, most_bytes=1 << 20)
+        assert found is not None
+        for item in ranges:
+            records = found[topic, item.partition]
+            wanted = [offset for offset in there.get(item.partition, [])[item.start : item.end] if offset is not None]
+            assert [record.offset() for record in records] == wanted
+            assert [int(record.value()) for record in records] == wanted
+            alone = [record.offset() for some in fetch_range(endpoint, item) for record in some]
+            assert alone == wanted
+
+
+def test_what_is_too_large_is_not_held(kafka_bootstrap: str, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(partitions=2)
+    writer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for number in range(100):
+        writer.produce(topic, b"v" * 1000, b"k", partition=number % 2)
+    writer.flush(30)
+    endpoint = KafkaEndpoint(kafka_bootstrap)
+    ranges = [OffsetRange(topic, partition, 0, 50) for partition in range(2)]
+    assert fetch_together(endpoint, ranges, most_bytes=50_000) is None
+    assert fetch_together(endpoint, ranges, most_bytes=200_000) is not None
+
+
+def test_deleted_records_and_silence_are_told(kafka_bootstrap: str, make_topic: Callable[..., str]) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    topic = make_topic(partitions=2)
+    writer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for number in range(10):
+        writer.produce(topic, b"v", b"k", partition=number % 2)
+    writer.flush(30)
+    endpoint = KafkaEndpoint(kafka_bootstrap)
+    beyond = [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 1, 0, 9)]
+    with pytest.raises(EndpointError, match=f"nothing came of {topic}-1 after offset 5"):
+        fetch_together(endpoint, beyond, most_bytes=1 << 20, stall_seconds=3.0)
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    (gone,) = admin.delete_records([TopicPartition(topic, 1, 3)]).values()
+    gone.result(30)
+    with pytest.raises(TopicError, match=f"{topic}-1: offsets from 0 .* are deleted"):
+        fetch_together(endpoint, [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 1, 0, 5)], most_bytes=1 << 20)
