@@ -1,12 +1,13 @@
 """Fetches the records of one offset range. Runs in Spark workers, where consumers outlive a task.
 
-A worker process reads batch after batch, and connecting takes longer than reading a small one, so it keeps one consumer
-per cluster and login, without partitions in between.
+A worker process reads batch after batch, and connecting takes longer than reading a small one, so its thread keeps one
+consumer per cluster and login, without partitions in between.
 """
 
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -54,14 +55,22 @@ class BorrowedConsumer:
         raise_if_refused(self._errors, servers=self._servers, secrets=self._secrets, connected=True)
 
 
-_kept: dict[bytes, BorrowedConsumer] = {}
+class _Kept(threading.local):
+    """The consumer that a thread keeps, by cluster and login. In continuous mode each topic table has a thread."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[bytes, BorrowedConsumer] = {}
+
+
+_kept = _Kept()
 
 
 @contextmanager
 def borrow_consumer(endpoint: KafkaEndpoint) -> Iterator[BorrowedConsumer]:
-    """A consumer of this process: kept connected, without partitions, unless its user failed."""
+    """A consumer of this thread: kept connected, without partitions, unless its user failed."""
     name = pickle.dumps(endpoint)
-    consumer = _kept.pop(name, None)
+    kept = _kept.consumers
+    consumer = kept.pop(name, None)
     if consumer is None:
         close_consumers()  # another login than before: a worker keeps one consumer, not one per table that passed by
         consumer = BorrowedConsumer(endpoint)
@@ -72,16 +81,16 @@ def borrow_consumer(endpoint: KafkaEndpoint) -> Iterator[BorrowedConsumer]:
     except BaseException:  # also when a generator is abandoned half-way
         consumer.client.close()
         raise
-    if name in _kept:
+    if name in kept:
         consumer.client.close()
     else:
-        _kept[name] = consumer
+        kept[name] = consumer
 
 
 def close_consumers() -> None:
-    """Closes the consumers that this process keeps."""
-    while _kept:
-        _kept.popitem()[1].client.close()
+    """Closes the consumers that this thread keeps."""
+    while _kept.consumers:
+        _kept.consumers.popitem()[1].client.close()
 
 
 def fetch_range(

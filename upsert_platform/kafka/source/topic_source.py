@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -43,9 +43,16 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
         """As declared."""
         return self.kafka.settings.quarantine_fail_count, self.kafka.settings.quarantine_fail_percent
 
-    def connected(self) -> AbstractContextManager[None]:
-        """Keeps clients of the brokers."""
-        return keeping_admins()
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keeps clients of the brokers; a consumer is kept in any case, and closed here."""
+        from upsert_platform.kafka.source.fetch import close_consumers
+
+        with keeping_admins():
+            try:
+                yield
+            finally:
+                close_consumers()
 
     def discover(self) -> Sequence[offsets.TopicOffsets]:
         """The topics with the offsets that can be read."""

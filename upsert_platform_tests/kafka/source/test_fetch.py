@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
@@ -11,7 +12,13 @@ from confluent_kafka import Producer
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
-from upsert_platform.kafka.source.fetch import fetch_range, fetch_together
+from upsert_platform.kafka.source.fetch import (
+    BorrowedConsumer,
+    borrow_consumer,
+    close_consumers,
+    fetch_range,
+    fetch_together,
+)
 from upsert_platform_tests.bench.kafka import users_table
 
 PARTITIONS = 5
@@ -95,3 +102,26 @@ def test_deleted_records_and_silence_are_told(kafka_bootstrap: str, make_topic: 
     gone.result(30)
     with pytest.raises(TopicError, match=f"{topic}-1: offsets from 0 .* are deleted"):
         fetch_together(endpoint, [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 1, 0, 5)], most_bytes=1 << 20)
+
+
+def test_each_thread_keeps_a_consumer_until_it_closes_it(kafka_bootstrap: str) -> None:
+    endpoint = KafkaEndpoint(kafka_bootstrap)
+
+    def borrowed() -> list[BorrowedConsumer]:
+        found = []
+        for _ in range(2):
+            with borrow_consumer(endpoint) as consumer:
+                found.append(consumer)
+        close_consumers()
+        with borrow_consumer(endpoint) as consumer:
+            found.append(consumer)
+        return found
+
+    with borrow_consumer(endpoint) as own, ThreadPoolExecutor(1) as threads:
+        first, second, third = threads.submit(borrowed).result(30)
+        assert first is second
+        assert third is not first
+        assert own not in (first, third)
+    with borrow_consumer(endpoint) as again:
+        assert again is own
+    close_consumers()
