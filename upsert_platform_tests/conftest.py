@@ -27,6 +27,7 @@ _TOGETHER = {
     "/kafka/catalogue/test_formats.py": "registry",
     "/local/test_registry.py": "registry",
     "/systems/test_wheel.py": "wheel",
+    "/systems/test_cluster.py": "wheel",
 }
 """Parts of file names to a group: its files run in one worker, which alone starts the servers that only they need."""
 

@@ -82,8 +82,8 @@ def _of_kubernetes(place: SparkPlace) -> Iterator[str]:
     images = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
     if place.profile is Profile.KUBERNETES and not any(place.settings.get(name) for name in images):
         yield (
-            "profile 'kubernetes' needs 'spark.kubernetes.container.image': an image with Spark and this platform, as"
-            " deploy/Dockerfile makes it"
+            "profile 'kubernetes' needs 'spark.kubernetes.container.image': an image with this version of Spark; Python"
+            " and the platform come with 'spark.archives', which 'upsert-platform package' tells"
         )
 
 
