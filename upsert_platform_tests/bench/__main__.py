@@ -9,6 +9,7 @@ import sys
 
 SUITES = (
     "changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries", "mysql", "stream",
+    "hops", "jobs",
 )  # fmt: skip
 
 

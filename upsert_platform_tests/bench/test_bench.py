@@ -27,6 +27,16 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "formats": ({"rows": 1_000}, {}, {"json_decode_simple", "avro_confluent_encode", "protobuf_encode"}),
     "sink": ({"rows": 2_000}, {"REPEATS": 1}, {"sink_at_least_once", "sink_exactly_once", "topic_to_topic"}),
     "stream": ({"small": 200, "rate": 200, "seconds": 5.0}, {}, {"small_sync", "stream_delay", "stream_delay_both"}),
+    "hops": (
+        {"rows": 1_000},
+        {},
+        {"hop_to_topic", "hop_to_tablestore", "hop_to_maxcompute", "check_of_batch", "wide_rows"},
+    ),
+    "jobs": (
+        {"tables": 3, "records": 5, "copied": 2_000, "keys": 100},
+        {},
+        {"many_tables", "many_tables_idle", "whole_copy"},
+    ),
 }
 """Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""
 
