@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -68,13 +68,12 @@ class Connection:
 
     Args:
         read_timeout: seconds without a byte after which it counts as broken; None to wait for ever.
-        as_text: values are given as the server sends them: as texts, and as bytes where there is no character set.
 
     Raises:
         EndpointError: the server is not reached, or refuses the user.
     """
 
-    def __init__(self, server: Server, *, read_timeout: float | None = 300.0, as_text: bool = False) -> None:
+    def __init__(self, server: Server, *, read_timeout: float | None = 300.0) -> None:
         import pymysql
 
         self.server = server
@@ -90,7 +89,6 @@ class Connection:
                 read_timeout=read_timeout,
                 init_command="SET SESSION time_zone = '+00:00', sql_mode = ''",
                 program_name="upsert-platform",
-                conv={} if as_text else None,
                 **server.tls_arguments(),
             )
         except (pymysql.Error, OSError) as error:
@@ -119,22 +117,6 @@ class Connection:
             with self.raw.cursor() as cursor:
                 cursor.execute(sql, arguments or None)
                 return list(cursor.fetchall())
-        except (pymysql.Error, OSError) as error:
-            raise endpoint_error(self.server, error) from error
-
-    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Rows of a large result as they come; read to its end, or close the connection.
-
-        Raises:
-            EndpointError: the server refuses the statement, or the connection broke.
-        """
-        import pymysql
-        from pymysql.cursors import SSCursor
-
-        try:
-            with self.raw.cursor(SSCursor) as cursor:
-                cursor.execute(sql)
-                yield from cursor
         except (pymysql.Error, OSError) as error:
             raise endpoint_error(self.server, error) from error
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from upsert_platform.changelog import rows
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog.reader import LogReader, SchemaChange, TableRows, Told
+from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.columns import MySqlTable
@@ -90,14 +91,7 @@ class LogBatch:
         """
         if self.position.order() >= end.order():
             return
-        with LogStream(
-            self._settings.server,
-            self.position,
-            server_id=server_id_of(self._settings),
-            to_end=True,
-            heartbeat=self._settings.heartbeat.total_seconds(),
-            by_gtids=self._by_gtids,
-        ) as stream:
+        with self._stream() as stream:
             reader = LogReader(self.position, self._find, rules=self._settings.type_rules, checksum=stream.checksum)
             at_end = True
             for event in stream:
@@ -109,6 +103,8 @@ class LogBatch:
                     break
             for told in reader.drain():
                 yield from self._told(told)
+            if isinstance(stream, SpooledLog):
+                stream.settle(reader.position)
         self.position, self.counts.distance = reader.position, reader.distance
         if reader.in_transaction:
             raise ReplicationError(
@@ -121,6 +117,13 @@ class LogBatch:
         if self._altered_at is not None:
             # Asked for when the stream has ended: a second reader of the same id would end the first.
             self.unknown_upto = next_change(self._settings, self.table, start=self._altered_at, upto=self.told_at)
+
+    def _stream(self) -> LogStream | SpooledLog:
+        server, server_id = self._settings.server, server_id_of(self._settings)
+        heartbeat = self._settings.heartbeat.total_seconds()
+        if not self._by_gtids:
+            return SpooledLog(spool_of(server), self.position, server_id=server_id, heartbeat=heartbeat)
+        return LogStream(server, self.position, server_id=server_id, to_end=True, heartbeat=heartbeat, by_gtids=True)
 
     def _told(self, told: Told) -> Iterator[pa.RecordBatch]:
         if isinstance(told, TableRows):

@@ -29,6 +29,7 @@ _TLS: Final = "jdbc.properties.sslMode"
 REPLACED: Final[Mapping[str, str]] = {
     "name": "it is shown as the description of the topics",
     "scan.incremental.snapshot.enabled": "a snapshot is always read in chunks of the primary key",
+    "scan.snapshot.fetch.size": "the server's answer is taken some megabytes at a time",
     "connection.pool.size": "every task that reads has one connection",
     "scan.incremental.snapshot.unbounded-chunk-first.enabled": "no chunk is without bounds",
     "scan.newly-added-table.enabled": "tables that match later are found when a run is planned",
@@ -140,13 +141,6 @@ class ServerSettings(Settings):
         8096,
         origin="flink, alibaba",
         description="Rows of a part of a table that one task reads at once, by ranges of the primary key.",
-        ge=1,
-    )
-    fetch_size: int = option(
-        "scan.snapshot.fetch.size",
-        1024,
-        origin="flink, alibaba",
-        description="Rows that a task takes from the server's answer at once.",
         ge=1,
     )
     connect_timeout: Duration = option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files
@@ -113,27 +112,16 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _selected(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-    """What SELECTs give, a fetch at a time; the server's answer is never held whole."""
-    import pyarrow as pa
-
+    """What SELECTs give, a few megabytes at a time; the server's answer is never held whole."""
     from upsert_platform.mysql.connection import Connection
-    from upsert_platform.mysql.packed_rows import can_pack, packed_select, read_packed
+    from upsert_platform.mysql.row_packets import read_rows
     from upsert_platform.mysql.text_values import text_reader
 
     declared = {column.name for column in part.table.columns}
     wanted = [column for column in part.found.columns if column.name in declared]
     readers = [text_reader(column, part.settings.type_rules, table=part.found.full_name) for column in wanted]
-    schema = pa.schema([pa.field(reader.name, reader.type) for reader in readers])
-    packs = can_pack(wanted)
-    selected = packed_select(readers) if packs else ", ".join(reader.select for reader in readers)
-    with Connection(part.settings.server, as_text=True) as connection:
+    selected = ", ".join(reader.select for reader in readers)
+    with Connection(part.settings.server) as connection:
         for chunk in chunks:
             sql = f"SELECT {selected} FROM {table_name(part.found)}{condition(part.found, chunk)}"
-            if packs:
-                yield from read_packed(connection, sql, readers, fetch=part.settings.fetch_size)
-                continue
-            found = connection.stream(sql)
-            while fetched := list(islice(found, part.settings.fetch_size)):
-                columns = zip(*fetched, strict=True)
-                arrays = [reader.read(values) for reader, values in zip(readers, columns, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield from read_rows(connection, sql, readers)

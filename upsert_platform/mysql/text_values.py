@@ -7,10 +7,10 @@ log told it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,6 @@ from upsert_platform.types import arrow_type
 _TIME: Final = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _BLANKS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([:,]) ')
 _SECOND: Final = 1_000_000
-Values: TypeAlias = Sequence[Any] | pa.Array
-"""Of one column: texts, or bytes where the type has no character set; None for NULL. An array holds texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +34,15 @@ class TextReader:
 
     Attributes:
         select: what stands for it in a SELECT.
-        read: makes an Arrow array of `type` from what that gives.
-        hexadecimal: the same as hexadecimal text, where what it gives are bytes; else empty.
+        read: makes an Arrow array of `type` from the texts, or the bytes, that this gives.
+        has_bytes: whether values are bytes, not texts.
     """
 
     name: str
     select: str
     type: pa.DataType
-    read: Callable[[Values], pa.Array]
-    hexadecimal: str = ""
-
-    @property
-    def has_bytes(self) -> bool:
-        """Whether values are bytes, not texts."""
-        return bool(self.hexadecimal)
+    read: Callable[[pa.Array], pa.Array]
+    has_bytes: bool = False
 
 
 def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextReader:
@@ -67,7 +60,7 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
         raise ReplicationError(f"{told} has the type {column.declared or column.kind}, which is not read")
     kind, name = arrow_type(logical), quoted(column.name)
     select = name
-    read: Callable[[Values], pa.Array] = partial(_cast, kind=kind)
+    read: Callable[[pa.Array], pa.Array] = partial(_cast, kind=kind)
     dates: dict[str, Any] = {"kind": kind, "policy": rules.zero_dates, "column": told}
     match column.kind:
         case "bit" if pa.types.is_boolean(kind):
@@ -87,65 +80,65 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
             read = _compact
         case _ if column.is_geometry:
             read = partial(_shapes, column=told)
-    hexadecimal = f"HEX({name})" if pa.types.is_binary(kind) or column.is_geometry else ""
-    if hexadecimal and column.kind == "bit":
-        # Of a number servers leave out the zeros in front.
-        hexadecimal = f"LPAD(HEX({name} + 0), {((column.length or 1) + 7) // 8 * 2}, '0')"
-    return TextReader(column.name, select, kind, read, hexadecimal)
+    return TextReader(column.name, select, kind, read, pa.types.is_binary(kind) or column.is_geometry)
 
 
-def _texts(values: Values) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
 
 
-def unhex(values: pa.Array) -> list[bytes | None]:
-    """Bytes of hexadecimal texts."""
-    return [None if value is None else bytes.fromhex(value) for value in values.to_pylist()]
+def _booleans(values: pa.Array) -> pa.Array:
+    return pc.not_equal(values.cast(pa.int64()), 0)
 
 
-def _cast(values: Values, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_binary(kind):
-        return pa.array([value.encode() if isinstance(value, str) else value for value in values], pa.binary())
-    return _texts(values).cast(kind)
+def _floats(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.cast(pa.float64()).cast(kind)
 
 
-def _booleans(values: Values) -> pa.Array:
-    return pc.not_equal(_texts(values).cast(pa.int64()), 0)
+def _digits(texts: pa.Array, blank: str, column: str) -> np.ndarray:
+    """Digits of texts that have the length of `blank`, which stands for null: a row each, a column per character.
+
+    Raises:
+        ReplicationError: one has another length.
+    """
+    filled, width = texts.fill_null(blank), len(blank)
+    offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset :][: len(filled) + 1]
+    if (np.diff(offsets) != width).any():
+        raise ReplicationError(f"{column}: the server gives a value that is not of the form {blank}")
+    data = np.frombuffer(filled.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return data.reshape(len(filled), width) - np.uint8(ord("0"))
 
 
-def _floats(values: Values, kind: pa.DataType) -> pa.Array:
-    return _texts(values).cast(pa.float64()).cast(kind)
-
-
-def _numbers(texts: pa.Array, start: int, stop: int) -> np.ndarray:
-    return pc.utf8_slice_codeunits(texts, start, stop).cast(pa.int64()).to_numpy(zero_copy_only=False)
+def _number(digits: np.ndarray, start: int, stop: int) -> np.ndarray:
+    found = digits[:, start].astype(np.int64)
+    for at in range(start + 1, stop):
+        found = found * 10 + digits[:, at]
+    return found
 
 
 def _present(texts: pa.Array) -> np.ndarray | None:
     return None if texts.null_count == 0 else texts.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _dates(values: Values, kind: pa.DataType, **rules: Any) -> pa.Array:
-    texts = _texts(values)
-    filled = texts.fill_null("1970-01-01")
-    days, good = days_of(_numbers(filled, 0, 4), _numbers(filled, 5, 7), _numbers(filled, 8, 10))
-    return dated(days.astype(np.int32), good, kind, present=_present(texts), **rules)
+def _dates(texts: pa.Array, kind: pa.DataType, *, column: str, **rules: Any) -> pa.Array:
+    found = _digits(texts, "1970-01-01", column)
+    days, good = days_of(_number(found, 0, 4), _number(found, 5, 7), _number(found, 8, 10))
+    return dated(days.astype(np.int32), good, kind, present=_present(texts), column=column, **rules)
 
 
-def _moments(values: Values, kind: pa.DataType, *, digits: int, **rules: Any) -> pa.Array:
+def _moments(texts: pa.Array, kind: pa.DataType, *, digits: int, column: str, **rules: Any) -> pa.Array:
     """DATETIME, and TIMESTAMP in a session whose zone is UTC."""
-    texts = _texts(values)
-    filled = texts.fill_null("1970-01-01 00:00:00" + ("." + "0" * digits if digits else ""))
-    days, good = days_of(_numbers(filled, 0, 4), _numbers(filled, 5, 7), _numbers(filled, 8, 10))
-    clock = _numbers(filled, 11, 13) * 3600 + _numbers(filled, 14, 16) * 60 + _numbers(filled, 17, 19)
+    found = _digits(texts, "1970-01-01 00:00:00" + ("." + "0" * digits if digits else ""), column)
+    days, good = days_of(_number(found, 0, 4), _number(found, 5, 7), _number(found, 8, 10))
+    clock = _number(found, 11, 13) * 3600 + _number(found, 14, 16) * 60 + _number(found, 17, 19)
     micros = (days * 86_400 + clock) * _SECOND
     if digits:
-        micros = micros + _numbers(filled, 20, 20 + digits) * 10 ** (6 - digits)
-    return dated(micros, good, kind, present=_present(texts), **rules)
+        micros = micros + _number(found, 20, 20 + digits) * 10 ** (6 - digits)
+    return dated(micros, good, kind, present=_present(texts), column=column, **rules)
 
 
-def _times(values: Values, *, column: str) -> pa.Array:
-    encoded = _texts(values).dictionary_encode()
+def _times(values: pa.Array, *, column: str) -> pa.Array:
+    encoded = values.dictionary_encode()
     found = []
     for text in encoded.dictionary.to_pylist():
         match = _TIME.fullmatch(text)
@@ -158,13 +151,17 @@ def _times(values: Values, *, column: str) -> pa.Array:
     return pa.array(found, pa.int64()).take(encoded.indices)
 
 
-def _compact(values: Values) -> pa.Array:
+def _compact(values: pa.Array) -> pa.Array:
     """JSON without the blanks that a server writes after ``:`` and ``,``."""
     return pa.array(
-        [None if value is None else _BLANKS.sub(lambda found: found[1] or found[2], value) for value in values],
+        [
+            None if value is None else _BLANKS.sub(lambda found: found[1] or found[2], value)
+            for value in values.to_pylist()
+        ],
         pa.string(),
     )
 
 
-def _shapes(values: Values, *, column: str) -> pa.Array:
-    return pa.array([None if value is None else geometry_text(value, column=column) for value in values], pa.string())
+def _shapes(values: pa.Array, *, column: str) -> pa.Array:
+    shapes = [None if value is None else geometry_text(value, column=column) for value in values.to_pylist()]
+    return pa.array(shapes, pa.string())

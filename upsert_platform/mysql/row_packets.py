@@ -1,0 +1,184 @@
+"""Rows of a SELECT out of the packets that a server sends, many at once: columns by arithmetic over their bytes.
+
+Protocol: text result set rows. A packet has a length of three bytes and a number, then the values of a row, each behind
+its length; a row of 16 MiB and more goes on in the packets that follow. A client in Python that takes every value by
+itself is the slowest part of a snapshot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BufferedReader
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.mysql.connection import Connection, endpoint_error
+from upsert_platform.mysql.text_values import TextReader
+
+_READ_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4 << 20
+"""Bytes that are read before rows are made of them."""
+_PACKET: Final = 0xFFFFFF
+"""Length of a packet that the next one goes on with."""
+_NULL, _TWO, _THREE, _EIGHT, _ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF
+"""First bytes of a value: null, or a length in so many bytes; a lesser one is the length. And that of an error."""
+_HEAD: Final = struct.Struct("<I")
+_BROKEN: Final = "the connection broke within an answer"
+_MARGIN: Final = 16
+"""Zero bytes behind a block, so that lengths may be looked at where none are."""
+
+
+def read_rows(connection: Connection, sql: str, readers: Sequence[TextReader]) -> Iterator[pa.RecordBatch]:
+    """Rows of a statement that selects what readers read, a few megabytes at a time; the answer is never held whole.
+
+    Raises:
+        EndpointError: the server refuses the statement, or the connection broke.
+        ReplicationError: a value cannot be carried.
+    """
+    schema = pa.schema([pa.field(reader.name, reader.type) for reader in readers])
+    for block in _blocks(connection, sql):
+        arrays = [reader.read(values) for reader, values in zip(readers, block.columns(readers), strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Rows as the server sent them.
+
+    Attributes:
+        data: padded.
+        starts: where the values of each row begin.
+    """
+
+    data: bytes
+    starts: list[int]
+
+    def columns(self, readers: Sequence[TextReader]) -> Iterator[pa.Array]:
+        """Per column an array of texts, or of bytes where the type has no character set."""
+        raw = np.frombuffer(self.data, np.uint8)
+        buffer = pa.py_buffer(self.data)
+        at = np.array(self.starts, np.int64)
+        every_other = pa.array(np.arange(0, 2 * len(at), 2, dtype=np.int64))
+        for reader in readers:
+            head = raw[at]
+            valid: np.ndarray | None = None
+            begins, lengths = at + 1, head.astype(np.int64)
+            if int(head.max()) >= _NULL:
+                valid = head != _NULL
+                lengths[~valid] = 0
+                for first, width in ((_TWO, 2), (_THREE, 3), (_EIGHT, 8)):
+                    long = head == first
+                    if long.any():
+                        places = at[long]
+                        lengths[long] = sum(
+                            raw[places + 1 + byte].astype(np.int64) << 8 * byte for byte in range(width)
+                        )
+                        begins[long] += width
+            ends = begins + lengths
+            # One array over the bytes as they lie, in which values and what stands between them take turns.
+            bounds = np.empty(2 * len(at), np.int32)
+            bounds[0::2], bounds[1::2] = begins, ends
+            turns = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), buffer])
+            found = turns.take(every_other)
+            if valid is not None and not valid.all():
+                found = pc.if_else(pa.array(valid), found, pa.scalar(None, pa.binary()))
+            yield found if reader.has_bytes else found.cast(pa.string())
+            at = ends
+
+
+def _blocks(connection: Connection, sql: str) -> Iterator[_Block]:
+    import pymysql
+
+    raw = connection.raw
+    try:
+        raw.query(sql, unbuffered=True)
+        result, source = raw._result, raw._rfile  # noqa: SLF001
+        pieces: list[bytes] = []
+        starts: list[int] = []
+        size, held, ended = 0, b"", False
+        while not ended:
+            data = held + _more(source, held)
+            rows, behind, ended = _rows(data)
+            if rows:
+                pieces.append(data[:behind])
+                starts += [size + at for at in rows] if size else rows
+                size += behind
+            held = data[behind:]
+            long = not ended and len(held) >= 4 and _length(held, 0) == _PACKET
+            if starts and (ended or long or size >= _BLOCK_BYTES):
+                yield _Block(b"".join([*pieces, bytes(_MARGIN)]), starts)
+                pieces, starts, size = [], [], 0
+            if long:
+                row, held = _long_row(source, held)
+                yield _Block(row + bytes(_MARGIN), [0])
+        result.unbuffered_active, result.connection, raw._result = False, None, None  # noqa: SLF001
+    except (pymysql.Error, OSError) as error:
+        raise endpoint_error(connection.server, error) from error
+
+
+def _length(data: bytes, at: int) -> int:
+    return data[at] | data[at + 1] << 8 | data[at + 2] << 16
+
+
+def _more(source: BufferedReader, held: bytes) -> bytes:
+    """What is there of the answer: at least a byte, and no more than a large packet that has begun needs."""
+    missing = 4 + _length(held, 0) - len(held) if len(held) >= 4 else 0
+    return _exactly(source, missing) if missing > _READ_BYTES else _some(source)
+
+
+def _some(source: BufferedReader) -> bytes:
+    found = source.read1(_READ_BYTES)
+    if not found:
+        raise OSError(_BROKEN)
+    return found
+
+
+def _exactly(source: BufferedReader, count: int) -> bytes:
+    found = source.read(count)
+    if found is None or len(found) < count:
+        raise OSError(_BROKEN)
+    return found
+
+
+def _rows(data: bytes) -> tuple[list[int], int, bool]:
+    """Where rows begin, what is behind the last whole one, and whether the answer ends there.
+
+    Raises:
+        pymysql.Error: the server ends the answer with an error.
+    """
+    starts: list[int] = []
+    at, size, head = 0, len(data), _HEAD.unpack_from
+    while at + 5 <= size:
+        length = head(data, at)[0] & _PACKET
+        behind = at + 4 + length
+        if behind > size or length == _PACKET:
+            break
+        first = data[at + 4]
+        if first >= _EIGHT:
+            if first == _ERROR:
+                import pymysql
+
+                pymysql.err.raise_mysql_exception(data[at + 4 : behind])
+            if length < 9:
+                return starts, at, True
+        starts.append(at + 4)
+        at = behind
+    return starts, at, False
+
+
+def _long_row(source: BufferedReader, held: bytes) -> tuple[bytes, bytes]:
+    """The values of a row of several packets, and what was read behind it."""
+    parts: list[bytes] = []
+    while True:
+        held += _exactly(source, max(0, 4 - len(held)))
+        length = _length(held, 0)
+        held += _exactly(source, max(0, 4 + length - len(held)))
+        parts.append(held[4 : 4 + length])
+        held = held[4 + length :]
+        if length < _PACKET:
+            return b"".join(parts), held

@@ -1,0 +1,132 @@
+"""Tables of one server share one reading of its log: what the server sends, and that every table ends equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.mysql.binlog import spool
+from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
+from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform_tests.systems.followed import Followed
+
+pytestmark = pytest.mark.systems
+
+TABLES = ("a", "b", "c", "d")
+
+
+def _bytes_sent(connection: Connection) -> int:
+    return int(connection.query("SHOW GLOBAL STATUS LIKE 'Bytes_sent'")[0][1])
+
+
+def _write(connection: Connection, schema: str, *, turn: int) -> None:
+    for name in TABLES:
+        connection.query(
+            f"INSERT INTO {schema}.{name} SELECT seq + {turn * 10_000}, REPEAT(CHAR(65 + seq % 26), 200)"
+            " FROM mysql.seq_1_to_2000"
+        )
+        connection.query(f"UPDATE {schema}.{name} SET v = '{turn}' WHERE id % 5 = {turn}")
+        connection.query(f"DELETE FROM {schema}.{name} WHERE id % 7 = {turn}")
+
+
+def test_a_server_sends_its_log_once_for_all_tables(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    for name in TABLES:
+        connection.query(f"CREATE TABLE {schema}.{name} (id INT PRIMARY KEY, v VARCHAR(200))")
+    followed = [follow(name) for name in TABLES]
+    for item in followed:
+        item.sync()
+    for turn in range(3):
+        start = log_end(connection)
+        _write(connection, schema, turn=turn)
+        connection.query("FLUSH BINARY LOGS")
+        if turn == 1:
+            connection.query(f"ALTER TABLE {schema}.b ADD COLUMN w INT DEFAULT 3")
+        _write(connection, schema, turn=turn + 3)
+        sizes = {str(row[0]): int(row[1]) for row in connection.query("SHOW BINARY LOGS")}
+        written = sizes[start.file] - start.offset + log_end(connection).offset
+        before = _bytes_sent(connection)
+        for item in followed if turn < 2 else reversed(followed):
+            item.sync()
+        assert _bytes_sent(connection) - before < 1.3 * written
+        for item in followed:
+            while item.hop().plan().backlog:
+                item.sync()
+            assert item.rows() == item.wanted()
+            item.sums()
+
+
+def test_a_reading_that_breaks_off_is_not_given_to_others(
+    connection: Connection, schema: str, server: Server, follow: Callable[..., Followed]
+) -> None:
+    """What stands behind the last whole transaction of a reader that failed is asked of the server again."""
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT)")
+    start = log_end(connection)
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, 1 FROM mysql.seq_1_to_100")
+    end = log_end(connection)
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, 2 FROM mysql.seq_101_to_200")
+    own = spool_of(server)
+    with SpooledLog(own, start, server_id=71, heartbeat=30) as log:
+        whole = list(log)
+        log.settle(end)
+    with pytest.raises(ZeroDivisionError), SpooledLog(own, start, server_id=71, heartbeat=30) as log:
+        for number, _ in enumerate(log):
+            assert number < len(whole) - 1 or 1 / 0
+    assert own.chain is not None
+    assert own.chain.end.order() == end.order()
+    with SpooledLog(own, start, server_id=71, heartbeat=30) as log:
+        again = list(log)
+    rows = [data for data in whole if data[4] in (23, 30)]
+    assert [data for data in again if data[4] in (23, 30)] == rows
+    assert len(rows) >= 2
+    with SpooledLog(own, end, server_id=71, heartbeat=30) as log:
+        assert [data for data in log if data[4] in (23, 30)] == rows[-1:]
+
+
+def test_a_reading_that_is_too_long_is_not_kept(
+    connection: Connection, schema: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v VARCHAR(200))")
+    start = log_end(connection)
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, REPEAT('x', 200) FROM mysql.seq_1_to_2000")
+    monkeypatch.setattr(spool, "MOST_BYTES", 100_000)
+    own = spool_of(server)
+    with SpooledLog(own, start, server_id=72, heartbeat=30) as log:
+        first = list(log)
+        log.settle(log_end(connection))
+    assert own.chain is None
+    with SpooledLog(own, start, server_id=72, heartbeat=30) as log:
+        assert list(log) == first
+
+
+def test_a_server_that_was_started_anew_is_asked_again(spark: SparkSession, tmp_path: Path) -> None:
+    data = tmp_path / "mariadb"
+    mariadb = start_mariadb(data, die_with_parent=True)
+    try:
+        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        followed = [Followed(spark, server, "shop", name, tmp_path, {}) for name in ("a", "b")]
+        with Connection(server) as connection:
+            connection.query("CREATE DATABASE shop")
+            for item in followed:
+                connection.query(f"CREATE TABLE shop.{item.name} (id INT PRIMARY KEY, v INT)")
+                item.sync()
+                connection.query(f"INSERT INTO shop.{item.name} VALUES (1, 1)")
+        followed[0].sync()
+        assert spool_of(server).chain is not None
+        mariadb.stop()
+        mariadb = start_mariadb(data, port=server.port, password=server.password, die_with_parent=True)
+        with Connection(server) as connection:
+            start = log_end(connection)
+        with SpooledLog(spool_of(server), start, server_id=73, heartbeat=30) as log:
+            assert log.sent
+        for item in followed:
+            item.sync()
+            assert item.rows() == item.wanted() == [(1, 1)]
+    finally:
+        mariadb.stop()
