@@ -56,11 +56,13 @@ class TypeRules:
     Attributes:
         tinyint1_as_boolean: whether TINYINT(1) is BOOLEAN; any number but 0 is true then.
         legacy_json: whether JSON is written without blanks after ``:`` and ``,``.
+        time_as_text: whether TIME is text, as the server writes it: it may be below zero, or beyond a day.
     """
 
     tinyint1_as_boolean: bool = True
     legacy_json: bool = True
     zero_dates: ZeroDates = ZeroDates.NULL
+    time_as_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ def _bare_type(column: MySqlColumn, rules: TypeRules) -> _Parts | None:
             if precision > _MAX_DECIMAL:
                 return TypeName.STRING, None, None, None
             return TypeName.DECIMAL, None, precision, scale
+        case "time" if rules.time_as_text:
+            return TypeName.STRING, None, None, None
         case "time":
             return TypeName.TIME, None, column.fraction, None
         case "datetime":

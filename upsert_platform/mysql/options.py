@@ -158,6 +158,12 @@ class ServerSettings(Settings):
     legacy_json: Boolean = option(
         "use.legacy.json.format", True, origin="flink", description="Whether JSON has no blanks after ':' and ','."
     )
+    time_as_text: Boolean = option(
+        "treat-time-as-text.enabled",
+        False,
+        origin="platform",
+        description="TIME is carried as text, as the server writes it: values below zero or beyond a day too.",
+    )
     zero_dates: Annotated[ZeroDates, BeforeValidator(_lower)] = option(
         "zero-dates",
         ZeroDates.NULL,
@@ -232,7 +238,7 @@ class ServerSettings(Settings):
     @property
     def type_rules(self) -> TypeRules:
         """How values are carried where there is a choice."""
-        return TypeRules(self.tinyint1_as_boolean, self.legacy_json, self.zero_dates)
+        return TypeRules(self.tinyint1_as_boolean, self.legacy_json, self.zero_dates, self.time_as_text)
 
 
 class MySqlSource(ServerSettings):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,8 @@ def _blocks(connection: Connection, sql: str) -> Iterator[_Block]:
     raw = connection.raw
     try:
         raw.query(sql, unbuffered=True)
-        result, source = raw._result, raw._rfile  # noqa: SLF001
+        source = raw._rfile  # noqa: SLF001
+        _detach(raw)
         pieces: list[bytes] = []
         starts: list[int] = []
         size, held, ended = 0, b"", False
@@ -116,9 +117,14 @@ def _blocks(connection: Connection, sql: str) -> Iterator[_Block]:
             if long:
                 row, held = _long_row(source, held)
                 yield _Block(row + bytes(_MARGIN), [0])
-        result.unbuffered_active, result.connection, raw._result = False, None, None  # noqa: SLF001
     except (pymysql.Error, OSError) as error:
         raise endpoint_error(connection.server, error) from error
+
+
+def _detach(raw: Any) -> None:
+    """Takes the answer away from the client, which would read it to its end by itself."""
+    result = raw._result  # noqa: SLF001
+    result.unbuffered_active, result.connection, raw._result = False, None, None  # noqa: SLF001
 
 
 def _length(data: bytes, at: int) -> int:

@@ -74,7 +74,7 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
             read = partial(_dates, **dates)
         case "datetime" | "timestamp":
             read = partial(_moments, digits=column.fraction, **dates)
-        case "time":
+        case "time" if not rules.time_as_text:
             read = partial(_times, column=told)
         case "json" if rules.legacy_json:
             read = _compact

@@ -78,6 +78,7 @@ def _library(connection: Connection, events: list[bytes], *, checksum: bool) -> 
     from pymysqlreplication.packet import BinLogPacketWrapper
     from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
+    connection.raw._get_dbms = lambda: "mariadb"
     allowed = frozenset((FormatDescriptionEvent, TableMapEvent, WriteRowsEvent))
     version = tuple(int(part) for part in connection.query("SELECT VERSION()")[0][0].split("-")[0].split("."))
     maps: dict[int, Any] = {}

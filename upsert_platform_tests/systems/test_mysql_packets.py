@@ -46,7 +46,7 @@ def test_rows_of_every_length(connection: Connection, server: Server, schema: st
         for order in ("", "DESC"):
             found = _selected(server, schema, f"ORDER BY id {order}").to_pylist()
             told = [
-                (row["id"], hashlib.md5(row["a"]).hexdigest(), row["b"], _md5(row["c"]))  # noqa: S324
+                (row["id"], hashlib.md5(row["a"]).hexdigest(), row["b"], _md5(row["c"]))
                 for row in found
             ]
             assert sorted(told) == wanted
@@ -55,11 +55,13 @@ def test_rows_of_every_length(connection: Connection, server: Server, schema: st
 
 
 def _md5(text: str | None) -> str | None:
-    return None if text is None else hashlib.md5(text.encode()).hexdigest()  # noqa: S324
+    return None if text is None else hashlib.md5(text.encode()).hexdigest()
 
 
 def test_many_rows_with_nulls_and_none_at_all(connection: Connection, server: Server, schema: str) -> None:
-    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a INT, b VARCHAR(9), c DATETIME(2), d VARBINARY(9))")
+    connection.query(
+        f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a INT, b VARCHAR(9), c DATETIME(2), d VARBINARY(9))"
+    )
     assert _selected(server, schema).num_rows == 0
     connection.query(
         f"INSERT INTO {schema}.t SELECT seq, NULLIF(seq % 7, 0), IF(seq % 5, CONCAT('x', seq), NULL),"

@@ -101,6 +101,24 @@ def test_dates_that_do_not_exist_are_the_same_in_both(
         fails.sync()
 
 
+def test_times_beyond_a_day_are_text_when_asked(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    connection.query(f"CREATE TABLE {schema}.t (id INT, a TIME(0), b TIME(3), c TIME(6) NULL, PRIMARY KEY (id, b))")
+    values = ("-838:59:59.999999", "838:59:59", "-00:00:01.5", "24:00:00", "-00:00:00.000001", "12:34:56.123456")
+    for number, value in enumerate(values):
+        connection.query(
+            f"INSERT INTO {schema}.t VALUES ({number}, '{value}', '{value}', NULLIF('{value}', '24:00:00'))"
+        )
+    shown = f"SELECT id, CAST(a AS CHAR), CAST(b AS CHAR), CAST(c AS CHAR) FROM {schema}.t ORDER BY id"
+    followed = follow(treat_time_as_text__enabled="true", **CHUNK)
+    followed.sync()
+    assert followed.rows() == connection.query(shown)
+    connection.query(f"UPDATE {schema}.t SET id = id + 100")
+    followed.sync()
+    assert sorted(followed.rows()) == connection.query(shown)
+
+
 def test_columns_that_are_computed_or_not_shown(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:

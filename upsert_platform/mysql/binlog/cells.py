@@ -94,7 +94,8 @@ def column_reader(wire: WireColumn, column: MySqlColumn, rules: TypeRules, *, ta
             _require(told, column, wire, digits == column.fraction)
             extra = temporal.fraction_bytes(digits)
             if wire.type is Wire.TIME2:
-                return make(3 + extra, 0, kind, partial(temporal.times, kind=kind, digits=digits))
+                times = partial(temporal.times, digits=digits)
+                return make(3 + extra, 0, kind, _time_reader(times, kind, digits=digits))
             if wire.type is Wire.DATETIME2:
                 return make(5 + extra, 0, kind, partial(temporal.datetimes, kind=kind, digits=digits, **dated))
             return make(4 + extra, 0, kind, partial(temporal.timestamps, kind=kind, digits=digits, **dated))
@@ -105,7 +106,7 @@ def column_reader(wire: WireColumn, column: MySqlColumn, rules: TypeRules, *, ta
                     " ALTER TABLE ... FORCE under 'mysql56_temporal_format' = ON stores it anew"
                 )
             if wire.type is Wire.TIME:
-                return make(3, 0, kind, partial(temporal.old_times, kind=kind))
+                return make(3, 0, kind, _time_reader(temporal.old_times, kind, digits=0))
             if wire.type is Wire.DATETIME:
                 return make(8, 0, kind, partial(temporal.old_datetimes, kind=kind, **dated))
             return make(4, 0, kind, partial(temporal.old_timestamps, kind=kind, **dated))
@@ -129,6 +130,16 @@ def column_reader(wire: WireColumn, column: MySqlColumn, rules: TypeRules, *, ta
         case _, (prefix,):
             return make(0, prefix, kind, _of_bytes(column, kind, told))
     raise AssertionError(wire)
+
+
+def _time_reader(read: Callable[..., pa.Array], kind: pa.DataType, *, digits: int) -> Callable[[Cells], pa.Array]:
+    if not pa.types.is_string(kind):
+        return partial(read, kind=kind)
+    return partial(_time_texts, read=partial(read, kind=pa.int64()), digits=digits)
+
+
+def _time_texts(cells: Cells, *, read: Callable[[Cells], pa.Array], digits: int) -> pa.Array:
+    return temporal.time_texts(read(cells), digits=digits)
 
 
 def _require(told: str, column: MySqlColumn, wire: WireColumn, fits: bool) -> None:

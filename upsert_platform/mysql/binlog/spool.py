@@ -132,14 +132,13 @@ class _Chain:
 
     def events(self, offset: int) -> Iterator[bytes]:
         """The events from a place in the file on."""
-        held, wanted = b"", _LENGTH.size
+        held = b""
         while offset < self.size or held:
-            while len(held) < wanted:
+            while len(held) < (wanted := _needed(held)):
                 some = min(max(_READ_BYTES, wanted - len(held)), self.size - offset)
                 more = os.pread(self._file.fileno(), some, offset)
                 assert more, "the chain ends within an event"
                 held, offset = held + more, offset + len(more)
-                wanted = _LENGTH.size + _LENGTH.unpack_from(held)[0]
             at = 0
             while len(held) - at >= _LENGTH.size:
                 behind = at + _LENGTH.size + _LENGTH.unpack_from(held, at)[0]
@@ -147,7 +146,7 @@ class _Chain:
                     break
                 yield held[at + _LENGTH.size : behind]
                 at = behind
-            held, wanted = held[at:], _LENGTH.size
+            held = held[at:]
 
 
 class LogSpool:
@@ -285,6 +284,11 @@ class SpooledLog:
         return LogStream(
             self._spool.server, position, server_id=self._server_id, to_end=True, heartbeat=self._heartbeat
         )
+
+
+def _needed(held: bytes) -> int:
+    """Bytes of the first event that is held, with its length; those of the length where that is not there yet."""
+    return _LENGTH.size + (_LENGTH.unpack_from(held)[0] if len(held) >= _LENGTH.size else 0)
 
 
 def _number(position: LogPosition) -> int:

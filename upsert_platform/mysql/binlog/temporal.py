@@ -85,6 +85,18 @@ def old_times(cells: Cells, kind: pa.DataType) -> pa.Array:
     return from_numbers(np.sign(packed) * seconds * _SECOND, kind, cells.valid)
 
 
+def time_texts(micros: pa.Array, *, digits: int) -> pa.Array:
+    """TIME as a server writes it: hours of two digits or more, and as many digits of a second as are declared."""
+    encoded = micros.dictionary_encode()
+    texts = []
+    for value in encoded.dictionary.to_pylist():
+        seconds, fraction = divmod(abs(value), _SECOND)
+        told = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        told += f".{fraction:06}"[: digits + 1] if digits else ""
+        texts.append(f"-{told}" if value < 0 else told)
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
 def _micros(matrix: np.ndarray, width: int) -> np.ndarray | int:
     """Microseconds of a fraction: one byte holds two digits, two hold four, three hold six."""
     return big(matrix).astype(np.int64) * 10 ** (6 - 2 * width) if width else 0
