@@ -17,13 +17,17 @@ from upsert_platform.declarations.pipeline_source import AskedSource
 from upsert_platform.errors import EndpointError, Problem
 from upsert_platform.model import Options, Table
 from upsert_platform.mysql.catalog import key_problem, list_tables, read_table
-from upsert_platform.mysql.columns import MySqlTable, table_from_data, table_to_data
+from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, TypeRules, sql_type, table_from_data, table_to_data
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.declared import declared_columns
 from upsert_platform.mysql.options import MySqlSource
+from upsert_platform.types import TypeName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_EXACT = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL)
+_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 
 
 def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Problem]]:
@@ -56,11 +60,14 @@ def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Probl
     tables, remembered = [], {}
     for table in found:
         try:
-            carried = evolved(before.get(table.full_name), table, asked.behavior)
+            known = before.get(table.full_name)
+            carried = evolved(known, table, asked.behavior)
+            carried = with_stored_types(known, carried, asked.settings.type_rules)
         except ValueError as error:
             problems.append(Problem(f"source: table {table.full_name}: {error}", place))
             continue
         remembered[table.full_name] = carried
+        problems += [Problem(f"source: {text}", place, "warning") for text in _other_types(carried, table)]
         columns, unread = declared_columns(carried, asked.settings.type_rules, location=place)
         without_key = key_problem(table)
         faults = [without_key] if without_key is not None else []
@@ -118,6 +125,42 @@ def evolved(before: MySqlTable | None, now: MySqlTable, behavior: str) -> MySqlT
         return replace(now, columns=before.columns)
     dropped = [replace(column, nullable=True) for name, column in known.items() if name not in own]
     return replace(now, columns=(*now.columns, *dropped))
+
+
+def with_stored_types(before: MySqlTable | None, now: MySqlTable, rules: TypeRules) -> MySqlTable:
+    """Columns whose numbers became wider, or narrower, with the types that they had: a changelog's types stay.
+
+    Values that the older type does not hold stop the run that meets them. Other changes of a type are left as they are.
+    """
+    if before is None:
+        return now
+    known = {column.name: column for column in before.columns}
+    columns = tuple(
+        replace(known[column.name], nullable=column.nullable)
+        if column.name in known and _holds_most(known[column.name], column, rules)
+        else column
+        for column in now.columns
+    )
+    return replace(now, columns=columns)
+
+
+def _holds_most(old: MySqlColumn, new: MySqlColumn, rules: TypeRules) -> bool:
+    """Whether both are exact numbers of other types that have as many digits behind the point."""
+    one, other = sql_type(old, rules), sql_type(new, rules)
+    if one is None or other is None or replace(one, nullable=True) == replace(other, nullable=True):
+        return False
+    return all(kind.name in _EXACT for kind in (one, other)) and (one.scale or 0) == (other.scale or 0)
+
+
+def _other_types(carried: MySqlTable, found: MySqlTable) -> list[str]:
+    """What is to be told of columns that are not carried as the server has them."""
+    own = {column.name: column for column in found.columns}
+    return [
+        f"table {found.full_name}: column '{column.name}' is {own[column.name].declared} and is carried as"
+        f" {column.declared}, the type that its changelog began with; a value that this does not hold stops the run"
+        for column in carried.columns
+        if column.name in own and own[column.name].kind in _NUMBERS and column.declared != own[column.name].declared
+    ]
 
 
 class _Kept:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.hops.databases import _Kept, evolved
-from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, table_from_data, table_to_data
+from upsert_platform.hops.databases import _Kept, evolved, with_stored_types
+from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, TypeRules, table_from_data, table_to_data
 from upsert_platform.mysql.options import MySqlSource
 
 
@@ -54,6 +55,35 @@ def test_a_dropped_column_accepts_null() -> None:
 def test_exception_names_every_difference(now: MySqlTable, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         evolved(BEFORE, now, "exception")
+
+
+INT, WIDE = MySqlColumn("v", "int", "int(11)"), MySqlColumn("v", "bigint", "bigint(20)", nullable=False)
+UNSIGNED = MySqlColumn("v", "bigint", "bigint(20) unsigned", unsigned=True)
+MONEY, MORE_MONEY = (MySqlColumn("v", "decimal", "", precision=digits, fraction=2) for digits in (8, 12))
+FINER = MySqlColumn("v", "decimal", "", precision=12, fraction=4)
+BOOLEAN = MySqlColumn("v", "tinyint", "tinyint(1)", length=1)
+DOUBLE, TEXT = MySqlColumn("v", "double", "double"), MySqlColumn("v", "varchar", "varchar(20)", length=20)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stays"),
+    [
+        (INT, WIDE, True),
+        (WIDE, INT, True),
+        (INT, UNSIGNED, True),
+        (MONEY, MORE_MONEY, True),
+        (MONEY, FINER, False),
+        (BOOLEAN, INT, False),
+        (INT, DOUBLE, False),
+        (INT, TEXT, False),
+        (TEXT, INT, False),
+    ],
+)
+def test_exact_numbers_keep_the_type_that_their_changelog_has(old: MySqlColumn, new: MySqlColumn, stays: bool) -> None:
+    before, now = table(ID, old), table(ID, new, MORE)
+    carried = with_stored_types(before, now, TypeRules()).columns[1]
+    assert carried == replace(old if stays else new, nullable=new.nullable)
+    assert with_stored_types(None, now, TypeRules()) == now
 
 
 def test_a_table_is_kept_as_it_was_told() -> None:

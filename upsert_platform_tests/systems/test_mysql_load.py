@@ -52,6 +52,11 @@ def test_tables_are_found_when_the_project_is_loaded(tmp_path: Path) -> None:
             connection.query("ALTER TABLE shop.a DROP COLUMN v, ADD COLUMN w INT")
             project, told = loaded()
             assert [column.name for column in project.tables["shop.a"].columns] == ["id", "w", "v"]
+            connection.query("ALTER TABLE shop.a MODIFY w BIGINT")
+            project, told = loaded()
+            assert [str(column.type) for column in project.tables["shop.a"].columns] == ["INT NOT NULL", "INT", "INT"]
+            assert "column 'w' is bigint(20) and is carried as int(11)" in told["warning"][0]
+            assert loaded()[1] == told, "it stays so"
             connection.query("DROP TABLE shop.b")
             project, told = loaded()
             assert [insert.target for insert in project.inserts] == ["shop.a"]

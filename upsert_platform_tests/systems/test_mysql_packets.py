@@ -45,10 +45,7 @@ def test_rows_of_every_length(connection: Connection, server: Server, schema: st
             wanted = roomy.query(f"SELECT id, MD5(a), b, MD5(c) FROM {schema}.t ORDER BY id")
         for order in ("", "DESC"):
             found = _selected(server, schema, f"ORDER BY id {order}").to_pylist()
-            told = [
-                (row["id"], hashlib.md5(row["a"]).hexdigest(), row["b"], _md5(row["c"]))
-                for row in found
-            ]
+            told = [(row["id"], hashlib.md5(row["a"]).hexdigest(), row["b"], _md5(row["c"])) for row in found]
             assert sorted(told) == wanted
     finally:
         connection.query(f"SET GLOBAL max_allowed_packet = {before}")
