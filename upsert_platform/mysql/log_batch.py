@@ -211,7 +211,7 @@ def next_change(
     if start.order() >= upto.order():
         return None
     server_id = server_id_of(settings)
-    with LogStream(settings.server, start, server_id=server_id, to_end=True) as stream:
+    with SpooledLog(spool_of(settings.server), start, server_id=server_id, begins=False) as stream:
         reader = LogReader(start, lambda *_: None, rules=settings.type_rules, checksum=stream.checksum)
         for event in stream:
             for told in reader.read(event):

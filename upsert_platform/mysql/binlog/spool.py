@@ -202,6 +202,9 @@ def spool_of(server: Server) -> LogSpool:
 class SpooledLog:
     """As `LogStream` up to the log's end, of a position between two transactions; the caller closes it.
 
+    Args:
+        begins: whether what is read is kept where nothing before it is.
+
     Attributes:
         checksum: whether events have checksums.
         sent: whether the server was asked for events.
@@ -210,7 +213,9 @@ class SpooledLog:
         EndpointError: the server is not reached, or refuses the user.
     """
 
-    def __init__(self, spool: LogSpool, position: LogPosition, *, server_id: int, heartbeat: float) -> None:
+    def __init__(
+        self, spool: LogSpool, position: LogPosition, *, server_id: int, heartbeat: float = 30.0, begins: bool = True
+    ) -> None:
         self._spool = spool
         self._position = position
         self._server_id, self._heartbeat = server_id, heartbeat
@@ -228,7 +233,7 @@ class SpooledLog:
             else:
                 self._stream = self._open(position)
                 self.checksum = self._stream.checksum
-                if self._has_turn:
+                if self._has_turn and begins:
                     self._chain = spool.begin(position, checksum=self.checksum)
         except BaseException:
             self.close()
