@@ -107,20 +107,24 @@ def trim_log(store: ChangelogStore, *, minutes: int) -> int:
     return found
 
 
-def remove_unused(store: ChangelogStore, *, hours: int) -> int:
-    """Deletes files that the table has not needed for so many hours, and those that killed runs left; how many.
+def remove_unused(store: ChangelogStore, *, hours: int, uncommitted: bool = True) -> int:
+    """Deletes files that the table has not needed for so many hours; how many.
 
     A run that began before that may still read them, and time travel ends there.
+
+    Args:
+        uncommitted: also files that no commit has named for so long: killed runs left them, or a run that takes longer
+            still writes them, whose commit would then name what is gone.
     """
     from deltalake import CommitProperties
 
     if store.head() is None:
         return 0
     table = store.opened()
-    if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True):
+    if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=uncommitted):
         return 0  # a vacuum that finds nothing makes a commit all the same
     properties = CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()})
     removed = table.vacuum(
-        hours, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=properties
+        hours, dry_run=False, enforce_retention_duration=False, full=uncommitted, commit_properties=properties
     )
     return len(removed)

@@ -42,7 +42,8 @@ class Upkeep:
         if time.monotonic() - self._pruned_at >= _PRUNE_SECONDS:
             self._pruned_at = time.monotonic()
             prune_log(self._store, hours=KEEP_HOURS)
-            remove_unused(self._store, hours=KEEP_HOURS)
+            # Another run may write for longer before it commits; what killed ones left is deleted by job `compact`.
+            remove_unused(self._store, hours=KEEP_HOURS, uncommitted=False)
 
     def _merge(self) -> None:
         """Merges small files of rows; more than this process does by itself is left to job `compact`."""

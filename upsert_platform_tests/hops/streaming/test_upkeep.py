@@ -13,12 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from upsert_platform.changelog import rows
+from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.changelog.upkeep import applied_before, note_applied, prune_log, trim_log
+from upsert_platform.changelog.upkeep import applied_before, note_applied, prune_log, remove_unused, trim_log
+from upsert_platform.hops.streaming import upkeep
 from upsert_platform_tests.kafka.tables import declare
 
 
@@ -105,3 +106,27 @@ def test_when_batches_were_committed_is_known_when_the_log_is_gone(
     assert len(store.opened().history()) < 20
     found = {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked}
     assert all(exact[age] <= found[age] <= exact[age] + 1 for age in asked), found
+
+
+def test_files_that_a_run_has_not_committed_yet_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction of hours, say, whose commit would name files that are gone."""
+    monkeypatch.setattr(upkeep, "KEEP_HOURS", 0)
+    monkeypatch.setattr(upkeep, "_PRUNE_SECONDS", 0.0)
+    store = ChangelogStore(str(tmp_path / "users"), declare())
+    for batch in range(1, 4):
+        commit(store, batch)
+    schema = rows.arrow_schema(store.table)
+    row = {rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "users", rows.PARTITION: 0, rows.OFFSET: 9, "id": 9}
+    waiting = write_here(
+        [pa.RecordBatch.from_pylist([row], schema=schema)], location=store.location, schema=schema, batch=4
+    )
+    assert compaction.merge_here(store)
+    before = {path.name for path in (tmp_path / "users").glob("*.parquet")}
+    assert len(before) == 3 + 1 + 1
+    upkeep.Upkeep(store).after(1)
+    after = {path.name for path in (tmp_path / "users").glob("*.parquet")}
+    assert after == {item.path for item in [*store.files(), *waiting]}
+    head = store.create()
+    assert store.append(waiting, head=head, positions=head.positions, run="run") is not None
+    assert store.dataset().to_table().num_rows == 4
+    assert remove_unused(store, hours=0) == 0
