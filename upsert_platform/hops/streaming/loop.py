@@ -206,6 +206,7 @@ class StreamLoop:
             run=self.run,
             check_seconds=self._settings.check_seconds,
             paused=watched(self._lake, name),
+            tell=self._tell,
         )
 
 

@@ -150,6 +150,7 @@ class DestinationStep(Step):
         make: opens the hop; the step closes its destination.
         check_seconds: how long after a check the newest batches are looked at again.
         paused: tells whether the table is paused, turn for turn; its lease is given back then.
+        tell: is given a line when the table has to be written from its beginning again.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class DestinationStep(Step):
         run: str,
         check_seconds: float,
         paused: Callable[[], Pause | None] = lambda: None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.measures = Measures(name, "table")
         self._make = make
@@ -168,6 +170,7 @@ class DestinationStep(Step):
         self._run = run
         self._check_seconds = check_seconds
         self._paused = paused
+        self._tell = tell
         self._checked_at = time.monotonic()
         self._looked_upto = 0
         self._written_at: float | None = None
@@ -227,7 +230,9 @@ class DestinationStep(Step):
             hop = self._make()
             hop.store.keep_open()
             stack.callback(hop.destination.close)
-            hop.plan()  # a table of another changelog is left alone
+            state = hop.plan().state  # a table of another changelog is left alone
+            if state.lost:
+                self._tell(f"table '{self.measures.name}': {state.lost}")
             hop.destination.prepare()
             self._looked_upto = 0
             lease = stack.enter_context(hop.destination.lease(owner=self._run, duration=LEASE))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.capabilities import PacesCommits
+from upsert_platform.destination import DestinationState
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.streaming import steps
@@ -80,6 +81,20 @@ def test_what_waits_for_a_paced_table_is_written_before_the_end(tmp_path: Path) 
     assert not step.run(drains=True)
     assert (place.state.applied_batch, len(place.rows)) == (2, 6)
     step.reset()
+
+
+def test_a_table_that_lost_what_was_applied_is_told_and_written_again(tmp_path: Path) -> None:
+    place, told = Place(), list[str]()
+    hop = hop_to(place, tmp_path)
+    grow(hop, 1, range(3))
+    for _ in range(2):
+        step = DestinationStep("memory", lambda: hop, SPARK, run="run", check_seconds=3600.0, tell=told.append)
+        assert step.run(drains=False)
+        step.reset()
+        assert (place.state.applied_batch, len(place.rows)) == (1, 3)
+        place.state, place.rows = DestinationState(), {}
+    (line,) = told
+    assert "the batches up to 1 were applied to memory://, but it tells of none of them" in line
 
 
 def test_a_difference_is_recorded_whatever_was_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
