@@ -1,0 +1,92 @@
+"""What is in `deploy/` fits together: files that are named are there, so are services, volumes and variables."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+BIN = Path(sys.executable).parent
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / name).read_text("utf-8"))
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions with their arguments, lines joined."""
+    text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE).replace("\\\n", " ")
+    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def variables(value: Any) -> set[str]:
+    """Names behind ``env`` anywhere in settings of Dagster."""
+    if isinstance(value, dict):
+        named = {value["env"]} if isinstance(value.get("env"), str) else set()
+        return named.union(*(variables(item) for item in value.values()))
+    return set().union(*(variables(item) for item in value)) if isinstance(value, list) else set()
+
+
+def test_the_image_copies_what_is_there_and_runs_commands_that_are_installed() -> None:
+    for instruction, text in instructions():
+        if instruction == "COPY" and "--from" not in text:
+            *sources, _ = text.split()
+            assert [source for source in sources if not (ROOT / source).exists()] == []
+        if instruction in ("CMD", "ENTRYPOINT"):
+            program = json.loads(text)[0]
+            assert program == "tini" or (BIN / program).exists()
+    installed = " ".join(text for instruction, text in instructions() if instruction == "RUN")
+    for package in ("openjdk-17-jre-headless", "tini"):
+        assert package in installed
+    assert {"--constraint", ".[postgres]"} <= set(shlex.split(installed))
+
+
+def test_the_services_of_compose_know_each_other() -> None:
+    compose = read("compose.yaml")
+    services, named = compose["services"], variables([read("dagster.yaml"), read("workspace.yaml")])
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= services.keys()
+        mounted = {item.split(":")[0] for item in service.get("volumes", ()) if not item.startswith((".", "/"))}
+        assert mounted <= compose["volumes"].keys()
+        assert "image" in service
+    ours = {name: service for name, service in services.items() if service["image"].startswith("upsert-platform")}
+    assert set(ours) == {"code", "webserver", "daemon"}
+    for service in ours.values():
+        assert named <= service["environment"].keys()
+        assert (BIN / service["command"][0]).exists()
+        assert service["environment"]["UPSERT_CODE_HOST"] == "code"
+        assert service["environment"]["UPSERT_CODE_PORT"] == ours["code"]["command"][-1]
+    waits = {name for service in ours.values() for name, how in service["depends_on"].items() if "healthy" in str(how)}
+    assert all("healthcheck" in services[name] for name in waits)
+    published = [port for service in services.values() for port in service.get("ports", ())]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+@pytest.mark.parametrize("name", ["dagster.yaml", "helm-values.yaml"])
+def test_both_instances_keep_records_as_long_and_start_as_many_runs(name: str) -> None:
+    text = (DEPLOY / name).read_text("utf-8")
+    assert re.search(r"[mM]ax_?[cC]oncurrent_?[rR]uns: 4\b", text)
+    kept = re.findall(r"purge_?[aA]fter_?[dD]ays: (\{.*\})", text)
+    assert kept == ["{skipped: 3, success: 30, failure: 30, started: 30}"] * 2
+
+
+def test_the_helm_values_serve_this_code_location() -> None:
+    values = read("helm-values.yaml")
+    (location,) = values["dagster-user-deployments"]["deployments"]
+    image = dict(instructions())
+    assert location["codeServerArgs"] == ["-m", "upsert_platform.definitions"]
+    assert str(location["port"]) == image["EXPOSE"]
+    (mount,) = location["volumeMounts"]
+    assert f"UPSERT_PLATFORM_PROJECT={mount['mountPath']}" in [text for name, text in instructions() if name == "ENV"]
+    assert {item["name"] for item in location["volumes"]} == {mount["name"]}
+    launcher = values["runLauncher"]
+    assert set(launcher["config"]) == {launcher["type"][0].lower() + launcher["type"][1:]}
