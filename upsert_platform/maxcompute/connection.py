@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECT_SECONDS = 10.0
 _BACKOFF_SECONDS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+_ROOMS: Final = ("odps", __name__.partition(".")[0])
 _CREDENTIAL_CODES = (
     "Unauthorized",
     "SignatureNotMatch",
@@ -170,6 +171,8 @@ def to_service_error(error: Exception, connection: Connection) -> ServiceError:
     if isinstance(error, ServiceError):
         return error
     text = connection.hide(f"{type(error).__name__}: {error}")[:2000]
+    if _is_unreadable(error):
+        return ServiceError(f"an answer that cannot be read ({text})", status=None, code="", sure=False, told=False)
     if isinstance(error, BaseODPSError):
         status = error.status_code
         code = str(error.code or type(error).__name__).split(":", 1)[0].strip()
@@ -253,7 +256,23 @@ def is_foreign(error: Exception) -> bool:
     import requests
     from odps.errors import BaseODPSError
 
-    return isinstance(error, BaseODPSError | requests.RequestException | ServiceError | OSError)
+    known = BaseODPSError | requests.RequestException | ServiceError | OSError
+    return isinstance(error, known) or _is_unreadable(error)
+
+
+def _is_unreadable(error: Exception) -> bool:
+    """Whether PyODPS failed in reading an answer: a body cut short, or a page of a gateway, with the status of success.
+
+    It looks into bodies without a net, so that they end in errors of parsers, or of what it does with what they gave.
+    """
+    if not isinstance(error, SyntaxError | ValueError | TypeError | AttributeError | LookupError):
+        return False
+    rooms = []  # of whoever ran, from our call inwards
+    trace = error.__traceback__
+    while trace is not None:
+        rooms.append(str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0])
+        trace = trace.tb_next
+    return next((room for room in reversed(rooms) if room in _ROOMS), "") == "odps"
 
 
 def explain(error: Exception, connection: Connection, doing: str) -> NoReturn:

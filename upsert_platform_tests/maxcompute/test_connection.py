@@ -89,6 +89,33 @@ def test_bytes_under_a_wrong_status_are_told(maxcompute: ServerHandle, make_tabl
             assert client.table(table.target) is None
 
 
+@pytest.mark.parametrize("body", [b"", b"<Table><Name>cut", b"<html><p>sign in</p></html>", b'{"half'])
+def test_answers_of_success_that_cannot_be_read_are_told(
+    maxcompute: ServerHandle, make_table: Make, body: bytes
+) -> None:
+    with fault_proxy(maxcompute) as proxy:
+        settings = make_table(upsert_writer_max__retries="1").settings
+        settings = settings.model_copy(update={"endpoint": proxy.endpoint})
+        proxy.faults.append(Fault("GET tenants", times=99, status=200, body=body))
+        with closing(Client(Connection.of(settings))) as client:
+            with pytest.raises(EndpointError, match="cannot be read"):
+                client.query("SELECT 1 AS one")
+            proxy.faults.clear()
+            assert client.query("SELECT 1 AS one") == [{"one": "1"}]
+
+
+@pytest.mark.parametrize("body", [b"", b"<Table><Name>cut"])
+def test_a_table_that_is_told_by_half_is_asked_for_again(
+    maxcompute: ServerHandle, make_table: Make, body: bytes
+) -> None:
+    with fault_proxy(maxcompute) as proxy:
+        table = make_table(upsert_writer_max__retries="1")
+        settings = table.settings.model_copy(update={"endpoint": proxy.endpoint})
+        proxy.faults.append(Fault(f"GET {table.target.table}", times=1, status=200, body=body))
+        with closing(Client(Connection.of(settings))) as client:
+            assert client.table(table.target) is None
+
+
 def test_retries_end(make_table: Make) -> None:
     connection = Connection.of(make_table(upsert_writer_max__retries="2").settings)
     calls = []
