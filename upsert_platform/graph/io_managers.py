@@ -109,6 +109,10 @@ class QueryIOManager(_PlatformIOManager):
                 f"{run.met} keys are given by more than one INSERT INTO the same table: the one whose row changed last"
                 " counts, and within a batch the later statement"
             )
+        if run.late:
+            context.log.warning(
+                f"{run.late} rows are left out: their windows were closed ('table.exec.emit.allow-lateness')"
+            )
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """The rows of the result."""

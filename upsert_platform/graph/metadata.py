@@ -209,6 +209,8 @@ def of_query_run(run: QueryRun) -> dict[str, Any]:
         "state_rows_written": run.state_rows,
         "state_bytes": run.state_bytes,
         **({"keys_of_several_inserts": run.met} if run.met else {}),
+        **({"late_rows": run.late} if run.late else {}),
+        **({"state_rows_let_go": run.let_go} if run.let_go else {}),
         "seconds": round(run.seconds, 3),
         "changes_per_second": round(run.read / run.seconds, 1) if run.seconds else 0.0,
     }

@@ -32,6 +32,8 @@ class QueryRun:
         written: rows of the result's changelog, before-images included.
         state_bytes: what all state takes.
         met: keys that several inserts into one table have, of those that the batches touched.
+        late: rows that were left out of a window since it is closed; one of several windows counts for each.
+        let_go: rows of state that closed windows no longer need.
     """
 
     batch: int
@@ -42,6 +44,8 @@ class QueryRun:
     state_bytes: int
     seconds: float
     met: int = 0
+    late: int = 0
+    let_go: int = 0
 
 
 class QueryHop:
@@ -109,6 +113,8 @@ class QueryHop:
             state_bytes=done[-1].state_bytes if done else 0,
             seconds=time.monotonic() - started,
             met=sum(item.met for item in done),
+            late=sum(item.late for item in done),
+            let_go=sum(item.let_go for item in done),
         )
 
     def needs_rebuild(self) -> str | None:

@@ -4,7 +4,7 @@ Columns are known by names that are unique within an operator, also when letter 
 makes it of a statement, `queries` carries it out.
 """
 
-from upsert_platform.plan.columns import Call, Expression, Field, Keys, Native, Order, column
+from upsert_platform.plan.columns import Call, Closing, Expression, Field, Keys, Native, Order, column
 from upsert_platform.plan.lookup import Lookup
 from upsert_platform.plan.operators import (
     Aggregate,
@@ -28,6 +28,7 @@ __all__ = [
     "Aggregate",
     "Arrivals",
     "Call",
+    "Closing",
     "Expand",
     "Expression",
     "Field",

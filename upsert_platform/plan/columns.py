@@ -70,6 +70,20 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Closing:
+    """When windows close, so that rows which come later are counted and left out.
+
+    Attributes:
+        table: whose records tell the time: the least, over the partitions, of the greatest value in `column`.
+        after: a window closes when that is so many microseconds behind its end.
+    """
+
+    table: str
+    column: str
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """A column of ORDER BY."""
 

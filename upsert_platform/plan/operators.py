@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
-from upsert_platform.plan.columns import Call, Expression, Field, Keys, Order
+from upsert_platform.plan.columns import Call, Closing, Expression, Field, Keys, Order
 from upsert_platform.plan.lookup import Lookup
 from upsert_platform.plan.over_one import OverOne
 from upsert_platform.types import LogicalType
@@ -88,6 +88,7 @@ class Window(OverOne):
         step: of hop the slide, of cumulate the step; of tumble the size.
         offset: shift of every window's start from 1970, in microseconds.
         names: of the three columns.
+        closing: when they close; None where none ever does.
     """
 
     input: Node
@@ -97,10 +98,12 @@ class Window(OverOne):
     step: int
     offset: int
     names: tuple[str, str, str]
+    # It may be declared, changed and taken back while the state stays as it is.
+    closing: Closing | None = field(default=None, repr=False)
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        kind = next(field.type for field in self.input.fields if field.name == self.time)
+        kind = next(item.type for item in self.input.fields if item.name == self.time)
         start, end, last = self.names
         plain = replace(kind, nullable=False, precision=3)
         edge = LogicalType(type(kind.name).TIMESTAMP, precision=3, nullable=False)

@@ -87,6 +87,8 @@ class QueryBatch:
         written: rows of the result's changelog.
         state_rows: rows of state written; `state_bytes` is what all state takes after it.
         met: keys that several inserts into one table have, of those that the batch touched.
+        late: rows that were left out of a window since it is closed.
+        let_go: rows of state that closed windows no longer need.
     """
 
     head: Head
@@ -97,6 +99,8 @@ class QueryBatch:
     seconds: float
     stages: tuple[float, ...] = field(default=())
     met: int = 0
+    late: int = 0
+    let_go: int = 0
 
 
 def plan_batch(
@@ -166,11 +170,13 @@ def advance(
     Returns:
         What was done, or None when another run came first: plan again.
     """
+    from upsert_platform.queries.closing import at_time
+
     started = time.monotonic()
     head = plan.head if plan.head is not None else store.create()
     batch = _Batch(store, head, plan, runner, lookups or {})
     try:
-        seconds = [batch.run(stage) for stage in store.stages()]
+        seconds = [batch.run(at_time(stage, batch.clocks)) for stage in batch.stages]
         account = account_file(store, batch.read, batch.written, number=head.batch + 1)
         positions = Positions(
             {**head.positions.offsets, **{item.name: {0: item.upto} for item in plan.slices}},
@@ -178,6 +184,7 @@ def advance(
                 **head.positions.topic_ids,
                 **{item.name: item.changelog_id for item in plan.slices},
                 PLAN: fingerprint(store.query),
+                **batch.times(),
             },
         )
         after = store.append([*batch.added, *account], head=head, positions=positions, run=run, replaced=batch.removed)
@@ -194,6 +201,8 @@ def advance(
         time.monotonic() - started,
         tuple(seconds),
         batch.met,
+        batch.tally.late,
+        batch.let_go,
     )
 
 
@@ -203,6 +212,9 @@ class _Batch:
     def __init__(
         self, store: QueryStore, head: Head, plan: QueryBatchPlan, runner: Runner, lookups: Mapping[str, KeyReader]
     ) -> None:
+        from upsert_platform.queries.closing import Clock, closing_windows, position_name
+        from upsert_platform.queries.steps import Tally
+
         self.store = store
         self.plan = plan
         self.runner = runner
@@ -213,8 +225,16 @@ class _Batch:
         self.parts: list[Part] = []
         self.added: list[DataFile] = []
         self.removed: list[str] = []
-        self.read = 0
-        self.met = 0
+        self.read = self.met = self.let_go = 0
+        self.tally = Tally()
+        self.stages = store.stages()
+        self.closing = closing_windows(self.stages)
+        known = head.positions.topic_ids
+        self.clocks = {
+            end: Clock.of(known.get(position_name(window))).at(window.closing.after)
+            for end, window in self.closing.items()
+            if window.closing is not None
+        }
 
     @property
     def written(self) -> int:
@@ -303,11 +323,24 @@ class _Batch:
         ]
 
     def _take(self, answer: Answer) -> None:
+        from upsert_platform.queries.closing import merged
+
         self.added += answer.added
         self.removed += answer.removed
         self.parts += answer.parts
         self.read += answer.read
         self.met += answer.met
+        self.let_go += answer.let_go
+        self.tally = merged(self.tally, answer.tally)
+
+    def times(self) -> dict[str, str]:
+        """The clocks of windows that close, as the commit keeps them."""
+        from upsert_platform.queries.closing import position_name
+
+        return {
+            position_name(window): self.clocks[end].later(self.tally.times.get(end, {})).text()
+            for end, window in self.closing.items()
+        }
 
     def clean(self) -> None:
         """Deletes the exchanges of this attempt."""

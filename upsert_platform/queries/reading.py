@@ -53,11 +53,14 @@ class ChangelogShare:
     upto: int
 
 
-def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool) -> Iterator[pa.Table]:
+def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: bool = False) -> Iterator[pa.Table]:
     """The changes of the new batches.
 
     Columns that an older file lacks are null. Where statistics say that a row group holds nothing but rows that are
     added by new batches, neither `_kind` nor `_batch` is read for them.
+
+    Args:
+        lanes: topic and partition of each row are wanted as well.
 
     Returns:
         The columns of the scan; with `_put` and those of `VERSION` for `upserts`, else with `_w`.
@@ -65,7 +68,9 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool) -> Iterato
     system, folder = file_system(share.location)
     kept = rows.system_schema()
     wanted = [pa.field(field.name, arrow_type(field.type)) for field in scan.fields]
-    schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else ())), *wanted])
+    given = {field.name for field in scan.fields}
+    beside = [name for name in (rows.TOPIC, rows.PARTITION) if lanes and name not in given]
+    schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else beside)), *wanted])
     whole = pa.schema([kept.field(rows.KIND), *([] if upserts else [kept.field(rows.BATCH)]), *schema])
     waiting: list[pa.Table] = []
     for piece in share.pieces:

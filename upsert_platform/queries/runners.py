@@ -9,9 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
+from pyspark import AccumulatorParam
 from pyspark.sql import functions
 
-from upsert_platform.queries.steps import FilterStep, ProjectStep, Step, take_steps
+from upsert_platform.queries.closing import merged
+from upsert_platform.queries.steps import FilterStep, ProjectStep, Step, Tally, take_steps
 from upsert_platform.queries.tasks import (
     WEIGHT,
     Answer,
@@ -111,13 +113,29 @@ def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:
         frame = places.mapInArrow(partial(_run_placed, tasks=list(tasks)), _ANSWERS)
     else:
         read = spark.sparkContext.accumulator(0)
-        frame = places.mapInArrow(partial(_read_placed, tasks=list(tasks), read=read), rows_schema(stage))
+        tallies = spark.sparkContext.accumulator(Tally(), _Tallies())
+        reading = partial(_read_placed, tasks=list(tasks), read=read, tallies=tallies)
+        frame = places.mapInArrow(reading, rows_schema(stage))
         for at, step in enumerate(stage.steps):
-            frame = _step_in_spark(frame, step, stage, at + 1)
+            frame = _step_in_spark(frame, step, stage, at + 1, tallies)
         frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
     answers: list[Answer] = [pickle.loads(row[0]) for row in frame.collect()]
     # What reads rows tells nothing by itself where Spark takes them on.
-    return [replace(answers[0], read=read.value), *answers[1:]] if stage.needs_spark else answers
+    if not stage.needs_spark:
+        return answers
+    return [replace(answers[0], read=read.value, tally=tallies.value), *answers[1:]]
+
+
+class _Tallies(AccumulatorParam[Tally]):
+    """Puts together what tasks count beside the rows that they give to Spark."""
+
+    def zero(self, value: Tally) -> Tally:
+        """Nothing counted."""
+        return Tally()
+
+    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802 - Spark's name
+        """Both."""
+        return merged(value1, value2)
 
 
 def _run_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
@@ -127,13 +145,15 @@ def _run_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Ite
 
 
 def _read_placed(
-    batches: Iterator[pa.RecordBatch], tasks: Sequence[Task], read: Accumulator[int]
+    batches: Iterator[pa.RecordBatch], tasks: Sequence[Task], read: Accumulator[int], tallies: Accumulator[Tally]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for place in batch.column(0).to_pylist():
-            for table in stage_rows(tasks[place]):
+            tally = Tally()
+            for table in stage_rows(tasks[place], tally):
                 read += table.num_rows if tasks[place].share is not None else 0
                 yield from table.combine_chunks().to_batches()
+            tallies += tally
 
 
 def _hand_on_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
@@ -146,7 +166,7 @@ def _told(answer: Answer) -> pa.RecordBatch:
     return pa.record_batch({"answer": pa.array([pickle.dumps(answer)], pa.binary())})
 
 
-def _step_in_spark(frame: DataFrame, step: Step, stage: Stage, count: int) -> DataFrame:
+def _step_in_spark(frame: DataFrame, step: Step, stage: Stage, count: int, tallies: Accumulator[Tally]) -> DataFrame:
     match step:
         case ProjectStep():
             kept = [name for name in (*step.kept, WEIGHT) if name in frame.columns]
@@ -158,10 +178,14 @@ def _step_in_spark(frame: DataFrame, step: Step, stage: Stage, count: int) -> Da
                 return frame.where(condition)
             return frame.withColumn(step.into, functions.col(step.into) & condition)
     names = names_after(stage, count)
-    return frame.mapInArrow(partial(_in_arrow, step=step, names=names), schema_after(stage, count))
+    return frame.mapInArrow(partial(_in_arrow, step=step, names=names, tallies=tallies), schema_after(stage, count))
 
 
-def _in_arrow(batches: Iterator[pa.RecordBatch], step: Step, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _in_arrow(
+    batches: Iterator[pa.RecordBatch], step: Step, names: Sequence[str], tallies: Accumulator[Tally]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        table = take_steps(pa.Table.from_batches([batch]), [step])
+        tally = Tally()
+        table = take_steps(pa.Table.from_batches([batch]), [step], tally)
+        tallies += tally
         yield from table.select(names).combine_chunks().to_batches()

@@ -26,9 +26,11 @@ from upsert_platform.plan import (
     Union,
     Window,
     column,
+    scans,
 )
 from upsert_platform.queries.aggregate import Groups, Multiset, multiset_of
 from upsert_platform.queries.arrivals import Arrived
+from upsert_platform.queries.closing import end_of_group
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.lookup import Found
 from upsert_platform.queries.merge import BRANCH, BRANCH_TYPE, LastChanged
@@ -73,6 +75,9 @@ class Stage:
         result: what is written, in the last stage.
         first_row: the first batch makes a row of nothing (a GROUP BY without columns).
         ordered: rows that are only added carry what orders them, since the last one of each key counts.
+        watched: names of ends of windows that close, each with the column of the scan that tells their time.
+        window_end: place of the end of such a window among the operator's group, and its name.
+        closed: groups of windows that end then, or before, may leave the state; microseconds since 1970.
     """
 
     number: int
@@ -85,6 +90,9 @@ class Stage:
     feeds: tuple[Feed, ...]
     result: Result | None
     ordered: bool = False
+    watched: tuple[tuple[str, str], ...] = ()
+    window_end: tuple[int, str] | None = None
+    closed: int | None = None
 
     @property
     def needs_spark(self) -> bool:
@@ -126,11 +134,13 @@ class _Draft:
     upsert: bool = False
     """Steps are of an upsert source that has no index yet."""
     ordered: bool = False
+    watched: list[tuple[str, str]] = field(default_factory=list)
+    window_end: tuple[int, str] | None = None
 
     def stage(self) -> Stage:
         return Stage(
             self.number, self.base, self.scan, self.reads, self.operator, self.bucketed,
-            tuple(self.steps), tuple(self.feeds), self.result, self.ordered,
+            tuple(self.steps), tuple(self.feeds), self.result, self.ordered, tuple(self.watched), self.window_end,
         )  # fmt: skip
 
 
@@ -187,7 +197,9 @@ class _Compiler:
             case Filter():
                 return [self._filtered(draft, node.condition) for draft in self._build(node.input)]
             case Window():
-                return [self._windowed(self._sealed(draft), node) for draft in self._build(node.input)]
+                drafts = self._build(node.input)
+                self._watch(node)
+                return [self._windowed(self._sealed(draft), node) for draft in drafts]
             case Expand():
                 return [self._expanded(self._sealed(draft), node) for draft in self._build(node.input)]
             case Aggregate():
@@ -256,6 +268,13 @@ class _Compiler:
         draft.fields = node.fields
         return draft
 
+    def _watch(self, node: Window) -> None:
+        """Has the table read that tells the time of a window that closes."""
+        if node.closing is not None:
+            (scan,) = [item for item in scans(node.input) if item.table == node.closing.table]
+            (draft,) = [item for item in self.drafts if item.scan is scan]
+            draft.watched.append((node.names[1], node.closing.column))
+
     def _expanded(self, draft: _Draft, node: Expand) -> _Draft:
         draft.steps.append(ExpandStep(node))
         draft.fields, draft.placed_by = node.fields, None
@@ -313,9 +332,11 @@ class _Compiler:
             names = tuple(values.group_names)
             for draft in inputs:
                 draft.feeds.append(Feed(spread, values, group=names, rest=("value",), spread=values.spread))
-            stage = self._draft((), reads=(spread,), operator=values, bucketed=True)
+            stage = self._draft((), reads=(spread,), operator=values, bucketed=True, window_end=end_of_group(node))
             stage.feeds.append(Feed(exchange, groups, prepared=True, group=node.group))
-        return self._draft(node.fields, reads=(exchange,), operator=groups, bucketed=True, placed_by=node.group)
+        end = end_of_group(node)
+        settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_end": end}
+        return self._draft(node.fields, reads=(exchange,), **settings)
 
     def _first_rows(self, node: TopN) -> _Draft:
         operator = FirstRows(node, self._state())

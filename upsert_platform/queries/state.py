@@ -93,10 +93,20 @@ class State:
         files: committed files, in any order.
         bucket: its number, for the names of files.
         batch: the batch being computed.
+        closed: place of a key column with the ends of windows, and the moment (microseconds since 1970) up to which
+            they are closed: rows of those leave when all files are merged.
     """
 
     def __init__(
-        self, schema: StateSchema, *, system: Any, folder: str, files: Sequence[StateFile], bucket: int, batch: int
+        self,
+        schema: StateSchema,
+        *,
+        system: Any,
+        folder: str,
+        files: Sequence[StateFile],
+        bucket: int,
+        batch: int,
+        closed: tuple[int, int] | None = None,
     ) -> None:
         self.schema = schema
         self._system = system
@@ -106,7 +116,8 @@ class State:
         self._batch = batch
         self.added: list[DataFile] = []
         self.removed: list[str] = []
-        self.met = 0
+        self.met = self.let_go = 0
+        self._closed = closed
 
     @property
     def batch(self) -> int:
@@ -177,10 +188,20 @@ class State:
             older = [self._read(file) for file in parts]
             stored = self._newest([*older, stored], keep_gone=True)
             if last:
-                stored = stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
+                stored = self._without_closed(
+                    stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
+                )
             self.removed += [file.path for file in parts]
         if stored.num_rows:
             self._write(stored)
+
+    def _without_closed(self, stored: pa.Table) -> pa.Table:
+        if self._closed is None:
+            return stored
+        place, moment = self._closed
+        ends = stored.column(f"{self.schema.name}_k{place}").cast(pa.int64()).to_numpy()
+        self.let_go += int((ends <= moment).sum())
+        return stored.filter(pa.array(ends > moment))
 
     def written_anew(self, *, folder: str, batch: int) -> list[DataFile]:
         """Writes all rows that are there into one file of another table; none when there are no rows."""

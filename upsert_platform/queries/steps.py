@@ -6,7 +6,7 @@ An expression that Arrow cannot evaluate exactly as Flink has no native form; `t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -47,9 +47,27 @@ class FilterStep:
 
 @dataclass(frozen=True, slots=True)
 class WindowStep:
-    """Adds the columns of a window table function."""
+    """Adds the columns of a window table function.
+
+    Attributes:
+        closed: windows that end then, or before, take no rows any more; microseconds since 1970. None: all do.
+    """
 
     window: Window
+    closed: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is counted while steps are taken.
+
+    Attributes:
+        late: rows that were left out of a window since it is closed; one that falls into several counts for each.
+        times: name of a window's end to the greatest event time per partition.
+    """
+
+    late: int = 0
+    times: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +90,8 @@ def is_native(step: Step) -> bool:
     return True
 
 
-def take_steps(table: pa.Table, steps: Sequence[Step]) -> pa.Table:
-    """Takes native steps over rows."""
+def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table:
+    """Takes native steps over rows, and counts what comes too late."""
     for step in steps:
         match step:
             case ProjectStep():
@@ -87,7 +105,7 @@ def take_steps(table: pa.Table, steps: Sequence[Step]) -> pa.Table:
                     both = pc.and_(table.column(step.into), pc.fill_null(condition, False))
                     table = table.set_column(table.schema.get_field_index(step.into), step.into, both)
             case WindowStep():
-                table = _windows(table, step.window)
+                table = _windows(table, step, tally)
             case ExpandStep():
                 table = pa.concat_tables([_project(table, ProjectStep(columns)) for columns in step.expand.sets])
     return table
@@ -131,8 +149,9 @@ def evaluate(native: Native, table: pa.Table) -> Any:
     raise AssertionError(operator)
 
 
-def _windows(table: pa.Table, window: Window) -> pa.Table:
+def _windows(table: pa.Table, step_of: WindowStep, tally: Tally) -> pa.Table:
     """Rows with the windows that they fall into; a row without a time falls into none."""
+    window = step_of.window
     at = table.schema.get_field_index(window.time)
     table = table.filter(pc.is_valid(table.column(at)))
     kind = table.column(at).type
@@ -155,6 +174,10 @@ def _windows(table: pa.Table, window: Window) -> pa.Table:
         ends = starts + window.size
         inside = times[chosen] < ends
         chosen, starts, ends = chosen[inside], starts[inside], ends[inside]
+    if step_of.closed is not None:
+        open_still = ends > step_of.closed
+        tally.late += int((~open_still).sum())
+        chosen, starts, ends = chosen[open_still], starts[open_still], ends[open_still]
     wide = table.take(pa.array(chosen))
     plain = pa.timestamp("us")
     for name, values, of in zip(window.names, (starts, ends, ends - 1000), (plain, plain, kind), strict=True):

@@ -19,6 +19,7 @@ from upsert_platform.changelog.data_files import DataFile, file_system, write_fi
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Field
 from upsert_platform.queries.aggregate import Multiset
+from upsert_platform.queries.closing import add_times
 from upsert_platform.queries.exchange import ExchangeWriter, Part, read_parts
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.keys import bucket_rows, place_rows
@@ -28,7 +29,7 @@ from upsert_platform.queries.results import Result
 from upsert_platform.queries.sources import PUT, VERSION
 from upsert_platform.queries.stages import Feed, Stage
 from upsert_platform.queries.state import State, StateFile
-from upsert_platform.queries.steps import WEIGHT, fields_after, take_steps
+from upsert_platform.queries.steps import WEIGHT, Tally, fields_after, take_steps
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Answer:
         parts: of exchanges, for later stages.
         read: rows of changelogs.
         met: keys that several branches of a merge have, of those that the batch touched.
+        let_go: groups of closed windows that left the state.
+        tally: what came too late, and the times of windows that close.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -84,6 +87,8 @@ class Answer:
     parts: tuple[Part, ...] = ()
     read: int = 0
     met: int = 0
+    let_go: int = 0
+    tally: Tally = field(default_factory=Tally)
 
 
 def run_task(task: Task) -> Answer:
@@ -91,15 +96,19 @@ def run_task(task: Task) -> Answer:
     with ExitStack() as opened:
         work = _Work(task, opened)
         for table in work.rows():
-            work.hand_on(take_steps(table, task.stage.steps))
+            work.hand_on(take_steps(table, task.stage.steps, work.tally))
         return work.finish()
 
 
-def stage_rows(task: Task) -> Iterator[pa.Table]:
-    """The rows before the steps of a stage that needs Spark for them, which takes columns by their places."""
+def stage_rows(task: Task, tally: Tally) -> Iterator[pa.Table]:
+    """The rows before the steps of a stage that needs Spark for them, which takes columns by their places.
+
+    Args:
+        tally: is told the times of windows that close.
+    """
     names = names_after(task.stage, 0)
     with ExitStack() as opened:
-        for table in _Work(task, opened).rows():
+        for table in _Work(task, opened, tally).rows():
             yield table.select(names)
 
 
@@ -157,8 +166,9 @@ class _Work:
         opened: takes what is closed when the task ends.
     """
 
-    def __init__(self, task: Task, opened: ExitStack) -> None:
+    def __init__(self, task: Task, opened: ExitStack, tally: Tally | None = None) -> None:
         self.task = task
+        self.tally = Tally() if tally is None else tally
         self.opened = opened
         self.find: Find | None = None
         self.system, self.folder = file_system(task.location)
@@ -199,6 +209,8 @@ class _Work:
             return None
         if operator is None:
             return pa.concat_tables(there, promote_options="permissive")
+        ends, horizon = task.stage.window_end, task.stage.closed
+        closed = (ends[0], horizon) if ends is not None and horizon is not None else None
         states = {
             schema.name: State(
                 schema,
@@ -207,6 +219,7 @@ class _Work:
                 files=task.files.get((schema.name, bucket), ()),
                 bucket=bucket,
                 batch=task.batch,
+                closed=closed,
             )
             for schema in operator.states
         }
@@ -227,8 +240,14 @@ class _Work:
         share, scan = self.task.share, self.task.stage.scan
         assert share is not None
         assert scan is not None
-        for table in read_changes(share, scan, upserts=_is_upsert(self.task.stage)):
+        watched, upserts = self.task.stage.watched, _is_upsert(self.task.stage)
+        wanted = {*(item.name for item in scan.fields), *(VERSION if upserts else ())}
+        beside = {rows.TOPIC, rows.PARTITION} - wanted
+        for table in read_changes(share, scan, upserts=upserts, lanes=bool(watched)):
             self.read += table.num_rows
+            if watched:
+                add_times(self.tally, table, watched)
+                table = table.drop_columns([name for name in table.column_names if name in beside])
             yield table
 
     def hand_on(self, table: pa.Table) -> None:
@@ -245,7 +264,8 @@ class _Work:
         if self.results and self.task.stage.result is not None:
             added += _write_result(self.results, self.task.stage.result, self.task)
         parts = [part for feed in self.feeds if (part := feed.close()) is not None]
-        return Answer(tuple(added), tuple(removed), tuple(parts), self.read, sum(state.met for state in self.states))
+        met, let_go = (sum(getattr(state, name) for state in self.states) for name in ("met", "let_go"))
+        return Answer(tuple(added), tuple(removed), tuple(parts), self.read, met, let_go, self.tally)
 
 
 class _Feeding:

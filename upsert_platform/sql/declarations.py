@@ -98,6 +98,7 @@ class InsertDeclaration:
         columns: the column list; empty without one.
         sql: the statement as written, on one line.
         tells_before: the target needs to know what rows were before: the query is kept up, however simple it is.
+        lateness: how long after their end windows stay open, in microseconds; None where they never close.
     """
 
     target: str
@@ -108,16 +109,22 @@ class InsertDeclaration:
     sql: str
     overwrite: bool = False
     tells_before: bool = False
+    lateness: int | None = None
 
 
 @dataclass(slots=True)
 class Declarations:
-    """Everything that files declare, in order, and what is wrong with it."""
+    """Everything that files declare, in order, and what is wrong with it.
+
+    Attributes:
+        lateness: of the inserts that follow in a file.
+    """
 
     tables: list[TableDeclaration] = field(default_factory=list)
     views: list[ViewDeclaration] = field(default_factory=list)
     inserts: list[InsertDeclaration] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    lateness: int | None = None
 
     def add(self, other: Declarations) -> None:
         """Appends what another file declares."""

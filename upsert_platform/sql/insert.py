@@ -124,7 +124,7 @@ class InsertResolver:
                 return read_query(self.declaration.query, self.lookup), None
             except NeedsState:
                 pass
-        planned = plan_query(self.declaration.query, self.find)
+        planned = plan_query(self.declaration.query, self.find, lateness=self.declaration.lateness)
         return planned.relation(query_name(self.declaration.target)), planned
 
     def insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:

@@ -125,7 +125,7 @@ class _Branch:
             Fault: it cannot be a branch.
         """
         declaration, target = self.resolver.declaration, self.target
-        planned = plan_query(declaration.query, self.resolver.find)
+        planned = plan_query(declaration.query, self.resolver.find, lateness=declaration.lateness)
         given = self.resolver.match_columns(target, planned.relation(query_name(target.name)))
         if given is None:
             return []

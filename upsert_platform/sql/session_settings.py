@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from upsert_platform.errors import Problem
+from upsert_platform.options import parse_duration
 from upsert_platform.sql.reader import TokenReader
 
 REPLACED: Final = (
@@ -36,10 +38,36 @@ REFUSED: Final = {
 """Settings and values that are errors, with what to do instead."""
 STATE_TTL: Final = (
     "state is not let go of by its age, since results would no longer follow from the data: remove the setting or set"
-    " 0; to bound state, group by a window or a day, or delete old keys in the topic by tombstones"
+    " 0; to bound state, group by windows that close (SET 'table.exec.emit.allow-lateness'), or delete old keys in the"
+    " topic by tombstones"
 )
 """Why an age of state is an error, with what to do instead."""
+LATENESS: Final = "table.exec.emit.allow-lateness"
+LATENESS_MEANS: Final = (
+    "windows of the statements behind it close so long after their end; rows that come later are counted and left out."
+    " Without it no window ever closes"
+)
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
+
+
+def read_lateness(value: str) -> int | None:
+    """Microseconds of a duration as Flink writes it; None for another text."""
+    try:
+        found = parse_duration(value)
+    except ValueError:
+        return None
+    return found // timedelta(microseconds=1) if isinstance(found, timedelta) else None
+
+
+def setting_of(reader: TokenReader) -> tuple[str, str]:
+    """Name, in lower case, and value of ``SET 'name' = 'value'``; the reader stays where it is."""
+    at = reader.at
+    reader.accept("SET")
+    name = "".join(token.value for token in reader.take_until("=")).strip()
+    reader.accept("=")
+    value = "".join(token.value for token in reader.take_until())
+    reader.at = at
+    return name.lower(), value
 
 
 def judge_setting(reader: TokenReader) -> list[Problem]:
@@ -66,6 +94,8 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
     if lowered == "table.exec.state.ttl":
         kept = not any(digit in "123456789" for digit in value)
         return [] if kept else [Problem(f"SET '{name}': {STATE_TTL}", location)]
+    if lowered == LATENESS:
+        return [] if read_lateness(value) is not None else [Problem(f"SET '{name}': takes a duration: '1 h'", location)]
     refused = REFUSED.get((lowered, value.upper()))
     if refused is not None:
         return [Problem(f"SET '{name}': {refused}", location)]

@@ -5,6 +5,7 @@ Statements end with ``;``. One with a fault is reported, and reading goes on wit
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
@@ -13,7 +14,7 @@ from upsert_platform.sql.create_table import read_create_table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.lexer import Token, shown, tokenize
 from upsert_platform.sql.reader import Fault, TokenReader
-from upsert_platform.sql.session_settings import judge_setting
+from upsert_platform.sql.session_settings import LATENESS, judge_setting, read_lateness, setting_of
 from upsert_platform.sql.variables import Variables, expand
 
 _REFUSED: Final = {
@@ -126,9 +127,12 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if reason is not None:
             raise Fault(f"CREATE {second.value.upper()} is not supported: {reason}", reader.line)
     elif reader.next_is("INSERT"):
-        found.inserts.append(_read_insert(reader))
+        found.inserts.append(replace(_read_insert(reader), lateness=found.lateness))
         return
     elif reader.next_is("SET") or reader.next_is("RESET"):
+        name, value = setting_of(reader) if reader.next_is("SET") else ("", "")
+        if name == LATENESS:
+            found.lateness = read_lateness(value)
         found.problems.extend(judge_setting(reader))
         return
     first = reader.take()

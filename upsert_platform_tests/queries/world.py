@@ -57,11 +57,13 @@ def plan_query(
     key: Sequence[str] | None = None,
     views: Mapping[str, str] | None = None,
     more: Mapping[str, Table] | None = None,
+    lateness: int | None = None,
 ) -> Query:
     """A query of its text; its key is the plan's own.
 
     Args:
-        more: tables beside those of a world.
+        more: tables beside those of a world, or in their place.
+        lateness: as `plan_select` takes it.
     """
     tables = {**declared(), **(more or {})}
 
@@ -70,7 +72,7 @@ def plan_query(
             return View(_tokens((views or {})[name]))
         return tables.get(name)
 
-    relation = plan_select(_tokens(sql), find)
+    relation = plan_select(_tokens(sql), find, lateness=lateness)
     assert relation.rank is None
     plan = prune(relation.node, [item.name for _, item in relation.columns])
     shown = Project(plan, tuple((item.name, column(item)) for _, item in relation.columns))
@@ -129,7 +131,7 @@ class World:
 
     def change(self, name: str, count: int) -> None:
         """Appends a batch of random changes to a changelog; of a key, the record with the greatest offset counts."""
-        store, rng = self.stores[name], self.rng
+        rng = self.rng
         batch: list[dict[str, Any]] = []
         for _ in range(count):
             row = random_row(name, rng)
@@ -152,9 +154,14 @@ class World:
             self.offsets[name] += 1
             batch.append({**row, **system})
         rng.shuffle(batch)
+        self.write(name, batch)
+
+    def write(self, name: str, batch: Sequence[Mapping[str, Any]]) -> None:
+        """Appends a batch of rows with their system columns to a changelog."""
+        store = self.stores[name]
         head = store.create()
         schema = rows.arrow_schema(store.table)
-        found = [pa.RecordBatch.from_pylist(batch, schema=schema)] if batch else []
+        found = [pa.RecordBatch.from_pylist(list(batch), schema=schema)] if batch else []
         manifests = write_files(found, location=store.location, schema=schema, batch=head.batch + 1)
         files = [DataFile(**row) for item in manifests for row in item.to_pylist()]
         assert store.append(files, head=head, positions=Positions(), run="test") is not None

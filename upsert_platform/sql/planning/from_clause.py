@@ -14,6 +14,7 @@ from upsert_platform.plan import Expression, Field, Project, Scan, column
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
+from upsert_platform.sql.planning.closing import closing_window
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, padded, split_pairs
 from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
@@ -51,13 +52,17 @@ class FromClause(ABC):
 
     Args:
         reading: views that are being read, the outermost first.
+        lateness: how long after their end windows stay open, in microseconds; None where they never close.
     """
 
-    def __init__(self, find: Find, names: Names, first_line: int, reading: tuple[str, ...]) -> None:
+    def __init__(
+        self, find: Find, names: Names, first_line: int, reading: tuple[str, ...], lateness: int | None
+    ) -> None:
         self.find = find
         self.names = names
         self.first_line = first_line
         self.reading = reading
+        self.lateness = lateness
         self.common: dict[str, exp.Expr] = {}
         self.renamed: dict[str, list[str]] = {}
 
@@ -103,7 +108,13 @@ class FromClause(ABC):
             raise self.fault(f"{kind} takes TABLE name as its first argument", node)
         name = ".".join(part.name for part in table.parts)
         source = self._find(name, node)
-        return window_rows(node, source, Columns(source.named(()), self.first_line), self.names)
+        found = window_rows(node, source, Columns(source.named(()), self.first_line), self.names)
+        if self.lateness is None:
+            return found
+        try:
+            return replace(found, node=closing_window(found.node, self.find, self.lateness))
+        except Fault as fault:
+            raise self.fault(fault.message, node) from None
 
     def _named(self, relation: Relation, names: list[str], node: exp.Expr) -> Relation:
         if not names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from upsert_platform.plan import (
     Aggregate,
@@ -36,7 +37,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             return Filter(prune(node.input, {*needed, *node.condition.reads}), node.condition)
         case Window():
             inner = prune(node.input, {*needed, node.time} - set(node.names))
-            return Window(inner, node.kind, node.time, node.size, node.step, node.offset, node.names)
+            return replace(node, input=inner)
         case Aggregate():
             calls = tuple(call for call in node.calls if call.name in needed)
             if not calls and not node.group:

@@ -24,13 +24,16 @@ def query_name(target: str) -> str:
     return f"{target}$query"
 
 
-def plan_query(tokens: tuple[Token, ...], find: Find) -> PlannedQuery:
+def plan_query(tokens: tuple[Token, ...], find: Find, *, lateness: int | None = None) -> PlannedQuery:
     """Plans a query that an insert reads.
+
+    Args:
+        lateness: how long after their end windows stay open, in microseconds; None where they never close.
 
     Raises:
         Fault: it cannot be kept up to date; with its line.
     """
-    relation = plan_select(tokens, find)
+    relation = plan_select(tokens, find, lateness=lateness)
     if relation.rank is not None:
         raise Fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", tokens[0].line)
     return PlannedQuery(relation)

@@ -30,32 +30,35 @@ _CLAUSES: Final = {
 _RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
 
-def plan_select(tokens: tuple[Token, ...], find: Find) -> Relation:
+def plan_select(tokens: tuple[Token, ...], find: Find, *, lateness: int | None = None) -> Relation:
     """Plans a query.
 
     Args:
         find: table or view by name, None if there is none.
+        lateness: how long after their end windows stay open, in microseconds; None where they never close.
 
     Raises:
         Fault: it is not a query, names something unknown, or needs what is not supported; with its line.
     """
-    return _plan(tokens, find, Names(), ())
+    return _plan(tokens, find, Names(), (), lateness)
 
 
-def _plan(tokens: tuple[Token, ...], find: Find, names: Names, reading: tuple[str, ...]) -> Relation:
+def _plan(
+    tokens: tuple[Token, ...], find: Find, names: Names, reading: tuple[str, ...], lateness: int | None
+) -> Relation:
     refuse_tables_of_functions(tokens)
     parsed = parse_query(unwrap_tables(tokens), "query")
-    return _Planner(find, names, tokens[0].line, reading).query(parsed)
+    return _Planner(find, names, tokens[0].line, reading, lateness).query(parsed)
 
 
 class _Planner(WhereClause):
     def inner(self) -> _Planner:
-        inner = _Planner(self.find, self.names, self.first_line, self.reading)
+        inner = _Planner(self.find, self.names, self.first_line, self.reading, self.lateness)
         inner.common, inner.renamed = dict(self.common), dict(self.renamed)
         return inner
 
     def view(self, view: View, name: str) -> Relation:
-        return _plan(view.query, self.find, self.names, (*self.reading, name))
+        return _plan(view.query, self.find, self.names, (*self.reading, name), self.lateness)
 
     def query(self, node: exp.Expr) -> Relation:
         while isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("alias"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.plan import Query
+from upsert_platform.plan import Closing, Node, Query, Window
 from upsert_platform_tests.sql.reading import errors, one_insert, read
 
 TABLES = """
@@ -81,6 +81,28 @@ def test_a_lookup_join_reads_no_changelog_of_its_table() -> None:
     assert query.key == ("k",)
     added = planned("k INT, v STRING", f"SELECT CAST(c.uid AS INT), c.shown FROM clicks AS c LEFT {lookup}")
     assert added.key == ("k",), "of rows that are only added the last one of each key is shown"
+
+
+def test_windows_close_in_the_statements_behind_the_setting() -> None:
+    """And in no other: the plan's own text, by which state is known again, is the same."""
+    tables = TABLES.replace("ts TIMESTAMP(3))", "ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)")
+    target = "CREATE TABLE {} (s TIMESTAMP(3), e TIMESTAMP(3), n BIGINT, PRIMARY KEY (s, e) NOT ENFORCED) WITH"
+    text = tables + "".join(f"{target.format(name)} ('connector' = 'tablestore');" for name in "abc")
+    window = "TABLE(TUMBLE(TABLE seen, DESCRIPTOR(moment), INTERVAL '1' MINUTE))"
+    select = f"SELECT window_start, window_end, COUNT(*) FROM {window} GROUP BY window_start, window_end"
+    text += "CREATE VIEW seen (moment, who) AS SELECT ts, uid FROM views WHERE uid > 0;"
+    text += f"INSERT INTO a {select}; SET 'table.exec.emit.allow-lateness' = '1 min'; INSERT INTO b {select};"
+    scripts, problems = read(text + "INSERT INTO c SELECT ts, ts, COUNT(*) FROM views GROUP BY ts;")
+    assert errors(problems) == []
+    plans = [insert.query.plan for insert in scripts.inserts if insert.query is not None]
+    found = [[item.closing for item in _windows(plan)] for plan in plans]
+    assert found == [[None], [Closing("views", "ts", 65_000_000)], []]
+    assert repr(plans[0]) == repr(plans[1])
+
+
+def _windows(node: Node) -> list[Window]:
+    own = [node] if isinstance(node, Window) else []
+    return [*own, *(window for item in node.inputs for window in _windows(item))]
 
 
 def test_only_used_columns_are_read() -> None:
