@@ -239,6 +239,11 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupJoin(Join):
+    """A join of two results of one grouping: nulls match nulls, as they are one group."""
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     """UNION ALL: the rows of all branches, by position; the first branch names the columns."""
 

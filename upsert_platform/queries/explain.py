@@ -12,6 +12,7 @@ from upsert_platform.plan import (
     Arrivals,
     Expand,
     Filter,
+    GroupJoin,
     Join,
     Lookup,
     Merge,
@@ -74,6 +75,8 @@ def _told(node: Node) -> str:
             return f"first {node.limit}{of} by {order}"
         case Arrivals():
             return f"{'first' if node.first else 'last'} row of each {', '.join(node.key) or 'table'} by its records"
+        case GroupJoin():
+            return f"beside each other by {', '.join(node.left_on)}"
         case Join():
             on = " AND ".join(f"{one} = {other}" for one, other in zip(node.left_on, node.right_on, strict=True))
             return f"{node.kind} join on {on}"

@@ -3,7 +3,7 @@
 Delta rule: the left side's change meets the right side as it was, the left side as it is now meets the right side's
 change; so what changes on both sides in one batch is counted once. A row without a match appears null-padded (or by
 itself: anti) while the other side has no row of its key, and the other way round for semi. State: the rows of each side
-by join key, with their counts. Null keys match nothing: such rows need no state.
+by join key, with their counts. Null keys match nothing: such rows need no state, unless the keys are those of groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.errors import ChangelogError
-from upsert_platform.plan import Field, Join
+from upsert_platform.plan import Field, GroupJoin, Join
 from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, match_rows, place_rows
 from upsert_platform.queries.state import State, StateSchema
@@ -53,12 +53,13 @@ class Matches:
         out: list[pa.Table] = []
         # Tasks that fed this bucket may each have a part of a row's change.
         left, right = self.prepare(left), self.prepare(right)
-        left, single = _without_null_keys(left, node.left_on)
-        if pads_left:
-            out.append(self._alone(single))
-        right, single = _without_null_keys(right, node.right_on)
-        if pads_right:
-            out.append(self._padded_right(single))
+        if not isinstance(node, GroupJoin):
+            left, single = _without_null_keys(left, node.left_on)
+            if pads_left:
+                out.append(self._alone(single))
+            right, single = _without_null_keys(right, node.right_on)
+            if pads_right:
+                out.append(self._padded_right(single))
         places = np.concatenate([place_rows(left, node.left_on), place_rows(right, node.right_on)])
         left_before, left_after = _move(states[self.left_state], left, places, node.left_on)
         right_before, right_after = _move(states[self.right_state], right, places, node.right_on)

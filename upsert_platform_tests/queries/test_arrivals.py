@@ -14,7 +14,7 @@ from upsert_platform.queries import engine, reading, store, tasks
 from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.runners import LocalRunner
 from upsert_platform_tests.queries.test_merge import TARGET, query_of
-from upsert_platform_tests.queries.world import Kept, World, same_rows
+from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
 
 Records = Sequence[dict[str, Any]]
 Rows = dict[Any, tuple[Any, ...]]
@@ -133,3 +133,28 @@ def test_explain_tells_what_decides_and_what_is_kept() -> None:
     assert lines[-1].strip() == "read views (uid, page, secs): rows that are only added"
     groupings = query_of("INSERT INTO t SELECT id, COUNT(*), CAST(NULL AS STRING) FROM users GROUP BY ROLLUP (id)")
     assert any("copy rows per grouping: (id_2_2); ()" in line for line in explain_plan(groupings.plan))
+
+
+def test_first_and_last_values_are_those_of_the_first_and_last_records(tmp_path: Path) -> None:
+    """Nulls left out; groups of null, and groups that have nothing but nulls, among them."""
+    sql = (
+        "SELECT uid, FIRST_VALUE(page) AS f, LAST_VALUE(page) AS l, COUNT(*) AS n, LAST_VALUE(secs) FILTER (WHERE page"
+        " = 'p') AS s, APPROX_COUNT_DISTINCT(page) AS u, FIRST_VALUE(uid) AS own FROM views GROUP BY uid"
+        " HAVING COUNT(*) > 1"
+    )
+    world = World(tmp_path, random.Random(41))
+    kept, once = Kept(world, plan_query(sql), runner=_Several()), Kept(world, plan_query(sql), "once")
+    for _ in range(5):
+        world.change("views", world.rng.randrange(1, 20))
+        kept.advance()
+        expected = []
+        for uid in {row["uid"] for row in world.rows["views"]}:
+            mine = [row for row in world.rows["views"] if row["uid"] == uid]
+            pages = [row["page"] for row in mine if row["page"] is not None]
+            seconds = [row["secs"] for row in mine if row["page"] == "p" and row["secs"] is not None]
+            ends = (pages[0], pages[-1]) if pages else (None, None)
+            if len(mine) > 1:
+                expected.append((uid, *ends, len(mine), seconds[-1] if seconds else None, len(set(pages)), uid))
+        assert same_rows(kept.result(), expected)
+    once.advance()
+    assert same_rows(once.result(), kept.result())

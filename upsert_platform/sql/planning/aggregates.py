@@ -7,10 +7,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Aggregate, Call, Expression, Field, Node, Project, column
+from upsert_platform.plan import Aggregate, Call, Expression, Field, GroupJoin, Node, Project, column
 from upsert_platform.sql.functions import AGGREGATES
+from upsert_platform.sql.planning.arrivals import arrived_values
 from upsert_platform.sql.planning.groupings import Groupings, expand_rows, is_grouping
 from upsert_platform.sql.planning.scope import Columns, Named, Names
+from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import INTEGERS, STRINGS
 from upsert_platform.types import LogicalType, TypeName
 
@@ -25,15 +27,20 @@ _KEPT: Final = {
     "MIN": "min",
     "MAX": "max",
     "LISTAGG": "listagg",
+    "APPROX_COUNT_DISTINCT": "count",
+    "FIRST_VALUE": "first_value",
+    "LAST_VALUE": "last_value",
     **_MOMENTS,
 }
+_ARRIVED: Final = ("first_value", "last_value")
 _NUMBERS: Final = (*INTEGERS, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
 _UNORDERED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 _VALUES: Final = "write the rows to a table whose key ends with the value; its readers put them together"
+_AS_THEY_COME: Final = (
+    "FIRST_VALUE and LAST_VALUE follow rows that are only added, by GROUP BY of columns; of rows that change write"
+    " ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1, and name the order"
+)
 _NEAREST: Final = {
-    "APPROX_COUNT_DISTINCT": "COUNT(DISTINCT ...) is exact and kept up to date",
-    "FIRST_VALUE": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1 gives the first row",
-    "LAST_VALUE": "ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ... DESC) with WHERE rn = 1 gives the last row",
     "STRING_AGG": _VALUES, "COLLECT": _VALUES, "ARRAY_AGG": _VALUES, "JSON_ARRAYAGG": _VALUES,
     "JSON_OBJECTAGG": _VALUES,
     "GROUPING": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
@@ -117,7 +124,11 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
         copied = expand_rows(rows, groupings, grouped, asking, columns, names)
         rows, group, unique, known = copied.node, copied.group, copied.unique, list(copied.known)
     known += [(node.copy(), Field(call.name, call.type)) for node in found if (call := calls.get(id(node)))]
-    result = Aggregate(rows, group, tuple(calls.values()), unique)
+    own_calls = tuple(call for call in calls.values() if call.function not in _ARRIVED)
+    result: Node = Aggregate(rows, group, own_calls, unique)
+    for node, call in ((node, calls[id(node)]) for node in found if id(node) in calls):
+        if call.function in _ARRIVED:
+            result = _with_arrived(result, rows, group, call, names, fault=columns.fault(_AS_THEY_COME, node))
     shown = [
         Named(item.qualifiers, item.shown, field)
         for node, field in known
@@ -127,6 +138,21 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
     own = [Named((), field.name, field) for _, field in known]
     shown += [item for item in own if all(item.shown != other.shown for other in shown)]
     return Grouped(result, Columns(shown, columns.first_line), tuple(known))
+
+
+def _with_arrived(
+    result: Node, rows: Node, group: tuple[str, ...], call: Call, names: Names, *, fault: Fault
+) -> GroupJoin:
+    """A grouping with the first or last value of each group beside it."""
+    if not rows.appends or not group:
+        raise fault
+    assert call.argument is not None
+    found = arrived_values(rows, group, call.argument, call.filter, first=call.function == "first_value")
+    fields = {item.name: item for item in found.fields}
+    shown = {name: names.fresh(name) for name in group}
+    columns = [(new, column(fields[name])) for name, new in shown.items()]
+    columns.append((call.name, column(fields[call.argument])))
+    return GroupJoin(result, Project(found, tuple(columns)), "left", group, tuple(shown[name] for name in group))
 
 
 def distinct_rows(source: Node) -> Aggregate:
@@ -158,6 +184,8 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
+    # What is counted exactly is within any bound of what is counted roughly.
+    distinct = distinct or name == "APPROX_COUNT_DISTINCT"
     separator: str | None = None
     if function == "listagg":
         arguments, separator = _separated(arguments, columns, node)
@@ -180,7 +208,7 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
     # Of counts without DISTINCT only nulls matter, and there are none: the same as COUNT(*).
     if function == "count" and not distinct and not argument.type.nullable:
         return Call(names.fresh(wish), function, _count_type(), None, filter=filtered)
-    distinct = distinct and function not in ("min", "max")
+    distinct = distinct and function not in ("min", "max", *_ARRIVED)
     name = add(argument, "arg")  # type: ignore[operator]
     return Call(names.fresh(wish), function, kind, name, distinct, filtered, separator)
 
@@ -203,6 +231,8 @@ def _result_type(function: str, argument: LogicalType) -> LogicalType | None:
     """Flink's type of an aggregate's result; None for one that does not take such values."""
     if function == "count":
         return _count_type()
+    if function in _ARRIVED:
+        return replace(argument, nullable=True)
     if function in ("min", "max"):
         return None if argument.name in _UNORDERED else replace(argument, nullable=True)
     if function == "listagg":

@@ -21,8 +21,9 @@ from upsert_platform.plan import (
     Window,
     column,
 )
-from upsert_platform.types import LogicalType, TypeName, spark_type
+from upsert_platform.types import LogicalType, TypeName, quote_name, spark_type
 
+_BOOLEAN: Final = LogicalType(TypeName.BOOLEAN, nullable=False)
 _RECORD: Final = (
     Field("_timestamp", LogicalType(TypeName.TIMESTAMP_LTZ, precision=6)),
     Field("_topic", LogicalType(TypeName.STRING)),
@@ -44,6 +45,24 @@ def last_arrivals(node: Node, key: tuple[str, ...]) -> Node:
     """
     found, orders = _Places().add(node)
     return Arrivals(found, key, orders, first=False)
+
+
+def arrived_values(node: Node, group: tuple[str, ...], argument: str, condition: str | None, *, first: bool) -> Node:
+    """The first or last value of each group that is not null, of rows that are only added.
+
+    Args:
+        argument: the column; `condition` one that is true for rows that take part.
+    """
+    fields = {item.name: item for item in node.fields}
+    there = Expression(
+        f"{quote_name(argument)} IS NOT NULL", _BOOLEAN, ("not", ("is null", ("column", argument))), reads=(argument,)
+    )
+    rows: Node = Filter(node, there)
+    if condition is not None:
+        rows = Filter(rows, column(fields[condition]))
+    kept = dict.fromkeys((*group, argument))
+    found, orders = _Places().add(Project(rows, tuple((name, column(fields[name])) for name in kept)))
+    return Arrivals(found, group, orders, first)
 
 
 Orders = tuple[tuple[str, ...], ...]

@@ -59,7 +59,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             right = prune(node.right, {*needed, *node.right_on})
             if node.kind in ("semi", "anti"):
                 right = prune(node.right, node.right_on)
-            return Join(left, right, node.kind, node.left_on, node.right_on)
+            return replace(node, left=left, right=right)
         case Lookup():
             # What is found belongs to one row: without a key, rows that became equal would share it.
             keys = () if node.input.appends else node.input.keys
