@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -58,16 +58,38 @@ class Clock:
         return replace(self, lanes=_greatest(self.lanes, lanes))
 
 
-def position_name(window: Window) -> str:
-    """Name of a window's clock among the positions of a commit."""
-    return f"(time {window.names[1]})"
+_POSITION: Final = "(time "
 
 
-def closing_windows(stages: Sequence[Stage]) -> dict[str, Window]:
-    """The windows of a query that close, by the names of their ends."""
+def position_name(end: str) -> str:
+    """Name of a window's clock among the positions of a commit.
+
+    Args:
+        end: name of the window's end.
+    """
+    return f"{_POSITION}{end})"
+
+
+def without_clocks(positions: Mapping[str, str]) -> dict[str, str]:
+    """Positions of a result that is computed anew: none of its windows is closed yet."""
+    return {name: text for name, text in positions.items() if not name.startswith(_POSITION)}
+
+
+def clocks_of(stages: Sequence[Stage], positions: Mapping[str, str]) -> dict[str, Clock]:
+    """The clocks of a query's windows as a batch begins, by the names of the windows' ends.
+
+    What was closed stays so where nothing closes any more: its groups may have left the state.
+    """
     steps = (step for stage in stages for step in stage.steps)
-    found = (step.window for step in steps if isinstance(step, WindowStep))
-    return {window.names[1]: window for window in found if window.closing is not None}
+    clocks: dict[str, Clock] = {}
+    for window in (step.window for step in steps if isinstance(step, WindowStep)):
+        end = window.names[1]
+        kept = positions.get(position_name(end))
+        if window.closing is not None:
+            clocks[end] = Clock.of(kept).at(window.closing.after)
+        elif kept is not None:
+            clocks[end] = Clock.of(kept)
+    return clocks
 
 
 def at_time(stage: Stage, clocks: Mapping[str, Clock]) -> Stage:
@@ -97,7 +119,9 @@ def _end(node: Node, name: str) -> str | None:
         case Project():
             expression = dict(node.columns)[name]
             return _end(node.input, expression.column) if expression.column is not None else None
-        case Filter() | Lookup():
+        case Filter():
+            return _end(node.input, name)
+        case Lookup() if name in {item.name for item in node.input.fields}:
             return _end(node.input, name)
         case Window() if node.closing is not None and name == node.names[1]:
             return name

@@ -212,7 +212,7 @@ class _Batch:
     def __init__(
         self, store: QueryStore, head: Head, plan: QueryBatchPlan, runner: Runner, lookups: Mapping[str, KeyReader]
     ) -> None:
-        from upsert_platform.queries.closing import Clock, closing_windows, position_name
+        from upsert_platform.queries.closing import clocks_of
         from upsert_platform.queries.steps import Tally
 
         self.store = store
@@ -228,13 +228,7 @@ class _Batch:
         self.read = self.met = self.let_go = 0
         self.tally = Tally()
         self.stages = store.stages()
-        self.closing = closing_windows(self.stages)
-        known = head.positions.topic_ids
-        self.clocks = {
-            end: Clock.of(known.get(position_name(window))).at(window.closing.after)
-            for end, window in self.closing.items()
-            if window.closing is not None
-        }
+        self.clocks = clocks_of(self.stages, head.positions.topic_ids)
 
     @property
     def written(self) -> int:
@@ -338,8 +332,7 @@ class _Batch:
         from upsert_platform.queries.closing import position_name
 
         return {
-            position_name(window): self.clocks[end].later(self.tally.times.get(end, {})).text()
-            for end, window in self.closing.items()
+            position_name(end): clock.later(self.tally.times.get(end, {})).text() for end, clock in self.clocks.items()
         }
 
     def clean(self) -> None:

@@ -72,6 +72,8 @@ def rebuild(
             f"query '{store.query.name}' only adds rows, and what was added is not taken back: move {store.uri} away"
             " and drop the table to have both made anew"
         )
+    from upsert_platform.queries.closing import without_clocks
+
     folder = store.location.below(f"{REBUILDS}/{uuid.uuid4().hex}")
     beside = QueryStore(folder.below("query"), store.query, new_buckets=store.buckets())
     read = 0
@@ -91,7 +93,7 @@ def rebuild(
         assert made is not None
         positions = Positions(
             {**head.positions.offsets, **made.positions.offsets},
-            {**head.positions.topic_ids, **made.positions.topic_ids, PLAN: fingerprint(store.query)},
+            {**without_clocks(head.positions.topic_ids), **made.positions.topic_ids, PLAN: fingerprint(store.query)},
         )
         replaced = [file.path for files in store.state_files().values() for file in files]
         after = store.append(

@@ -17,7 +17,9 @@ from upsert_platform.changelog import rows
 from upsert_platform.plan import Query
 from upsert_platform.queries import store
 from upsert_platform.queries.engine import QueryBatch
+from upsert_platform.queries.rebuild import rebuild
 from upsert_platform.queries.runners import LocalRunner
+from upsert_platform.queries.store import QueryStore
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.reader import Fault
 from upsert_platform_tests.queries.world import START, Kept, World, declared, plan_query, same_rows
@@ -208,10 +210,17 @@ def test_windows_stay_closed_when_the_setting_goes_and_comes_back(tmp_path: Path
     assert advance(NOON, LATENESS).late == 0
     assert advance(NOON + 60 * MINUTE, LATENESS).late == 0
     assert advance(NOON, LATENESS).late == 1
-    assert advance(NOON + 50 * MINUTE, 60 * MINUTE).late == 0
-    assert advance(NOON, 60 * MINUTE).late == 1, "it was closed before, and stays so"
+    assert advance(NOON + 50 * MINUTE, 60 * MINUTE).late == 1, "it was closed before, and stays so"
+    assert advance(NOON + 58 * MINUTE, 60 * MINUTE).late == 0
+    assert advance(NOON, None).late == 1, "its groups may have left the state"
     shown = Kept(world, planned(sql)).result()
-    assert {(start, n) for start, _, n in shown} == {(NOON, 1), (NOON + 60 * MINUTE, 1), (NOON + 48 * MINUTE, 1)}
+    assert {(start, n) for start, _, n in shown} == {(NOON, 1), (NOON + 60 * MINUTE, 1), (NOON + 57 * MINUTE, 1)}
+    anew = Kept(world, planned(sql, lateness=None))
+    inputs = {"views": world.stores["views"]}
+    rebuild(QueryStore(anew.store.uri, anew.query, any_plan=True), inputs, runner=LocalRunner(), run="test")
+    assert advance(NOON, None).late == 0, "computed anew, nothing is closed"
+    (there,) = [n for start, _, n in anew.result() if start == NOON]
+    assert there == 4
 
 
 def test_windows_close_by_the_time_of_one_table_alone() -> None:

@@ -44,7 +44,9 @@ def _column_of(node: Node, name: str) -> tuple[Scan, str] | None:
         case Project():
             expression = dict(node.columns)[name]
             return _column_of(node.input, expression.column) if expression.column is not None else None
-        case Filter() | Lookup():
+        case Filter():
+            return _column_of(node.input, name)
+        case Lookup() if name in {item.name for item in node.input.fields}:
             return _column_of(node.input, name)
     return None
 
