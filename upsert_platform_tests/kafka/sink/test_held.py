@@ -14,7 +14,12 @@ from upsert_platform_tests.kafka.writing import frame, write
 def compared(spark, destination, changes, tmp_path):
     """Counts of a whole check of a destination against a change frame."""
     refused = RefusedStore(str(tmp_path / "refused"))
-    hop = SimpleNamespace(destination=destination, refused=refused, changes=lambda spark, after, upto: changes)
+    hop = SimpleNamespace(
+        destination=destination,
+        refused=refused,
+        changes=lambda spark, after, upto: changes,
+        store=SimpleNamespace(head=lambda: None),  # nothing is behind those changes
+    )
     return verify.check_everything(spark, hop, upto=1)
 
 
