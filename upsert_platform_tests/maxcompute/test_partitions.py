@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -163,6 +164,8 @@ def test_a_row_that_moves_with_a_null_where_none_may_be_leaves_the_old_one(
 @dataclass
 class Expecting:
     """What `check_everything` needs of a hop."""
+
+    store: ClassVar = SimpleNamespace(head=lambda: None)  # nothing is behind the changes
 
     destination: MaxComputeDestination
     refused: RefusedStore

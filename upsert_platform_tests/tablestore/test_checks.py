@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -31,6 +32,8 @@ LAST = [*SECOND, FIRST[3]]
 @dataclass
 class Expecting:
     """What `check_everything` needs of a hop."""
+
+    store: ClassVar = SimpleNamespace(head=lambda: None)  # nothing is behind the changes
 
     destination: TablestoreDestination
     refused: RefusedStore
