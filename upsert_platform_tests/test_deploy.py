@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,11 @@ def test_the_image_copies_what_is_there_and_runs_commands_that_are_installed() -
     installed = " ".join(text for instruction, text in instructions() if instruction == "RUN")
     for package in ("openjdk-17-jre-headless", "tini"):
         assert package in installed
-    assert {"--constraint", ".[postgres]"} <= set(shlex.split(installed))
+    assert {"--constraint", ".[${EXTRAS}]"} <= set(shlex.split(installed))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for place, name in (("Dockerfile", r"ARG EXTRAS=(\S+)"), ("helm-values.yaml", r"--build-arg EXTRAS=([\w,]+)")):
+        (wanted,) = re.findall(name, (DEPLOY / place).read_text("utf-8"))
+        assert set(wanted.split(",")) <= extras.keys()
 
 
 def test_the_services_of_compose_know_each_other() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from packaging.requirements import Requirement
 
 from upsert_platform.cli.main import main
 from upsert_platform.errors import EndpointError
@@ -125,6 +128,17 @@ def test_what_cannot_work_is_refused_with_its_remedy(
     with pytest.raises(EndpointError, match=r".") as refused:
         refuse_wrong(place, lake=lake)
     assert told.lower() in str(refused.value).lower()
+
+
+def test_the_reason_against_connect_still_holds() -> None:
+    generated = distribution("pyspark").locate_file("pyspark/sql/connect/proto/base_pb2.py").read_text("utf-8")
+    (needed,) = re.findall(r"Domain[.]PUBLIC, (\d+), (\d+),", generated)
+    (of_sdk,) = (
+        item for item in map(Requirement, distribution("tablestore").requires or ()) if item.name == "protobuf"
+    )
+    assert not of_sdk.specifier.contains(".".join(needed))
+    (told,) = problems_of(spark_place(profile="connect"))
+    assert f"protobuf {'.'.join(needed)} or newer" in told
 
 
 @pytest.mark.parametrize(
