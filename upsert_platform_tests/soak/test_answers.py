@@ -22,7 +22,7 @@ from upsert_platform_tests.maxcompute.conftest import options_for
 from upsert_platform_tests.maxcompute.declare import declare
 from upsert_platform_tests.referee.judging import maxcompute_table, tablestore_table, told
 from upsert_platform_tests.soak.garbling import GARBAGE, Garbler, garbler
-from upsert_platform_tests.soak.partition_kills import open_sessions
+from upsert_platform_tests.soak.partition_kills import open_sessions, written_sessions
 from upsert_platform_tests.soak.written_batches import COLUMNS, Batches
 from upsert_platform_tests.tablestore.declared import table_on
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(2700)]
 
+CREATES_SESSION = ("TableCreateWriteSession", "POST #/upserts")
+"""Calls that open a write session. One whose answer nobody could read holds nothing, and ends by itself."""
 ANSWER_SECONDS = 1
 """How long clients wait for an answer."""
 SHARES = {"upsert by storage": 1.0, "upsert by tunnel": 0.6, "insert by storage": 0.4}
@@ -68,6 +70,7 @@ def test_maxcompute_answers(
     seed: int,
     scale: float,
 ) -> None:
+    open_before = open_sessions(maxcompute)
     with garbler(maxcompute.port) as proxy:
         name = f"answers_{uuid.uuid4().hex[:8]}"
         upserts = OPERATIONS[operation]["sink.operation"] == "upsert"
@@ -82,11 +85,12 @@ def test_maxcompute_answers(
         table, problems = read_maxcompute_table(declare(COLUMNS, key=["id"] if upserts else (), options=options))
         assert table is not None, problems
         checked = table
-        _campaign(
+        struck = _campaign(
             proxy, spark, Batches(f"{operation} {seed}", appends=not upserts), lambda: MaxComputeDestination(checked),
             lambda: maxcompute_table(variables, name, COLUMNS), scale * SHARES[operation],
         )  # fmt: skip
-    assert open_sessions(maxcompute) == 0
+    assert written_sessions(maxcompute) == 0
+    assert open_sessions(maxcompute) - open_before <= sum(struck[call] for call in CREATES_SESSION)
 
 
 def _campaign(
@@ -96,8 +100,12 @@ def _campaign(
     opened: Callable[[], Destination],
     rows: Callable[[], Iterator[list[Any]]],
     scale: float,
-) -> None:
-    """Every kind of garbage in the place of the answer of every call that a write makes, each in a batch of its own."""
+) -> Counter[str]:
+    """Every kind of garbage in the place of the answer of every call that a write makes, each in a batch of its own.
+
+    Returns:
+        How many answers of each call were spoiled.
+    """
     batches.write_at_last(spark, opened, 1)
     proxy.calm()
     batches.write_at_last(spark, opened, 2)
@@ -106,6 +114,7 @@ def _campaign(
     cases = [(call, kind, chance.choice((0, seen[call] - 1))) for call in seen for kind in GARBAGE]
     cases = sorted(chance.sample(cases, max(len(seen), round(len(cases) * scale))))
     outcomes: Counter[str] = Counter()
+    struck: Counter[str] = Counter()
     wrong: list[str] = []
     started = time.monotonic()
     for batch, (call, kind, skip) in enumerate(cases, start=3):
@@ -121,6 +130,7 @@ def _campaign(
             outcome = "raw error"
             wrong.append(f"{call} #{skip}, {kind}: {type(error).__name__}: {str(error)[:200]}")
         finally:
+            struck[call] += proxy.struck
             proxy.calm()
             destination.close()
         outcomes[outcome] += 1
@@ -137,3 +147,4 @@ def _campaign(
     print(f"{len(cases)} cases of {len(seen)} calls in {time.monotonic() - started:.0f} s: {dict(seen)}")  # noqa: T201
     print(*wrong, sep="\n")  # noqa: T201
     assert wrong == []
+    return struck
