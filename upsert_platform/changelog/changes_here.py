@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from upsert_platform.changelog.live_files import LiveFile
     from upsert_platform.changelog.store import ChangelogStore
+    from upsert_platform.changelog.tables import TableLocation
+    from upsert_platform.model import Table
 
 _UNSURE: Final = (TypeName.FLOAT, TypeName.DOUBLE, TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 """Types whose equal values Arrow and Spark may tell apart differently (zeros, NaN), or which Arrow does not group."""
@@ -33,18 +35,38 @@ def change_rows(
         columns: of the rows; what orders rows, and `_kind`, are there too.
     """
     import pyarrow as pa
+
+    found = change_batches(
+        store.table, store.location, [item.path for item in files], columns=columns, after=after, upto=upto
+    )
+    return pa.Table.from_batches(found, schema=_schema(store.table, columns))
+
+
+def change_batches(
+    table: Table, location: TableLocation, paths: Sequence[str], *, columns: Sequence[str], after: int, upto: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `change_rows`, part by part.
+
+    Args:
+        table: as declared.
+        location: of its changelog, with the files below it.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = rows.arrow_schema(store.table)
-    names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, rows.TIMESTAMP, *PLACE, *IN_PARTITION])
-    schema = pa.schema([known.field(name) for name in names])
     kinds = pa.array(rows.CHANGE_KINDS, pa.string())
-    parts = [schema.empty_table()]
-    for found in read_rows(store.location, [item.path for item in files], schema=schema):
+    for found in read_rows(location, paths, schema=_schema(table, columns)):
         batch, kind = found.column(rows.BATCH), found.column(rows.KIND)
         wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
-        parts.append(pa.Table.from_batches([found.filter(pc.and_(wanted, pc.is_in(kind, value_set=kinds)))]))
-    return pa.concat_tables(parts)
+        yield found.filter(pc.and_(wanted, pc.is_in(kind, value_set=kinds)))
+
+
+def _schema(table: Table, columns: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    known = rows.arrow_schema(table)
+    names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, rows.TIMESTAMP, *PLACE, *IN_PARTITION])
+    return pa.schema([known.field(name) for name in names])
 
 
 def change_times(store: ChangelogStore, *, after: int, upto: int) -> Iterator[pa.Array]:
@@ -83,10 +105,20 @@ def last_rows(changes: pa.Table, *, key: Sequence[str]) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if _is_unique(changes, key):  # as batches are whose tasks reduced what they read
+        return changes.append_column(PARTITIONS_MET, pa.repeat(pa.scalar(1, pa.int32()), changes.num_rows))
     in_partition, _ = _last(changes, [*key, *PLACE], IN_PARTITION)
     found, counts = _last(in_partition, key, (rows.BATCH, rows.TIMESTAMP, *PLACE))
     met = pc.if_else(pc.greater(counts, 1), pa.scalar(2, pa.int32()), pa.scalar(1, pa.int32()))
     return found.append_column(PARTITIONS_MET, met)
+
+
+def _is_unique(changes: pa.Table, key: Sequence[str]) -> bool:
+    import pyarrow as pa
+
+    names = [f"k{place}" for place in range(len(key))]
+    keys = pa.table([changes.column(name) for name in key], names=names)
+    return keys.group_by(names, use_threads=False).aggregate([]).num_rows == changes.num_rows
 
 
 def _last(changes: pa.Table, group: Sequence[str], order: Sequence[str]) -> tuple[pa.Table, pa.ChunkedArray]:

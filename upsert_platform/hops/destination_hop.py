@@ -10,13 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesRecords, StoresOtherValues, TellsBefore
-from upsert_platform.changelog.latest import (
-    COMMITTED_IN,
-    PARTITIONS_MET,
-    every_row,
-    last_written,
-    latest_per_key,
-)
+from upsert_platform.changelog.latest import COMMITTED_IN, PARTITIONS_MET, every_row, last_written
+from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import RefusedStore, key_frame
 from upsert_platform.changelog.replays import dated_rows
@@ -333,8 +328,10 @@ class DestinationHop:
         if not source.primary_key:
             dated = dated_rows(spark, self.store, after=after, upto=upto) if self.destination.primary_key else None
             return every_row(self.store.read(spark, after=after, upto=upto) if dated is None else dated, columns=names)
-        found = self.store.read(spark, after=after, upto=upto)
-        return latest_per_key(found, key=source.primary_key, columns=names, ordered=bool(self._folded_key()))
+        return latest_of_span(
+            spark, self.store, after=after, upto=upto, key=source.primary_key, columns=names,
+            ordered=bool(self._folded_key()),
+        )  # fmt: skip
 
     def _transformed(self, spark: SparkSession, reduced: DataFrame) -> DataFrame:
         """The change frame of reduced rows."""

@@ -8,7 +8,7 @@ of keys that later batches change are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from upsert_platform.changelog.refused import key_frame
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination
 from upsert_platform.hops.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Comparison, describe, sampled_since
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.equal_sums import HASHES, WANTED, EqualRows, equal_rows, hashes_tell, with_hashes
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.verify_here import check_batch_here
 from upsert_platform.model import Column
@@ -35,6 +36,9 @@ from upsert_platform.types import LogicalType, TypeName, quote_name
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+
+    _Read = Callable[[DataFrame], DataFrame]
+    """Reads the rows of a destination that have some keys."""
 
 NO_DIFFERENCE: Final = ("refused", "expired")
 CHANGE: Final = "_change"
@@ -59,16 +63,14 @@ def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: i
     changes = hop.changes(spark, after=since, upto=upto)
     if since < after:
         changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
-    changes = as_held(destination, changes).persist()
-    try:
-        keys = changes.select(*[_column(name) for name in destination.primary_key])
+    changes = as_held(destination, changes)
+
+    def read(keys: DataFrame) -> DataFrame:
         if recent is None:
-            actual = destination.read(spark, keys=keys)
-        else:
-            actual = recent.read_recent(spark, keys=keys, since=since)
-        return _compare(hop, changes, actual, batch=upto, complete=False)
-    finally:
-        changes.unpersist()
+            return destination.read(spark, keys=keys)
+        return recent.read_recent(spark, keys=keys, since=since)
+
+    return _compare(hop, changes, read, batch=upto, complete=False)
 
 
 def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
@@ -76,7 +78,7 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
     changes = as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
-    return _compare(hop, changes, hop.destination.read(spark), batch=upto, complete=True)
+    return _compare(hop, changes, lambda keys: hop.destination.read(spark), batch=upto, complete=True)
 
 
 def as_held(destination: Destination, changes: DataFrame) -> DataFrame:
@@ -109,32 +111,11 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
     from pyspark.sql import functions as F
 
     key = list(hop.destination.primary_key)
-    columns = {column.name: column for column in hop.destination.columns if column.name not in key}
-    wanted = F.col(OPERATION) == OPERATION_UPSERT
-    expected = changes.select(
-        *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
-        *[
-            _comparable(_column(name), column).alias(f"e{index}")
-            for index, (name, column) in enumerate(columns.items())
-        ],
-        wanted.alias("_wanted"),
-        F.col(SEQUENCE),
-        F.struct(*[_column(name) for name in changes.columns]).alias(CHANGE),
-    )
-    found = actual.select(
-        *[_column(name).alias(f"k{index}") for index, name in enumerate(key)],
-        *[
-            _comparable(_column(name), column).alias(f"a{index}")
-            for index, (name, column) in enumerate(columns.items())
-        ],
-        F.lit(True).alias(FOUND),
-    )
+    columns = _other_columns(hop)
+    expected, found = _expected(hop, changes), _found(hop, actual)
     expected, refused = _without_refused(expected, hop, key)
     if isinstance(hop.destination, StoresOtherValues):
-        names = {f"k{index}": name for index, name in enumerate(key)}
-        names |= {f"e{index}": name for index, name in enumerate(columns)}
-        stored = hop.destination.stored_value
-        expected = expected.withColumns({place: stored(name, F.col(place)) for place, name in names.items()})
+        expected = _as_stored(hop.destination, expected, key, columns)
     if isinstance(hop.destination, KeepsOlderRows):
         places = [index for index, name in enumerate(columns) if name in hop.destination.places]
         found = _in_current_places(found, expected, len(key), places)
@@ -148,7 +129,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
         unsaid = (F.col(f"e{index}").isNull() & skips_nulls) | (may_be_gone & F.col(f"a{index}").isNull())
         same = same & (unsaid | F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")))
         bare = bare & F.col(f"a{index}").isNull()
-    is_wanted = F.coalesce(F.col("_wanted"), F.lit(False))
+    is_wanted = F.coalesce(F.col(WANTED), F.lit(False))
     is_found = F.coalesce(F.col(FOUND), F.lit(False))
     status = (
         F.when(refused, "refused")
@@ -160,6 +141,74 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
     return joined.withColumn(STATUS, status)
 
 
+def _other_columns(hop: DestinationHop) -> dict[str, Column]:
+    key = hop.destination.primary_key
+    return {column.name: column for column in hop.destination.columns if column.name not in key}
+
+
+def _expected(hop: DestinationHop, changes: DataFrame, *, more: Sequence[str] = ()) -> DataFrame:
+    """Expected rows under the names that `judged_rows` gives them, and further columns of `changes`."""
+    from pyspark.sql import functions as F
+
+    wanted = (F.col(OPERATION) == OPERATION_UPSERT).alias(WANTED)
+    change = F.struct(*[_column(name) for name in changes.columns]).alias(CHANGE)
+    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change, *more)
+
+
+def _found(hop: DestinationHop, actual: DataFrame) -> DataFrame:
+    """Rows of the destination under the names that `judged_rows` gives them."""
+    from pyspark.sql import functions as F
+
+    return actual.select(*_placed(hop, "a"), F.lit(True).alias(FOUND))
+
+
+def _placed(hop: DestinationHop, letter: str) -> list[SparkColumn]:
+    keys = [_column(name).alias(f"k{index}") for index, name in enumerate(hop.destination.primary_key)]
+    others = enumerate(_other_columns(hop).items())
+    return [*keys, *(_comparable(_column(name), kind).alias(f"{letter}{place}") for place, (name, kind) in others)]
+
+
+def _as_stored(
+    destination: StoresOtherValues, expected: DataFrame, key: Sequence[str], columns: Collection[str]
+) -> DataFrame:
+    """Expected rows with the values that the destination gives back."""
+    from pyspark.sql import functions as F
+
+    names = {f"k{index}": name for index, name in enumerate(key)}
+    names |= {f"e{index}": name for index, name in enumerate(columns)}
+    return expected.withColumns({place: destination.stored_value(name, F.col(place)) for place, name in names.items()})
+
+
+def _equal_by_sums(hop: DestinationHop, changes: DataFrame, read: _Read) -> EqualRows | None:
+    """How many rows were compared where the table has just the wanted ones; None where a join has to look.
+
+    Whatever a destination may keep or leave out by its options, rows that are equal pass. Refused keys are counted.
+    """
+    from pyspark.sql import functions as F
+
+    if hop.refused.keys().num_rows:
+        return None
+    key, columns = hop.destination.primary_key, _other_columns(hop)
+    places, keys = [f"k{index}" for index in range(len(key))], [f"_key{index}" for index in range(len(key))]
+    raw = changes.withColumns({kept: _column(name) for kept, name in zip(keys, key, strict=True)})
+    expected = _expected(hop, raw, more=keys)
+    if isinstance(hop.destination, StoresOtherValues):
+        expected = _as_stored(hop.destination, expected, key, columns)
+    expected_names = [*places, *(f"e{index}" for index in range(len(columns)))]
+    found_names = [*places, *(f"a{index}" for index in range(len(columns)))]
+    # Read twice, as keys and as rows; hashes take little room.
+    hashed = with_hashes(expected, expected_names).select(*keys, WANTED, *HASHES).persist()
+    try:
+        found = _found(
+            hop, read(hashed.select(*[F.col(kept).alias(name) for kept, name in zip(keys, key, strict=True)]))
+        )
+        if not hashes_tell(expected, found, list(zip(expected_names, found_names, strict=True))):
+            return None
+        return equal_rows(hashed, with_hashes(found, found_names))
+    finally:
+        hashed.unpersist()
+
+
 def _may_have_expired(hop: DestinationHop) -> int:
     """The batch up to which rows were written so long ago that the destination may have let go of them; 0 if none."""
     seconds = hop.destination.time_to_live() if isinstance(hop.destination, ExpiresRows) else None
@@ -168,7 +217,15 @@ def _may_have_expired(hop: DestinationHop) -> int:
     return last_batch_before(hop.store, datetime.now(UTC) - timedelta(seconds=seconds) + EXPIRY_MARGIN)
 
 
-def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool) -> Comparison:
+def _compare(hop: DestinationHop, changes: DataFrame, read: _Read, *, batch: int, complete: bool) -> Comparison:
+    equal = _equal_by_sums(hop, changes, read)
+    if equal is not None:
+        return Comparison(
+            batch, complete, equal.rows, missing=0, extra=0, stale=0, refused=0, sample=(),
+            rows=equal.wanted if complete else None,
+        )  # fmt: skip
+    changes = changes.persist()  # it is read as keys and as rows
+    actual = read(changes.select(*[_column(name) for name in hop.destination.primary_key]))
     judged = judged_rows(hop, changes, actual).drop(CHANGE).persist()
     try:
         found = summed(hop, judged, batch=batch, complete=complete)
@@ -176,6 +233,7 @@ def _compare(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batc
         return found if settled is judged else summed(hop, settled, batch=batch, complete=complete)
     finally:
         judged.unpersist()
+        changes.unpersist()
 
 
 def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> DataFrame:
@@ -232,7 +290,7 @@ def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places:
         return found
     key = [f"k{index}" for index in range(keys)]
     here = [F.col(f"e{index}").alias(f"p{index}") for index in places]
-    current = expected.where(F.col("_wanted")).select(*key, *here, F.lit(True).alias("_placed"))
+    current = expected.where(F.col(WANTED)).select(*key, *here, F.lit(True).alias("_placed"))
     elsewhere = F.lit(False)
     for index in places:
         elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))

@@ -144,7 +144,7 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
         stored = [
             stored_value(table, reading.actual, name, F.col(quote(name))).alias(name) for name in table.primary_key
         ]
-        keys = keys.select(*stored).distinct()
+        keys = keys.select(*stored)
         by_name = {column.name: column for column in columns}
         named = [column for name in table.primary_key if not (column := by_name[name]).partition and not column.fixed]
         few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from upsert_platform.changelog import compaction, rows
+from upsert_platform.changelog import compaction, latest_in_tasks, rows
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
@@ -62,6 +62,38 @@ def test_a_snapshot_is_that_of_the_offsets(spark: SparkSession, filled: Changelo
     latest = latest_per_key(filled.read(spark, after=0, upto=3), key=["id"], columns=["value"]).collect()
     assert {row["id"]: row[PARTITIONS_MET] for row in latest} == {key: min(len(met[key]), 2) for key in met}
     assert all(row["_seq"] == max(item.batch for item in RECORDS if item.key == row["id"]) for row in latest)
+
+
+@pytest.mark.parametrize("rows_of_task", [100, 1 << 20])
+def test_arrow_in_tasks_finds_the_same(
+    spark: SparkSession, filled: ChangelogStore, monkeypatch: pytest.MonkeyPatch, rows_of_task: int
+) -> None:
+    monkeypatch.setattr(latest_in_tasks, "_TASK_ROWS", rows_of_task)
+    for after, upto in ((0, 3), (1, 3), (2, 3), (0, 1)):
+        records = [item for item in RECORDS if after < item.batch <= upto]
+        places = {(item.key, item.partition) for item in records}
+        met = Counter(key for key, _ in places)
+        wanted = {
+            (key, value, max(item.batch for item in records if item.key == key), min(met[key], 2))
+            for key, value in last_values(records).items()
+        }
+        frame = latest_in_tasks.latest_of_span(
+            spark, filled, after=after, upto=upto, key=["id"], columns=["id", "value"]
+        )
+        assert "MapInArrow" in frame._jdf.queryExecution().toString()
+        assert (frame.rdd.getNumPartitions() > 1) == (rows_of_task == 100)
+        found = [(row["id"], row["value"], row["_seq"], row[PARTITIONS_MET]) for row in frame.collect()]
+        assert len(found) == len(wanted)
+        assert set(found) == wanted
+
+
+def test_more_than_tasks_may_hold_is_left_to_spark(
+    spark: SparkSession, filled: ChangelogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest_in_tasks, "MOST_ROWS", len(RECORDS) - 1)
+    frame = latest_in_tasks.latest_of_span(spark, filled, after=0, upto=3, key=["id"], columns=["value"])
+    assert "MapInArrow" not in frame._jdf.queryExecution().toString()
+    assert {row["id"]: row["value"] for row in frame.collect()} == last_values(RECORDS)
 
 
 def test_rows_of_a_table_without_a_key_reach_a_keyed_target_in_that_order(

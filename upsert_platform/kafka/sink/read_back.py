@@ -64,7 +64,7 @@ def last_values(
     mode = MODE_UPSERT if table.is_upsert else MODE_APPEND
     found = read_changes(spark, table, ranges, batch=1, mode=mode).where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
     if keys is not None:
-        found = found.join(keys.select(*key).distinct(), list(table.primary_key), "left_semi")
+        found = found.join(keys.select(*key), list(table.primary_key), "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
 

@@ -1,0 +1,142 @@
+"""The rows that count of a span of batches: by Arrow in Spark's tasks up to some million rows, else by Spark itself.
+
+With Arrow each task reads the files itself, keeps the keys that fall to it, and reduces those. Nothing is shuffled or
+sorted, into which most of the time goes when Spark reduces. Every task reads every file, so that longer spans are left
+to Spark (`latest.latest_per_key`), whose cost per row does not grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.changes_here import can_be_told_apart, change_batches, last_rows
+from upsert_platform.changelog.latest import PARTITIONS_MET, SEQUENCE, latest_per_key
+from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.model import Table
+from upsert_platform.types import quote_name, spark_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.changelog.store import ChangelogStore
+
+MOST_ROWS: Final = 4_000_000
+MOST_BYTES: Final = 512 << 20
+"""Rows of a span, and bytes of its files, above which Spark reduces it."""
+_TASK_ROWS: Final = 500_000
+_TASK_BYTES: Final = 64 << 20
+"""What one task holds of them, at most, where keys are spread evenly."""
+_WORTHWHILE_ROWS: Final = 100_000
+"""A task more costs more than it gains for fewer rows."""
+_OUTPUT_ROWS: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Span:
+    """What a task needs to know.
+
+    Attributes:
+        paths: of the files, relative to the changelog.
+        tasks: among which keys are divided.
+    """
+
+    location: TableLocation
+    table: Table
+    paths: tuple[str, ...]
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    after: int
+    upto: int
+    tasks: int
+
+
+def latest_of_span(
+    spark: SparkSession,
+    store: ChangelogStore,
+    *,
+    after: int,
+    upto: int,
+    key: Sequence[str],
+    columns: Sequence[str],
+    ordered: bool = False,
+) -> DataFrame:
+    """What `latest_per_key` gives of the batches after `after` and up to `upto`.
+
+    Args:
+        key: names of the primary key columns.
+        columns: the other columns to keep; the key may be among them.
+        ordered: see `latest_per_key`.
+    """
+    found = None if ordered else _in_tasks(spark, store, after=after, upto=upto, key=key, columns=columns)
+    if found is not None:
+        return found
+    rows_of_span = store.read(spark, after=after, upto=upto)
+    return latest_per_key(rows_of_span, key=key, columns=columns, ordered=ordered)
+
+
+def _in_tasks(
+    spark: SparkSession, store: ChangelogStore, *, after: int, upto: int, key: Sequence[str], columns: Sequence[str]
+) -> DataFrame | None:
+    """The rows that count by Arrow, if it can tell keys apart and there is not too much for it."""
+    kinds = {column.name: column.type for column in rows.stored_columns(store.table)}
+    if not all(can_be_told_apart(kinds[name]) for name in key):
+        return None
+    files = [item for item in store.files() if item.may_hold(after=after, upto=upto)]
+    size = sum(item.size for item in files)
+    count = sum(MOST_ROWS + 1 if item.rows is None else item.rows for item in files)
+    if not files or count > MOST_ROWS or size > MOST_BYTES:
+        return None
+    tasks = max(
+        min(spark.sparkContext.defaultParallelism, -(-count // _WORTHWHILE_ROWS)),
+        -(-count // _TASK_ROWS),
+        -(-size // _TASK_BYTES),
+    )
+    names = tuple(dict.fromkeys([*key, *columns]))
+    paths = tuple(item.path for item in files)
+    span = _Span(store.location, store.table, paths, names, tuple(key), after, upto, tasks)
+    given = [f"{quote_name(name)} {spark_type(kind)}" for name in names for kind in [kinds[name]] if kind is not None]
+    ddl = [*given, f"{rows.KIND} STRING", f"{SEQUENCE} BIGINT", f"{PARTITIONS_MET} INT"]
+    return spark.range(0, tasks, 1, tasks).mapInArrow(_reducing(span), ", ".join(ddl))
+
+
+def _reducing(span: _Span) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``."""
+
+    def reduce(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from _reduced(span, number)
+
+    return reduce
+
+
+def _reduced(span: _Span, number: int) -> Iterator[pa.RecordBatch]:
+    """The rows of the keys that fall to a task."""
+    import pyarrow as pa
+
+    found = change_batches(
+        span.table, span.location, span.paths, columns=span.columns, after=span.after, upto=span.upto
+    )
+    mine = partial(_falls_to, key=span.key, number=number, tasks=span.tasks)
+    parts = [part.filter(mine(part)) for part in found] if span.tasks > 1 else list(found)
+    if not parts:
+        return
+    reduced = last_rows(pa.Table.from_batches(parts), key=span.key)
+    told = reduced.select([*span.columns, rows.KIND, rows.BATCH, PARTITIONS_MET])
+    named = told.rename_columns([*span.columns, rows.KIND, SEQUENCE, PARTITIONS_MET])
+    yield from named.to_batches(max_chunksize=_OUTPUT_ROWS)
+
+
+def _falls_to(part: pa.RecordBatch, *, key: Sequence[str], number: int, tasks: int) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    from upsert_platform.changelog.row_hashes import hash_rows
+
+    hashes = hash_rows(pa.Table.from_batches([part]), key)
+    return pa.array(hashes % np.uint64(tasks) == number)
