@@ -5,7 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.errors import ChangelogError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+ID_PROPERTY: Final = "upsert.changelog.id"
+MODE_PROPERTY: Final = "upsert.changelog.mode"
+FLOOR_PROPERTY: Final = "upsert.changelog.floor"
+HISTORY_DEPTH: Final = 200
+"""How far back a commit with our metadata is looked for; only VACUUM makes commits without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +73,47 @@ def commit_record(text: str | None) -> dict[str, Any] | None:
     except (ValueError, AttributeError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def head_of_record(record: Mapping[str, Any], *, changelog_id: str, floor: int) -> Head:
+    """The state after a commit that tells this of itself."""
+    offsets = {
+        topic: {int(partition): end for partition, end in partitions.items()}
+        for topic, partitions in record["offsets"].items()
+    }
+    return Head(changelog_id, record["batch"], Positions(offsets, record["topic_ids"]), record["run"], floor)
+
+
+def read_head(delta: DeltaTable, *, name: str, uri: str, mode: str) -> Head:
+    """The state after the last commit of an opened table.
+
+    Args:
+        name: of the declared table, and `uri` of its changelog, for messages.
+        mode: that is needed.
+
+    Raises:
+        ChangelogError: the table is not a changelog of the platform, has another mode, or its position is lost.
+    """
+    properties = delta.metadata().configuration
+    changelog_id = properties.get(ID_PROPERTY)
+    if changelog_id is None:
+        raise ChangelogError(f"{uri} is a Delta table, but not a changelog: it lacks the property {ID_PROPERTY}")
+    declared = properties.get(MODE_PROPERTY, "upsert")
+    if declared != mode:
+        raise ChangelogError(
+            f"the changelog of '{name}' at {uri} was made in mode '{declared}', and its consumers now need mode"
+            f" '{mode}'; move it away to have it built anew from the topic"
+        )
+    batch = delta.transaction_version(changelog_id) or 0
+    floor = int(properties.get(FLOOR_PROPERTY, 0))
+    if batch == 0:
+        return Head(changelog_id, 0, Positions())
+    # Each commit of a history is a file to read, and the last one nearly always tells.
+    for commit in chain.from_iterable(delta.history(depth) for depth in (1, HISTORY_DEPTH)):
+        record = commit_record(commit.get("userMetadata"))
+        if record is not None and record["batch"] == batch:
+            return head_of_record(record, changelog_id=changelog_id, floor=floor)
+    raise ChangelogError(
+        f"batch {batch} of the changelog at {uri} is committed, but none of its last {HISTORY_DEPTH} commits tells the"
+        " offsets after it; restore the table's log, or move it away to have it built anew"
+    )

@@ -6,19 +6,30 @@ Positions are read and commits are made by delta-rs, without a JVM; rows are wri
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import uuid
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import quarantine, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.evolution import add_columns, missing_columns
-from upsert_platform.changelog.head import Head, Positions, commit_record, commit_text
+from upsert_platform.changelog.head import (
+    FLOOR_PROPERTY,
+    HISTORY_DEPTH,
+    ID_PROPERTY,
+    MODE_PROPERTY,
+    Head,
+    Positions,
+    commit_record,
+    commit_text,
+    head_of_record,
+    read_head,
+)
 from upsert_platform.changelog.kept_table import KeptTable
 from upsert_platform.changelog.live_files import LiveFile, live_dataset, live_files, read_kind
 from upsert_platform.changelog.tables import TableLocation, create_table, creation_lock, open_table
@@ -30,12 +41,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
-
-_ID_PROPERTY: Final = "upsert.changelog.id"
-_MODE_PROPERTY: Final = "upsert.changelog.mode"
-FLOOR_PROPERTY: Final = "upsert.changelog.floor"
-_HISTORY_DEPTH: Final = 200
-"""How far back a commit with our metadata is looked for; only VACUUM makes commits without it."""
 
 _RUN_DEPTH: Final = 5000
 """How many commits of one run are looked up."""
@@ -81,38 +86,22 @@ class ChangelogStore:
             ChangelogError: the table at the URI is not a changelog of the platform, or its position is lost.
         """
         delta = self._looked_at()
+        return None if delta is None else self._head_in(delta)
+
+    def _head_in(self, delta: DeltaTable) -> Head:
+        return read_head(delta, name=self.table.name, uri=self.uri, mode=self.mode)
+
+    def head_and_files(self, *, after: int) -> tuple[Head, list[LiveFile]] | None:
+        """`head`, and `files` if it has a batch after `after`, of one version of the table; None where there is none.
+
+        Raises:
+            ChangelogError: as `head` does.
+        """
+        delta = self._looked_at()
         if delta is None:
             return None
-        properties = delta.metadata().configuration
-        changelog_id = properties.get(_ID_PROPERTY)
-        if changelog_id is None:
-            raise ChangelogError(
-                f"{self.uri} is a Delta table, but not a changelog: it lacks the property {_ID_PROPERTY}"
-            )
-        declared = properties.get(_MODE_PROPERTY, "upsert")
-        if declared != self.mode:
-            raise ChangelogError(
-                f"the changelog of '{self.table.name}' at {self.uri} was made in mode '{declared}', and its"
-                f" consumers now need mode '{self.mode}'; move it away to have it built anew from the topic"
-            )
-        batch = delta.transaction_version(changelog_id) or 0
-        floor = int(properties.get(FLOOR_PROPERTY, 0))
-        if batch == 0:
-            return Head(changelog_id, 0, Positions())
-        # Each commit of a history is a file to read, and the last one nearly always tells.
-        for commit in chain.from_iterable(delta.history(depth) for depth in (1, _HISTORY_DEPTH)):
-            record = commit_record(commit.get("userMetadata"))
-            if record is not None and record["batch"] == batch:
-                offsets = {
-                    topic: {int(partition): end for partition, end in partitions.items()}
-                    for topic, partitions in record["offsets"].items()
-                }
-                positions = Positions(offsets, record["topic_ids"])
-                return Head(changelog_id, batch, positions, record["run"], floor)
-        raise ChangelogError(
-            f"batch {batch} of the changelog at {self.uri} is committed, but none of its last {_HISTORY_DEPTH} commits"
-            " tells the offsets after it; restore the table's log, or move it away to have it built anew"
-        )
+        head = self._head_in(delta)
+        return head, live_files(delta) if head.batch > after else []
 
     def create(self) -> Head:
         """Creates the changelog if it does not exist, and returns its head. No JVM.
@@ -136,8 +125,8 @@ class ChangelogStore:
             self.location,
             self._schema(),
             {
-                _ID_PROPERTY: str(uuid.uuid4()),
-                _MODE_PROPERTY: self.mode,
+                ID_PROPERTY: str(uuid.uuid4()),
+                MODE_PROPERTY: self.mode,
                 "delta.enableDeletionVectors": "false",
                 "delta.checkpointInterval": "10",
                 # What readers choose files by; statistics of more columns cost as much as writing some.
@@ -208,17 +197,18 @@ class ChangelogStore:
             delta = self.opened()
             if (delta.transaction_version(head.changelog_id) or 0) != head.batch:
                 break
-            if replaced and not set(replaced) <= {item.path for item in self.files()}:
+            if replaced and not set(replaced) <= {item.path for item in live_files(delta)}:
                 break
             try:
                 columns = missing_columns(delta, self.table)
                 if columns:
                     add_columns(delta, columns, metadata=self.commit_metadata())
                     delta = self.opened()
+                floor = int(delta.metadata().configuration.get(FLOOR_PROPERTY, 0))
                 delta.create_write_transaction(
                     actions, mode="append", schema=delta.schema(), commit_properties=properties
                 )
-                break
+                return head_of_record(json.loads(json.dumps(record)), changelog_id=head.changelog_id, floor=floor)
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:
                     raise ChangelogError(
@@ -307,7 +297,7 @@ class ChangelogStore:
         """When the last batch was committed, UTC, as far as the latest commits tell; None before the first. No JVM."""
         delta = self._delta()
         found: dict[int, int] = {}
-        for commit in delta.history(_HISTORY_DEPTH) if delta else ():
+        for commit in delta.history(HISTORY_DEPTH) if delta else ():
             record = commit_record(commit.get("userMetadata"))
             if record is not None and record["batch"] and "timestamp" in commit:
                 # Compactions carry the batch of the head on; the oldest commit of a batch made it.
@@ -317,7 +307,7 @@ class ChangelogStore:
     def commit_records(self) -> list[dict[str, Any]]:
         """What the latest commits tell of themselves, newest first. No JVM."""
         delta = self._delta()
-        records = (commit_record(item.get("userMetadata")) for item in (delta.history(_HISTORY_DEPTH) if delta else ()))
+        records = (commit_record(item.get("userMetadata")) for item in (delta.history(HISTORY_DEPTH) if delta else ()))
         return [record for record in records if record is not None]
 
     def batches_of_run(self, run: str) -> list[int]:

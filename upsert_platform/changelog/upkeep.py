@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
-from upsert_platform.changelog.store import FLOOR_PROPERTY, ChangelogStore
+from upsert_platform.changelog.head import FLOOR_PROPERTY
+from upsert_platform.changelog.store import ChangelogStore
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -2,7 +2,7 @@
 
 Parquet has to be decoded in whole row groups, and keys are spread evenly over them. A file of state never changes and
 has a name of its own, so a copy is right as long as it exists; losing it costs the time to unpack it again. Least
-recently used copies go when all together are larger than `MOST_BYTES`.
+recently used copies go when all together are larger than `MOST_BYTES`, which each process may pass by a small share.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,10 @@ from pyarrow import ipc
 MOST_BYTES: Final = 8 << 30
 WORTHWHILE_ROWS: Final = 1 << 16
 """Files with fewer rows are read from the lake each time."""
+_SHARE: Final = 64
+"""The folder is looked through when a process has added one part in so many of what it may hold: not for every copy."""
+_unseen = MOST_BYTES
+"""Bytes that this process has added since it looked; the first copy of a process always looks."""
 
 
 def folder() -> Path | None:
@@ -55,7 +60,7 @@ def unpacked(name: str, read: Callable[[], pa.Table]) -> pa.Table:
     except OSError:  # no room: it is read from the lake the next time, too
         waiting.unlink(missing_ok=True)
         return table
-    _make_room(where)
+    _count(where, table.nbytes)
     return table
 
 
@@ -67,18 +72,25 @@ def _mapped(path: Path) -> pa.Table | None:
         return None
 
 
+def _count(where: Path, added: int) -> None:
+    global _unseen
+    _unseen += added
+    if _unseen * _SHARE >= MOST_BYTES:
+        _make_room(where)
+        _unseen = 0
+
+
 def _make_room(where: Path) -> None:
     """Deletes the copies that were not used for longest; those that are mapped live on until they are let go."""
-    known: list[tuple[float, int, Path]] = []
-    for path in where.iterdir():
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            continue
-        known.append((status.st_mtime, status.st_size, path))
+    known: list[tuple[float, int, str]] = []
+    with os.scandir(where) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                status = entry.stat()
+                known.append((status.st_mtime, status.st_size, entry.path))
     total = sum(size for _, size, _ in known)
     for _, size, path in sorted(known):
         if total <= MOST_BYTES:
             return
-        path.unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
         total -= size

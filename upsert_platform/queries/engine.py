@@ -15,7 +15,7 @@ from upsert_platform.changelog.data_files import DataFile, file_system, write_fi
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile, Positions
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
-from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
+from upsert_platform.queries.store import PLAN, QueryStore
 
 if TYPE_CHECKING:
     from upsert_platform.connector import KeyReader
@@ -117,29 +117,30 @@ def plan_batch(
     slices: list[Slice] = []
     for name in store.query.tables:
         source = inputs[name]
-        there = source.head()
-        if there is None:
+        after = positions.offsets.get(name, {}).get(0, 0)
+        found = source.head_and_files(after=after)
+        if found is None:
             continue
+        there, files = found
         known = positions.topic_ids.get(name)
         if known is not None and known != there.changelog_id:
             raise ChangelogError(
                 f"query '{store.query.name}' was computed from another changelog of '{name}'; run the job 'rebuild' to"
                 " compute it anew"
             )
-        after = positions.offsets.get(name, {}).get(0, 0)
         if 0 < after < there.floor:
             raise ChangelogError(
                 f"query '{store.query.name}' has applied '{name}' up to batch {after}, but deletes up to batch"
                 f" {there.floor} were compacted away; run the job 'rebuild' to compute it anew"
             )
-        slices.append(_slice(name, source, there, after, most_rows))
+        slices.append(_slice(name, source, there, files, after, most_rows))
     return QueryBatchPlan(head, tuple(slices), any(stage.first_row for stage in store.stages()))
 
 
-def _slice(name: str, source: ChangelogStore, head: Head, after: int, most_rows: int) -> Slice:
-    files = (
-        [item for item in source.files() if item.may_hold(after=after, upto=head.batch)] if after < head.batch else []
-    )
+def _slice(
+    name: str, source: ChangelogStore, head: Head, live: Sequence[LiveFile], after: int, most_rows: int
+) -> Slice:
+    files = [item for item in live if item.may_hold(after=after, upto=head.batch)]
     upto, total = after, 0
     weights: dict[int, int] = {}
     for item in files:
@@ -183,7 +184,7 @@ def advance(
             {
                 **head.positions.topic_ids,
                 **{item.name: item.changelog_id for item in plan.slices},
-                PLAN: fingerprint(store.query),
+                PLAN: store.fingerprint,
                 **batch.times(),
             },
         )

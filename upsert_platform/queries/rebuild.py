@@ -18,7 +18,7 @@ from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.engine import account_file, advance, plan_batch
-from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
+from upsert_platform.queries.store import PLAN, QueryStore
 from upsert_platform.queries.upkeep import REBUILDS, reduced_rows, shares_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def rebuild(
         assert made is not None
         positions = Positions(
             {**head.positions.offsets, **made.positions.offsets},
-            {**without_clocks(head.positions.topic_ids), **made.positions.topic_ids, PLAN: fingerprint(store.query)},
+            {**without_clocks(head.positions.topic_ids), **made.positions.topic_ids, PLAN: store.fingerprint},
         )
         replaced = [file.path for files in store.state_files().values() for file in files]
         after = store.append(

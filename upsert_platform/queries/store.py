@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.evolution import add_columns, missing_columns
@@ -60,6 +61,11 @@ class QueryStore(ChangelogStore):
         self._any_plan = any_plan
         self._new_buckets = BUCKETS if new_buckets is None else new_buckets
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the query."""
+        return fingerprint(self.query)
+
     def result(self) -> Result:
         """What the last stage writes."""
         from upsert_platform.queries.results import Result
@@ -68,9 +74,13 @@ class QueryStore(ChangelogStore):
 
     def stages(self) -> tuple[Stage, ...]:
         """How the plan is carried out."""
+        return self._stages
+
+    @cached_property
+    def _stages(self) -> tuple[Stage, ...]:
         from upsert_platform.queries.stages import plan_stages
 
-        return plan_stages(self.query.plan, self.result(), mark=f"_{fingerprint(self.query)[:6]}")
+        return plan_stages(self.query.plan, self.result(), mark=f"_{self.fingerprint[:6]}")
 
     def head(self) -> Head | None:
         """The state after the last commit, or None when the query has no table yet. No JVM.
@@ -81,7 +91,7 @@ class QueryStore(ChangelogStore):
         found = super().head()
         if found is None or self._any_plan or not found.batch:
             return found
-        if found.positions.topic_ids.get(PLAN) != fingerprint(self.query):
+        if found.positions.topic_ids.get(PLAN) != self.fingerprint:
             raise ChangelogError(
                 f"query '{self.query.name}' was changed: its table at {self.uri} holds the result of another plan. Run"
                 " the job 'rebuild', which computes it anew and writes the difference, or take the change back"

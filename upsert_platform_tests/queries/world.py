@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.data_files import DataFile, read_rows, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.connector import KeyReader
 from upsert_platform.model import Table
@@ -115,13 +115,18 @@ KEYS = {"users": ("id", 10), "orders": ("oid", 25)}
 
 @dataclass
 class World:
-    """Changelogs of the declared tables below a folder, and what their topics hold by the offsets of their records."""
+    """Changelogs of the declared tables below a folder, and what their topics hold by the offsets of their records.
+
+    Attributes:
+        last: the records of the last `change` of each table, in the order of their offsets.
+    """
 
     folder: Path
     rng: random.Random
     stores: dict[str, ChangelogStore] = field(default_factory=dict)
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
+    last: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, table in declared().items():
@@ -153,6 +158,7 @@ class World:
             }  # fmt: skip
             self.offsets[name] += 1
             batch.append({**row, **system})
+        self.last[name] = list(batch)
         rng.shuffle(batch)
         self.write(name, batch)
 
@@ -171,14 +177,17 @@ class World:
         return self.snapshots().execute(sql).fetchall()
 
     def snapshots(self) -> duckdb.DuckDBPyConnection:
-        """A database with what the topics end with."""
+        """A database with what the topics end with; `_in_order` is a table with the place of each row in `_at`."""
         connection = duckdb.connect()
         for name, store in self.stores.items():
             schema = pa.schema(
                 [pa.field(item.name, arrow_type(item.type)) for item in store.table.columns if item.type is not None]
             )
-            connection.register(f"_{name}", pa.Table.from_pylist(self.rows[name], schema=schema))
-            connection.execute(f"CREATE VIEW {name} AS SELECT * FROM _{name}")
+            held = pa.Table.from_pylist(self.rows[name], schema=schema)
+            connection.register(
+                f"{name}_in_order", held.append_column("_at", pa.array(range(held.num_rows), pa.int64()))
+            )
+            connection.execute(f"CREATE VIEW {name} AS SELECT * EXCLUDE (_at) FROM {name}_in_order")
         return connection
 
 
@@ -192,7 +201,7 @@ class Kept:
     runner: Runner = field(default_factory=LocalRunner)
     lookups: Mapping[str, KeyReader] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def store(self) -> QueryStore:
         return QueryStore(str(self.world.folder / "queries" / self.name), self.query)
 
@@ -244,10 +253,10 @@ class Kept:
 
     def changes(self) -> list[dict[str, Any]]:
         """The rows of the query's changelog."""
-        import pyarrow.dataset as ds
-
-        condition = ds.field(rows.KIND).isin(rows.CHANGE_KINDS)
-        return self.store.dataset().to_table(filter=condition).to_pylist()
+        store = self.store
+        schema = store.result().schema
+        found = read_rows(store.location, [item.path for item in store.result_files()], schema=schema)
+        return [row for batch in found for row in batch.to_pylist() if row[rows.KIND] in rows.CHANGE_KINDS]
 
 
 def same_rows(left: Sequence[tuple[Any, ...]], right: Sequence[tuple[Any, ...]]) -> bool:
