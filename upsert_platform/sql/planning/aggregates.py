@@ -107,10 +107,12 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
         return name
 
     grouped: list[str] = []
+    types: list[LogicalType] = []
     for item in groupings.by:
         expression = columns.expression(item)
         grouped.append(add(expression, item.name if isinstance(item, exp.Column) else "g"))
-        known.append((_bare(item), Field(grouped[-1], expression.type)))
+        types.append(expression.type)
+    known += [(_bare(item), Field(grouped[at], types[at])) for item, at in groupings.spelled]
     found: list[exp.Expr] = []
     for root in asked:
         for node in root.walk(prune=lambda item: isinstance(item, exp.Select) or is_aggregate(item)):
@@ -137,7 +139,7 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
     ]
     own = [Named((), field.name, field) for _, field in known]
     shown += [item for item in own if all(item.shown != other.shown for other in shown)]
-    return Grouped(result, Columns(shown, columns.first_line), tuple(known))
+    return Grouped(result, Columns(tuple(dict.fromkeys(shown)), columns.first_line), tuple(known))
 
 
 def _with_arrived(

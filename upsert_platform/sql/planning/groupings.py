@@ -25,10 +25,12 @@ class Groupings:
     Attributes:
         by: all expressions grouped by, each once.
         sets: per grouping the places of its expressions in `by`; None for a plain GROUP BY.
+        spelled: every way in which one is written (``a``, ``t.a``), with its place in `by`.
     """
 
     by: tuple[exp.Expr, ...]
     sets: tuple[frozenset[int], ...] | None = None
+    spelled: tuple[tuple[exp.Expr, int], ...] = ()
 
 
 def read_groupings(group: exp.Group, columns: Columns) -> Groupings:
@@ -37,43 +39,62 @@ def read_groupings(group: exp.Group, columns: Columns) -> Groupings:
     Raises:
         Fault: a position, or too many groupings.
     """
-    by: list[exp.Expr] = []
+    by = _Expressions(columns)
     plain = not any(isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)) for item in group.expressions)
-    parts = [_sets(item, by, columns) for item in group.expressions]
+    parts = [_sets(item, by) for item in group.expressions]
     sets = tuple(frozenset().union(*chosen) for chosen in product(*parts))
     if len(sets) > MOST_SETS:
         raise columns.fault(
             f"{len(sets)} groupings are more than {MOST_SETS}: name those needed by GROUPING SETS", group
         )
-    return Groupings(tuple(by), None if plain else sets)
+    return Groupings(tuple(by.found), None if plain else sets, tuple(by.spelled))
 
 
-def _sets(item: exp.Expr, by: list[exp.Expr], columns: Columns) -> list[frozenset[int]]:
+class _Expressions:
+    """Expressions as they are met, each once: two that differ in how their columns are qualified alone are one."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.found: list[exp.Expr] = []
+        self.spelled: list[tuple[exp.Expr, int]] = []
+        self._bound: list[exp.Expr] = []
+
+    def place(self, item: exp.Expr) -> int:
+        """The place of an expression, which is added if it is new."""
+        bound = self.columns.bound(item)
+        if bound not in self._bound:
+            self._bound.append(bound)
+            self.found.append(item)
+        at = self._bound.index(bound)
+        if all(item != other for other, _ in self.spelled):
+            self.spelled.append((item, at))
+        return at
+
+
+def _sets(item: exp.Expr, by: _Expressions) -> list[frozenset[int]]:
     inner: list[exp.Expr] = list(item.expressions) if isinstance(item, (exp.GroupingSets, exp.Cube, exp.Rollup)) else []
     if isinstance(item, exp.GroupingSets):
-        return [found for part in inner for found in _sets(part, by, columns)]
+        return [found for part in inner for found in _sets(part, by)]
     if isinstance(item, (exp.Cube, exp.Rollup)):
-        parts = [_together(part, by, columns) for part in inner]
+        parts = [_together(part, by) for part in inner]
         if isinstance(item, exp.Rollup):
             return [frozenset().union(*parts[:count]) for count in range(len(parts), -1, -1)]
         if len(parts) > 6:
-            raise columns.fault("a CUBE of more than 6 parts: name the groupings needed by GROUPING SETS", item)
+            raise by.columns.fault("a CUBE of more than 6 parts: name the groupings needed by GROUPING SETS", item)
         counts = range(len(parts), -1, -1)
         return [frozenset().union(*chosen) for count in counts for chosen in combinations(parts, count)]
-    return [_together(item, by, columns)]
+    return [_together(item, by)]
 
 
-def _together(item: exp.Expr, by: list[exp.Expr], columns: Columns) -> frozenset[int]:
+def _together(item: exp.Expr, by: _Expressions) -> frozenset[int]:
     """The places of an expression, or of several in parentheses."""
     found: set[int] = set()
     for part in item.expressions if isinstance(item, exp.Tuple) else [item]:
         while isinstance(part, exp.Paren):
             part = part.this
         if isinstance(part, exp.Literal):
-            raise columns.fault("GROUP BY takes expressions, not positions", part)
-        if part not in by:
-            by.append(part)
-        found.add(by.index(part))
+            raise by.columns.fault("GROUP BY takes expressions, not positions", part)
+        found.add(by.place(part))
     return frozenset(found)
 
 
@@ -143,7 +164,7 @@ def expand_rows(
         shown += [(hidden.name, _constant(number))] if hidden is not None else []
         copies.append((*shown, *((field.name, column(field)) for field in rows.fields)))
     own = [*keys, *(field for _, field, _ in calls), *([hidden] if hidden is not None else [])]
-    known = [*zip(groupings.by, keys, strict=True), *((node.copy(), field) for node, field, _ in calls)]
+    known = [*((item, keys[at]) for item, at in groupings.spelled), *((node.copy(), field) for node, field, _ in calls)]
     return Expanded(
         Expand(rows, tuple(copies)),
         tuple(field.name for field in own),
@@ -154,10 +175,12 @@ def expand_rows(
 
 def _arguments(node: exp.Expr, groupings: Groupings, columns: Columns) -> list[int]:
     places: list[int] = []
+    by = [columns.bound(item) for item in groupings.by]
     for item in node.expressions:
-        if item not in groupings.by:
+        bound = columns.bound(item)
+        if bound not in by:
             raise columns.fault(f"{str(node.this).upper()} takes expressions of GROUP BY", node)
-        places.append(groupings.by.index(item))
+        places.append(by.index(bound))
     if not places:
         raise columns.fault(f"{str(node.this).upper()} takes expressions of GROUP BY", node)
     return places

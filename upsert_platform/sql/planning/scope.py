@@ -162,12 +162,16 @@ class Columns:
                     continue
                 hint = nearest(name, [known.shown for known in self.named])
                 raise self.fault(f"unknown column '{'.'.join(part.name for part in item.parts)}'{hint}", item)
-        rewritten = node.transform(self._rewritten)
+        rewritten = self.bound(node)
         columns = {
             item.field.name: Rendered(quote_name(item.field.name), item.field.type, simple=True, column=item.field.name)
             for item in self.named
         }
         return render(rewritten, Scope(columns), self.first_line)
+
+    def bound(self, node: exp.Expr) -> exp.Expr:
+        """An expression with the plan's names of columns: equal for ``a`` and ``t.a`` where both mean one column."""
+        return node.transform(self._rewritten)
 
     def _rewritten(self, node: exp.Expr) -> exp.Expr:
         found = self.find(node) if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star) else None
