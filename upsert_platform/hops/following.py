@@ -12,6 +12,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import ChangelogError, LeaseHeldError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.destination_hop import DestinationHop, DestinationRun
+from upsert_platform.hops.replay import check_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +26,12 @@ def tables_behind(binding: Binding, table: str) -> dict[str, Target]:
 
 
 def check_keys(binding: Binding, table: str) -> None:
-    """Refuses a replay where keys that a table stores as one would be ordered by the batch of the replay.
+    """Refuses a replay where rows of several keys, or of several inserts, would be ordered by the batch of the replay.
 
     Raises:
-        ChangelogError: a table has such keys.
+        ChangelogError: a table stores several keys as one, or a query takes the row that came last.
     """
+    check_order([source.query for source in binding.queries.values()], table)
     for name, target in tables_behind(binding, table).items():
         with closing(target.open()) as destination:
             if not isinstance(destination, StoresOtherValues) or not destination.state().applied_batch:

@@ -17,7 +17,7 @@ from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC, read_in, replays_of
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
-from upsert_platform.plan import Arrivals, Merge, Node, Query, scans
+from upsert_platform.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
 from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
 from upsert_platform.types import quote_name
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
 _IS_CANDIDATE: Final = "_candidate"
+_NO_KEY: Final = "it has no key"
 
 
 @dataclass(frozen=True)
@@ -92,23 +93,37 @@ def check_order(queries: Iterable[Query], table: str) -> None:
         ChangelogError: a query takes the last of its rows per key.
     """
     for query in queries:
-        if _takes_last_rows(query.plan, table):
+        why = _why_in_order(query.plan, table)
+        if why is not None:
             raise ChangelogError(
-                f"records of '{table}' cannot be replayed: it has no key, and '{query.name.removesuffix('$query')}'"
-                " shows the row of a key that came last, which a replayed record would be. Send the records anew, where"
-                " they still count"
+                f"records of '{table}' cannot be replayed: {why}, and '{query.name.removesuffix('$query')}' shows the"
+                " row of a key that came last, which a replayed record would be. Send the records anew, where they"
+                " still count"
             )
 
 
-def _takes_last_rows(node: Node, table: str) -> bool:
-    """Whether the last row per key is taken of rows that are only added to a table, by their order there."""
-    if isinstance(node, Arrivals):
-        return table in {scan.table for scan in scans(node)}
-    if isinstance(node, Merge) and any(
-        branch.appends and table in {scan.table for scan in scans(branch)} for branch in node.branches
-    ):
-        return True
-    return any(_takes_last_rows(item, table) for item in node.inputs)
+def _why_in_order(node: Node, table: str) -> str | None:
+    """Why rows of a table are taken by the order in which they come; None where they are not."""
+    if isinstance(node, Arrivals) and table in _tables(node):
+        return _NO_KEY
+    if isinstance(node, Merge):
+        for branch in node.branches:
+            if branch.appends and table in _tables(branch):
+                return _NO_KEY
+            if _is_row_by_row(branch, table):
+                return "several INSERTs fill one table, one of them row by row from it"
+    return next((why for item in node.inputs if (why := _why_in_order(item, table)) is not None), None)
+
+
+def _tables(node: Node) -> set[str]:
+    return {scan.table for scan in scans(node)}
+
+
+def _is_row_by_row(node: Node, table: str) -> bool:
+    """Whether rows are made of single records of a table: not groups, say, which do change when a record comes back."""
+    if isinstance(node, Scan):
+        return node.table == table
+    return not isinstance(node, (Aggregate, TopN)) and any(_is_row_by_row(item, table) for item in node.inputs)
 
 
 def replay(
