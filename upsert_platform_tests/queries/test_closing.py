@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,8 @@ from upsert_platform.queries.runners import LocalRunner
 from upsert_platform.queries.store import QueryStore
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.reader import Fault
+from upsert_platform_tests.queries.reckoning import LATENESS, MINUTE, NOON, Reckoning, windows
 from upsert_platform_tests.queries.world import START, Kept, World, declared, plan_query, same_rows
-
-MINUTE = timedelta(minutes=1)
-DELAY, LATENESS = MINUTE, 2 * MINUTE
-NOON = datetime(2024, 5, 1, 12)  # noqa: DTZ001 - TIMESTAMP has no zone
 
 
 def planned(sql: str, *, lateness: timedelta | None = LATENESS) -> Query:
@@ -34,45 +30,6 @@ def planned(sql: str, *, lateness: timedelta | None = LATENESS) -> Query:
     watermark = "WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE"
     more = {name: replace(declared()[name], watermark=watermark) for name in ("orders", "views")}
     return plan_query(sql, more=more, lateness=None if lateness is None else lateness // timedelta(microseconds=1))
-
-
-def windows(moment: datetime, *, size: int, step: int) -> Iterator[tuple[datetime, datetime]]:
-    """The windows of whole minutes that hold a moment."""
-    minute = int((moment - NOON).total_seconds() // 60)
-    for start in range(minute - size + 1, minute + 1):
-        if start % step == 0:
-            yield NOON + start * MINUTE, NOON + (start + size) * MINUTE
-
-
-@dataclass
-class Reckoning:
-    """What windows hold, with those closed that earlier batches have left behind."""
-
-    size: int
-    step: int
-    held: Counter[tuple[Any, ...]] = field(default_factory=Counter)
-    lanes: dict[int, datetime] = field(default_factory=dict)
-    closed: datetime | None = None
-
-    def batch(self, changes: list[tuple[int, datetime, Any]], seen: list[tuple[int, datetime]]) -> int:
-        """Takes signed rows (weight, time, group), and what the batch's records told; how many came too late."""
-        if self.lanes:
-            moment = min(self.lanes.values()) - DELAY - LATENESS
-            self.closed = moment if self.closed is None else max(self.closed, moment)
-        late = 0
-        for weight, moment, group in changes:
-            for start, end in windows(moment, size=self.size, step=self.step):
-                if self.closed is not None and end <= self.closed:
-                    late += 1
-                else:
-                    self.held[start, end, group] += weight
-        for lane, moment in seen:
-            self.lanes[lane] = max(moment, self.lanes.get(lane, moment))
-        return late
-
-    @property
-    def rows(self) -> list[tuple[Any, ...]]:
-        return [(*group, count) for group, count in self.held.items() if count]
 
 
 def _view(world: World, moment: datetime, lane: int) -> dict[str, Any]:

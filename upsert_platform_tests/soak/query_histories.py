@@ -8,21 +8,26 @@ import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import duckdb
+
 from upsert_platform.changelog import compaction
-from upsert_platform.queries import engine, reading, rebuild, state, store, tasks
+from upsert_platform.queries import cache, engine, reading, rebuild, state, store, tasks
 from upsert_platform.queries.runners import LocalRunner
 from upsert_platform.queries.store import QueryStore
 from upsert_platform.queries.tasks import Answer, Task
 from upsert_platform.queries.upkeep import compact, remove_unused
+from upsert_platform_tests.local.tablestore.server import ServerHandle
+from upsert_platform_tests.queries.people import People, people_on_tablestore
 from upsert_platform_tests.queries.statements import STATEMENTS
 from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
+from upsert_platform_tests.soak.query_models import ClosingModel, LookupModel, Model
 from upsert_platform_tests.soak.query_statements import Maker, Statement
 
 if TYPE_CHECKING:
@@ -32,6 +37,10 @@ QUERIES = 10
 """Queries, and so histories, of a world."""
 COMPACTED = 0.05
 """Share of worlds whose changelogs are compacted between batches; that needs Spark."""
+LOOKUPS = 0.12
+"""Share of worlds with a table on a server, for lookup joins."""
+KEPT_OPEN = 0.7
+"""Share of tables that are looked at as continuous mode does, through one handle; others are opened each time."""
 DOUBLES = Statement(
     "SELECT region, SUM(score) AS s, AVG(score) AS a, VAR_POP(score) AS v, STDDEV_SAMP(score) AS d FROM users GROUP BY"
     " region", "", ("doubles",),
@@ -67,10 +76,16 @@ class _Runner(LocalRunner):
 
 @dataclass
 class _History:
-    """One query over a world."""
+    """One query over a world.
+
+    Attributes:
+        model: that judges it; None where DuckDB does.
+        reduced: before-images were compacted away.
+    """
 
     statement: Statement
     kept: Kept
+    model: Model | None = None
     reduced: bool = False
 
 
@@ -86,41 +101,48 @@ class Played:
     wrong: list[str] = field(default_factory=list)
 
 
-def play(folder: Path, seed: int, number: int) -> Played:
-    """Plays the histories of one world, to the end or up to the batch that went wrong."""
+def play(folder: Path, seed: int, number: int, server: ServerHandle) -> Played:
+    """Plays the histories of one world, to the end or up to the batch that went wrong.
+
+    Args:
+        server: holds the tables of lookup joins.
+    """
     rng = random.Random(f"{seed} {number}")
     played = Played()
-    settings: tuple[tuple[object, str, int], ...] = (
+    path = folder / str(number)
+    path.mkdir(parents=True)
+    settings: tuple[tuple[object, str, Any], ...] = (
         (store, "BUCKETS", rng.choice([1, 2, 3])),
         (state, "MOST_FILES", rng.choice([2, 3, 8])),
         (state, "WORTHWHILE_ROWS", rng.choice([1, 1 << 16])),
         (reading, "_CHUNK", rng.choice([3, 1 << 17])),
         (tasks, "_WAITING", rng.choice([5, 1 << 18])),
         (engine, "_FEW_ROWS", 1),
+        (cache, "folder", lambda: path),
     )
-    path = folder / str(number)
-    with _settings(settings):
+    with _settings(settings), ExitStack() as opened:
         world = World(path, rng)
-        histories = _histories(world, rng, played.counts)
+        people = _people(server, rng, opened) if rng.random() < LOOKUPS else None
+        histories = _histories(world, rng, people, played.counts)
+        for table in [*world.stores.values(), *(history.kept.store for history in histories)]:
+            if rng.random() < KEPT_OPEN:
+                table.keep_open()
         spark = _session() if rng.random() < COMPACTED else None
         for _ in range(rng.choice([2, 2, 3])):
+            world.last.clear()
             for name in world.stores:
                 if rng.random() < 0.85:
                     world.change(name, rng.randrange(0, 25))
+            if people is not None:
+                people.change(rng.randrange(6))
             if spark is not None:
                 _compact_inputs(world, histories, spark, played.counts)
             snapshots = world.snapshots()
             for history in list(histories):
                 try:
-                    _advance(history, rng, played.counts)
-                    found = history.kept.last_rows() if history.reduced else history.kept.result()
-                    if history.statement is DOUBLES:
-                        equal = _doubles(found) == _exact(world)
-                        expected: list[Any] = sorted(_exact(world).items(), key=repr)
-                    else:
-                        expected = snapshots.execute(history.statement.duckdb).fetchall()
-                        equal = same_rows(found, expected)
-                    assert equal, f"found {sorted(found, key=repr)}, expected {sorted(expected, key=repr)}"
+                    late = history.model.follow(world) if history.model is not None else None
+                    _advance(history, rng, late, played.counts)
+                    _judge(history, snapshots)
                     played.counts["batches equal"] += 1
                 except Exception:  # noqa: BLE001 - whatever it is, it is told with its statement
                     told = f"world {number}: {history.statement.flink}\n{traceback.format_exc()[-3000:]}"
@@ -130,8 +152,28 @@ def play(folder: Path, seed: int, number: int) -> Played:
     return played
 
 
+def _judge(history: _History, snapshots: duckdb.DuckDBPyConnection) -> None:
+    kept = history.kept
+    found = kept.last_rows() if history.reduced else kept.result()
+    if history.statement is DOUBLES:
+        exact = _exact(kept.world)
+        assert _doubles(found) == exact, f"found {sorted(found, key=repr)}, expected {sorted(exact.items(), key=repr)}"
+        return
+    model = history.model
+    expected = model.expected() if model is not None else snapshots.execute(history.statement.duckdb).fetchall()
+    assert same_rows(found, expected), f"found {sorted(found, key=repr)}, expected {sorted(expected, key=repr)}"
+
+
+def _people(server: ServerHandle, rng: random.Random, opened: ExitStack) -> People:
+    """A table for lookup joins."""
+    people = people_on_tablestore(server)
+    opened.callback(people.destination.close)
+    people.rng = rng
+    return people
+
+
 @contextmanager
-def _settings(settings: Sequence[tuple[object, str, int]]) -> Iterator[None]:
+def _settings(settings: Sequence[tuple[object, str, Any]]) -> Iterator[None]:
     """Small files, pieces and shares: what large inputs meet, in small ones."""
     before = [(where, name, getattr(where, name)) for where, name, _ in settings]
     for where, name, value in settings:
@@ -143,27 +185,38 @@ def _settings(settings: Sequence[tuple[object, str, int]]) -> Iterator[None]:
             setattr(where, name, value)
 
 
-def _histories(world: World, rng: random.Random, counts: Counter[str]) -> list[_History]:
+def _histories(world: World, rng: random.Random, people: People | None, counts: Counter[str]) -> list[_History]:
     found: list[_History] = []
-    while len(found) < QUERIES:
-        drawn = rng.random()
-        if drawn < 0.15:
-            name = rng.choice(list(STATEMENTS))
-            statement = Statement(STATEMENTS[name], STATEMENTS[name], ("listed",))
-        elif drawn < 0.2:
+    for number in range(QUERIES):
+        model: Model | None = None
+        drawn, name = rng.random(), f"query{number}"
+        if people is not None and drawn < 0.4:
+            model = LookupModel(rng, people)
+        elif drawn < 0.1:
+            model = ClosingModel(rng)
+        elif drawn < 0.22:
+            listed = STATEMENTS[rng.choice(list(STATEMENTS))]
+            statement = Statement(listed, listed, ("listed",))
+        elif drawn < 0.26:
             statement = DOUBLES
         else:
             statement = Maker(rng).statement(rng.choice([1, 2, 2]))
-        query = plan_query(statement.flink)
+        if model is not None:
+            statement = Statement(model.sql, "", model.classes)
+        kept = model.kept(world, name) if model is not None else Kept(world, plan_query(statement.flink), name)
         counts.update({f"class {name}": 1 for name in statement.classes})
         counts["histories"] += 1
-        found.append(_History(statement, Kept(world, query, f"query{len(found)}")))
+        found.append(_History(statement, kept, model))
     return found
 
 
-def _advance(history: _History, rng: random.Random, counts: Counter[str]) -> None:
-    """Runs that are killed, then one that is not, and upkeep after it."""
-    kept = history.kept
+def _advance(history: _History, rng: random.Random, late: int | None, counts: Counter[str]) -> None:
+    """Runs that are killed, then one that is not, and upkeep after it.
+
+    Args:
+        late: rows of the batch that come too late, where the model tells.
+    """
+    kept, model = history.kept, history.model
     most = rng.choice([1 << 30, 1 << 30, 12])
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         how = rng.choice(["between tasks", "before the commit", "after the commit"])
@@ -174,7 +227,10 @@ def _advance(history: _History, rng: random.Random, counts: Counter[str]) -> Non
         except KilledError:
             counts[f"kills {how}"] += 1
     kept.runner = _Runner(rng.choice([1, 3]))
-    kept.advance(most_rows=most)
+    done = kept.advance(most_rows=most)
+    if late is not None and done is not None:  # otherwise a run that was killed had committed them
+        assert done.late == late, f"{done.late} rows came too late, not {late}"
+        counts["rows too late"] += late
     drawn = rng.random()
     head = kept.store.head() if drawn < 0.4 else None
     if head is None or not head.batch:
@@ -183,12 +239,15 @@ def _advance(history: _History, rng: random.Random, counts: Counter[str]) -> Non
         compact(kept.store, applied_everywhere=rng.choice([0, head.batch]))
         history.reduced = True
         counts["compactions of results"] += 1
-    elif kept.query.key and drawn < 0.22:
+    elif kept.query.key and drawn < 0.22 and (model is None or model.rebuilds):
         inputs = {name: kept.world.stores[name] for name in kept.query.tables}
         anew = QueryStore(kept.store.uri, kept.query, any_plan=True)
-        done = rebuild.rebuild(anew, inputs, runner=_Runner(1), run="test")
-        assert done is not None
-        assert done.differences == 0, f"a rebuild found {done.differences} differences"
+        made = rebuild.rebuild(anew, inputs, runner=_Runner(1), run="test", lookups=kept.lookups)
+        assert made is not None
+        if model is not None:
+            model.rebuilt(kept.world)
+        else:
+            assert made.differences == 0, f"a rebuild found {made.differences} differences"
         counts["rebuilds"] += 1
     else:
         counts["unused files deleted"] += remove_unused(kept.store, hours=0)

@@ -85,6 +85,7 @@ class Maker:
         self.unary: dict[str, Callable[[Relation], Relation | None]] = {
             "filter": self.filtered, "groups": self.grouped, "groupings": self.groupings,
             "everything": self.totalled, "distinct": self.distinct, "first rows": self.first_rows,
+            "first and last values": self.arrived,
         }  # fmt: skip
         self.binary: dict[str, Callable[[Relation, Relation], Relation | None]] = {
             **{f"{kind.lower()} join": self._joins(kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
@@ -165,7 +166,8 @@ class Maker:
             numbers = one.of(*NUMBERS)
             item = self.rng.choice(one.columns)
             name = self.rng.choice(
-                ["*", "COUNT", "COUNT DISTINCT", "MIN", "MAX", "LISTAGG"] + ["SUM", "SUM DISTINCT", "AVG"] * 2
+                ["*", "COUNT", "COUNT DISTINCT", "APPROX_COUNT_DISTINCT", "MIN", "MAX", "LISTAGG"]
+                + ["SUM", "SUM DISTINCT", "AVG"] * 2
             )
             if name == "LISTAGG":
                 if one.of(TEXT):
@@ -177,6 +179,10 @@ class Maker:
                 item = self.rng.choice(numbers)
             function, _, distinct = name.partition(" ")
             argument = f"{alias}.{item.name}"
+            if name == "APPROX_COUNT_DISTINCT":
+                # It may be off by a little: here it is exact, which is asked for.
+                found.append((f"{name}({argument}){only}", f"COUNT(DISTINCT {argument}){only}", BIGINT))
+                continue
             if name == "*":
                 text, kind = f"COUNT(*){only}", BIGINT
             else:
@@ -207,6 +213,24 @@ class Maker:
         having = self.rng.choice(["", "", " HAVING COUNT(*) > 1"])
         shown = [*self._plain(by, "t"), *self._calls(one, "t")]
         return self._select(shown, f"FROM {{0}} AS t GROUP BY {names}{having}", [one])
+
+    def arrived(self, one: Relation) -> Relation | None:
+        """First and last values, of rows that are only added: in the order in which they were."""
+        if one is not TABLES[2]:
+            return None
+        by = self._some(one.columns)[:2]
+        calls: list[tuple[str, str, str]] = []
+        for _ in range(self.rng.randint(1, 2)):
+            end, item = self.rng.choice(["first", "last"]), self.rng.choice(one.columns)
+            condition = self._condition(one, "t") if self.rng.random() < 0.3 else ""
+            flink = f"{end.upper()}_VALUE(t.{item.name})" + f" FILTER (WHERE {condition})" * bool(condition)
+            there = f"t.{item.name} IS NOT NULL" + f" AND ({condition})" * bool(condition)
+            calls.append((flink, f"{end}(t.{item.name} ORDER BY t._at) FILTER (WHERE {there})", item.type))
+        if self.rng.random() < 0.5:
+            calls += self._calls(one, "t")
+        source = Relation(one.flink, f"{one.duckdb}_in_order", one.columns)
+        names = ", ".join(f"t.{item.name}" for item in by)
+        return self._select([*self._plain(by, "t"), *calls], f"FROM {{0}} AS t GROUP BY {names}", [source])
 
     def totalled(self, one: Relation) -> Relation | None:
         return self._select(self._calls(one, "t"), "FROM {0} AS t", [one])
