@@ -137,6 +137,7 @@ def test_query_that_only_adds_rows_needs_no_key_of_its_own() -> None:
         ("a", "SELECT age, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY age ORDER BY seen) AS rn FROM users)"
               " AS t WHERE rn = 1"),
         ("a", "SELECT id, COUNT(*) FROM users GROUP BY ROLLUP (id)"),
+        ("a", "SELECT id, COUNT(*) FROM users u GROUP BY id, u.id"),
         ("a", "SELECT id, age FROM users WHERE id NOT IN (SELECT id FROM users WHERE age IS NULL)"),
     ],
 )  # fmt: skip
@@ -210,7 +211,10 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
          "ON of a LEFT JOIN sets columns equal"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
-         " of a Tablestore or MaxCompute table; to follow the changes of a topic, write a plain JOIN with it"),
+         " of a Tablestore or MaxCompute table; instead of a temporal join by event time, or with a topic, write a plain"
+         " JOIN with the topic, which follows the changes of both sides"),
+        ("SELECT u.id, d.b FROM users AS u JOIN dim FOR SYSTEM_TIME AS OF u.seen AS d ON u.id = d.a AND d.k = 'x'",
+         "FOR SYSTEM_TIME AS OF takes a column of processing time"),
         ("SELECT id, id FROM users FOR SYSTEM_TIME AS OF seen", "FOR SYSTEM_TIME AS OF is not supported: it belongs to"
          " the table at the right of a JOIN"),
         (f"SELECT u.id, d.b FROM {ARRIVING} RIGHT JOIN dim FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.a",
