@@ -30,8 +30,8 @@ _AT_RIGHT: Final = "it belongs to the table at the right of a JOIN"
 _NEAREST: Final = {"version": _AT_RIGHT, "when": _AT_RIGHT}
 _LATEST: Final = (
     "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows of a"
-    " Tablestore or MaxCompute table; instead of a temporal join by event time, or with a topic, write a plain JOIN with"
-    " the topic, which follows the changes of both sides"
+    " Tablestore or MaxCompute table; for a temporal join, by event time or with a topic, write a plain JOIN with the"
+    " topic, which follows the changes of both sides"
 )
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
 _KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}

@@ -211,7 +211,7 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
          "ON of a LEFT JOIN sets columns equal"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
-         " of a Tablestore or MaxCompute table; instead of a temporal join by event time, or with a topic, write a plain"
+         " of a Tablestore or MaxCompute table; for a temporal join, by event time or with a topic, write a plain"
          " JOIN with the topic, which follows the changes of both sides"),
         ("SELECT u.id, d.b FROM users AS u JOIN dim FOR SYSTEM_TIME AS OF u.seen AS d ON u.id = d.a AND d.k = 'x'",
          "FOR SYSTEM_TIME AS OF takes a column of processing time"),
