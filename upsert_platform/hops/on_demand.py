@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LITTLE_ROWS: Final = 100_000
+LITTLE_ROWS: Final = 250_000
 """Rows, or offsets, from which on Spark's workers are worth their way."""
 CORES_OF_A_BATCH: Final = 4
 """Cores for which the default bounds of a batch are some seconds of work."""
