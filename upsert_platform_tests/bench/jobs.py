@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from upsert_platform.demo.instance import SHIPPED_SETTINGS
 from upsert_platform.local.kafka import start_broker
 from upsert_platform_tests.bench.kafka import create_topic, produce_json_users
 from upsert_platform_tests.bench.measure import row, watch_memory
@@ -58,6 +60,7 @@ def run(
 def _job(folder: Path) -> tuple[float, float]:
     """Seconds of a sync in a process of its own, and seconds of the processor that it and its workers took."""
     (folder / "dagster").mkdir(exist_ok=True)
+    shutil.copyfile(SHIPPED_SETTINGS, folder / "dagster" / "dagster.yaml")  # as `upsert-platform setup` does
     places = {"DAGSTER_HOME": "dagster", "UPSERT_PLATFORM_HOME": "lake", "UPSERT_PLATFORM_PROJECT": "project"}
     environment = {**os.environ, **{name: str(folder / place) for name, place in places.items()}}
     command = [str(Path(sys.executable).parent / "dagster"), "job", "execute", "-m", "upsert_platform.definitions"]

@@ -1,0 +1,95 @@
+"""Dagster's events in SQLite, through connections that are kept.
+
+Dagster opens a connection for every statement, and waits for the disk after each, which is most of the time of a run
+that finds nothing new. Here a connection lives as long as its process, and the disk is waited for when SQLite writes
+its log back. A process that dies loses nothing by that; a machine that does may lose the last events of a run, and no
+more than that. Files and tables are Dagster's own, so that either may follow the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+import dagster as dg
+from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool
+
+_KEPT: Final = 8
+"""Runs whose databases stay open; a run's own process writes into its own and the one of all."""
+_BUSY_SECONDS: Final = 30
+"""How long a statement waits for another process that writes."""
+
+
+class KeptEventStorage(SqliteEventLogStorage):
+    """For `event_log_storage` of a dagster.yaml; `base_dir` is where Dagster has its own if it is left out."""
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self._engines: OrderedDict[tuple[int, str], Engine] = OrderedDict()
+        super().__init__(base_dir, inst_data)
+
+    @classmethod
+    def config_type(cls) -> Any:
+        return {"base_dir": dg.Field(dg.StringSource, is_required=False)}
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Self:
+        history = Path(os.environ.get("DAGSTER_HOME", "")) / "history" / "runs"
+        return cls(config_value.get("base_dir") or str(history), inst_data)
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        with self._db_lock:
+            engine = self._engine(shard)
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            with engine.connect() as connection, connection.begin():
+                yield connection
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Stores an event, and wakes up those who watch the run: they look at its file, not at the log beside it."""
+        super().store_event(event)
+        os.utime(self.path_for_shard(event.run_id))
+
+    def _engine(self, shard: str) -> Engine:
+        place = (os.getpid(), shard)  # a connection is not carried into a process that was forked
+        found = self._engines.get(place)
+        if found is None:
+            found = create_engine(
+                self.conn_string_for_shard(shard),
+                poolclass=QueuePool,
+                pool_size=1,
+                connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
+            )
+            event.listen(found, "connect", _wait_seldom)
+            self._engines[place] = found
+            if len(self._engines) > _KEPT:
+                self._engines.popitem(last=False)[1].dispose()
+        self._engines.move_to_end(place)
+        return found
+
+    def dispose(self) -> None:
+        """Closes all connections."""
+        with self._db_lock:
+            while self._engines:
+                self._engines.popitem()[1].dispose()
+        super().dispose()
+
+    def wipe(self) -> None:
+        """Deletes all events, and the files of runs."""
+        with self._db_lock:
+            while self._engines:
+                self._engines.popitem()[1].dispose()
+        super().wipe()
+
+
+def _wait_seldom(connection: Any, _: object) -> None:
+    connection.execute("PRAGMA synchronous=NORMAL")
