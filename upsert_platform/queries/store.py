@@ -17,6 +17,7 @@ from upsert_platform.plan import Query
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
 
     from upsert_platform.queries.results import Result
     from upsert_platform.queries.stages import Stage
@@ -82,16 +83,10 @@ class QueryStore(ChangelogStore):
 
         return plan_stages(self.query.plan, self.result(), mark=f"_{self.fingerprint[:6]}")
 
-    def head(self) -> Head | None:
-        """The state after the last commit, or None when the query has no table yet. No JVM.
-
-        Raises:
-            ChangelogError: the table holds the result of another plan.
-        """
-        found = super().head()
-        if found is None or self._any_plan or not found.batch:
-            return found
-        if found.positions.topic_ids.get(PLAN) != self.fingerprint:
+    def _head_in(self, delta: DeltaTable) -> Head:
+        """As of any changelog; a table that holds the result of another plan is refused."""
+        found = super()._head_in(delta)
+        if not self._any_plan and found.batch and found.positions.topic_ids.get(PLAN) != self.fingerprint:
             raise ChangelogError(
                 f"query '{self.query.name}' was changed: its table at {self.uri} holds the result of another plan. Run"
                 " the job 'rebuild', which computes it anew and writes the difference, or take the change back"
