@@ -58,3 +58,25 @@ def test_copy_is_read_once_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPa
     assert {path.name for path in where.iterdir()} == {"two.arrow", "three.arrow"}
     assert held == get("two") == table
     assert reads == ["one", "two", "three"]
+
+
+def test_folder_is_looked_through_once_and_then_for_a_share_of_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look costs as much as there are copies."""
+    looks: list[Path] = []
+    make_room = cache._make_room
+
+    def look(where: Path) -> None:
+        looks.append(where)
+        make_room(where)
+
+    table = pa.table({"a": list(range(1000))})
+    monkeypatch.setattr(cache, "_make_room", look)
+    monkeypatch.setattr(cache, "_unseen", cache.MOST_BYTES)
+    for number in range(5):
+        cache.unpacked(f"small{number}", lambda: table)
+    assert len(looks) == 1
+    monkeypatch.setattr(cache, "MOST_BYTES", 64 * 2 * table.nbytes)
+    monkeypatch.setattr(cache, "_unseen", 0)
+    for number in range(6):
+        cache.unpacked(f"share{number}", lambda: table)
+    assert len(looks) == 4
