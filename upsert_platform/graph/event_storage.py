@@ -41,8 +41,12 @@ class KeptEventStorage(SqliteEventLogStorage):
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Self:
-        history = Path(os.environ.get("DAGSTER_HOME", "")) / "history" / "runs"
-        return cls(config_value.get("base_dir") or str(history), inst_data)
+        named, home = config_value.get("base_dir"), os.environ.get("DAGSTER_HOME")
+        if not named and not home:
+            raise dg.DagsterInvariantViolationError(
+                "event_log_storage: set DAGSTER_HOME, below which events are kept, or name the folder as 'base_dir'"
+            )
+        return cls(named or str(Path(home or "") / "history" / "runs"), inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:

@@ -145,9 +145,10 @@ def test_port_of_the_ui_that_is_taken_is_told_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path) -> None:
+def test_shipped_instance_settings_are_taken_by_dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dagster import DagsterInstance
 
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     (tmp_path / "dagster.yaml").write_text(SHIPPED_SETTINGS.read_text())
     with DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.global_op_concurrency_default_limit is None  # a run that was killed keeps its slot for ever

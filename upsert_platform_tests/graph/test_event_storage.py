@@ -81,3 +81,9 @@ def test_events_can_be_wiped_and_stored_again(tmp_path: Path, monkeypatch: pytes
         latest = instance.get_latest_materialization_event(counted.key)
         assert latest is not None
         assert latest.run_id == last.run_id
+
+
+def test_events_are_not_stored_wherever_a_process_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with pytest.raises(dg.DagsterInvariantViolationError, match="set DAGSTER_HOME"):
+        KeptEventStorage.from_config_value(None, {})
