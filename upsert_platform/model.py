@@ -97,6 +97,7 @@ class Table:
         options: the WITH clause, or its equal in YAML or properties, after ``${NAME}`` was replaced.
         watermark: the text of a WATERMARK clause; kept for the record, micro-batches need none.
         platform: the platform's own options (`platform_options`), which connectors do not see.
+        masked: columns that are made of masked columns of other tables, so that their values are not shown either.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Table:
     comment: str | None = None
     watermark: str | None = None
     platform: Options = field(default_factory=lambda: Options({}))
+    masked: tuple[str, ...] = ()
 
     @property
     def connector(self) -> str:

@@ -15,9 +15,18 @@ from pydantic import BeforeValidator, field_validator, model_validator
 
 from upsert_platform.errors import Problem
 from upsert_platform.model import Options, Table
-from upsert_platform.options import Boolean, CommaList, Duration, Settings, option, option_fields, read_settings
+from upsert_platform.options import (
+    Boolean,
+    CommaList,
+    Duration,
+    Settings,
+    nearest,
+    option,
+    option_fields,
+    read_settings,
+)
 
-_PREFIXES: Final = ("check.", "sync.", "freshness.")
+_PREFIXES: Final = ("check.", "sync.", "freshness.", "mask.")
 _OWNER: Final = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}/)?[A-Za-z0-9_][\w.-]{0,62}")
 _TAG_VALUE: Final = re.compile(r"[\w.-]{0,63}")
@@ -45,6 +54,13 @@ class PlatformSettings(Settings):
         "owners", (), origin="platform", description="Who is shown as owner of the table's asset: e-mails, team:NAME."
     )
     tags: CommaList = option("tags", (), origin="platform", description="Tags of the table's asset: name=value.")
+    mask_columns: CommaList = option(
+        "mask.columns",
+        (),
+        origin="platform",
+        description="Columns whose values are shown nowhere: not by commands, checks, metadata, messages or logs, nor"
+        " are those of columns that inserts and queries make of them. What is stored is not changed.",
+    )
     min_records: int = option(
         "sync.min-records",
         1,
@@ -190,7 +206,14 @@ def is_platform_option(name: str) -> bool:
 
 def platform_problems(table: Table) -> list[Problem]:
     """What is wrong with the platform's own options of a table, as it is declared."""
-    return _read(table, table.options)[1]
+    settings, problems = _read(table, table.options)
+    names = [column.name for column in table.columns]
+    for name in settings.mask_columns if settings is not None and names else ():
+        if name not in names:
+            told = f"table '{table.name}': option 'mask.columns' names '{name}', which is no column of it"
+            place = table.options.location("mask.columns") or table.location
+            problems.append(Problem(f"{told}{nearest(name, names)}", place))
+    return problems
 
 
 def platform_settings(table: Table) -> PlatformSettings:

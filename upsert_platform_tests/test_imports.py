@@ -34,6 +34,7 @@ VOCABULARY = {
     "model",
     "options",
     "platform_options",
+    "masking",
     "destination",
     "capabilities",
     "source",

@@ -19,6 +19,8 @@ from upsert_platform.cli.session import spark_session
 from upsert_platform.cli.text import counted
 from upsert_platform.cli.text import printable as _printable
 from upsert_platform.hops.binding import Binding, Target, bind, changelog_of, load
+from upsert_platform.hops.shown_rows import masked_record
+from upsert_platform.masking import Mask
 from upsert_platform.source import Source
 
 _SHOWN: Final = 20
@@ -55,18 +57,20 @@ def show_all(table: str | None, limit: int) -> None:
     named = [table] if table else [*binding.sources, *binding.targets]
     for name in named:
         if name in binding.targets:
-            _list_refused(console, name, limit)
+            _list_refused(console, name, limit, Mask.of(binding.targets[name].table))
         else:
-            _list_records(console, name, _source(binding, name)[1], limit)
+            source, store = _source(binding, name)
+            _list_records(console, name, store, limit, Mask.of(source.table))
 
 
-def _list_records(console: Console, name: str, store: ChangelogStore, limit: int) -> None:
+def _list_records(console: Console, name: str, store: ChangelogStore, limit: int, mask: Mask) -> None:
     count = store.quarantined_places().num_rows
     console.print(Text.assemble((name, "bold"), f": {counted(count, 'record')} could not be decoded"))
     if not count:
         return
     shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
-    for row in store.quarantined(limit=limit).to_pylist():
+    for found in store.quarantined(limit=limit).to_pylist():
+        row = masked_record(found, mask)
         place = f"{row[rows.TOPIC]}-{row[rows.PARTITION]}@{row[rows.OFFSET]}"
         key, reason = _shortened(row[rows.RAW_KEY], 40), _printable(row[rows.REASON] or "")
         shown.add_row(Text(place), str(row[rows.BATCH]), key, reason)
@@ -75,7 +79,7 @@ def _list_records(console: Console, name: str, store: ChangelogStore, limit: int
         console.print(f"... and {count - limit} more (--limit)")
 
 
-def _list_refused(console: Console, name: str, limit: int) -> None:
+def _list_refused(console: Console, name: str, limit: int, mask: Mask) -> None:
     kept = _kept(name)
     count = kept.count()
     console.print(Text.assemble((name, "bold"), f": {counted(count, 'row')} refused by the destination"))
@@ -83,7 +87,7 @@ def _list_refused(console: Console, name: str, limit: int) -> None:
         return
     shown = Table("batch", "key", "reason", box=None)
     for row in kept.read(limit=limit).to_pylist():
-        shown.add_row(str(row["batch"]), _printable(row["key"]), _printable(row["reason"]))
+        shown.add_row(str(row["batch"]), _printable(mask.object(row["key"])), _printable(mask.reason(row["reason"])))
     console.print(shown)
     if count > limit:
         console.print(f"... and {count - limit} more (--limit)")
@@ -99,20 +103,24 @@ def show(table: str, place: str) -> None:
     """
     binding = _binding()
     if table in binding.targets:
-        _show_refused(table, place)
+        _show_refused(table, place, Mask.of(binding.targets[table].table))
         return
     wanted = _place(place)
-    for row in _source(binding, table)[1].quarantined(places={wanted}).to_pylist():
+    source, store = _source(binding, table)
+    for found in store.quarantined(places={wanted}).to_pylist():
+        row = masked_record(found, Mask.of(source.table))
         click.echo(json.dumps({name.lstrip("_"): _shown(value) for name, value in row.items()}, indent=2))
         return
     raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed")
 
 
-def _show_refused(table: str, place: str) -> None:
+def _show_refused(table: str, place: str, mask: Mask) -> None:
     kept = _kept(table)
     (key,) = _keys((place,), kept.keys()["key"].to_pylist(), table)
     for row in kept.read(key=key).to_pylist():
-        click.echo(json.dumps({**row, "row": json.loads(row["row"]), "at": str(row["at"])}, indent=2))
+        told = {"key": mask.object(row["key"]), "row": mask.mapping(json.loads(row["row"]))}
+        told |= {"reason": mask.reason(row["reason"]), "at": str(row["at"])}
+        click.echo(json.dumps({**row, **told}, indent=2))
 
 
 @quarantine.command(short_help="Try what is in quarantine again, as declared now.")
@@ -149,14 +157,14 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
         + (f"; batch {done.batch}" if done.batch else "")
     )
     for (topic, partition, offset), reason in list(done.refused.items())[:_SHOWN]:
-        click.echo(f"  {topic}-{partition}@{offset}: {reason}")
+        click.echo(f"  {topic}-{partition}@{offset}: {Mask.of(source.table).reason(reason)}")
 
 
 def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
     from upsert_platform.hops.destination_hop import DestinationHop
     from upsert_platform.hops.replay_refused import check_replayable, replay_refused
 
-    table = target.table.name
+    table, mask = target.table.name, Mask.of(target.table)
     refused = _kept(table)
     kept = refused.keys()["key"].to_pylist()
     if not kept:
@@ -177,9 +185,10 @@ def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
         f"{done.replayed} replayed, {done.superseded} superseded by later values, {done.refused_count} still refused"
     )
     for row in done.refused[:_SHOWN]:
-        click.echo(f"  {row.key}: {row.reason}")
+        click.echo(f"  {mask.told(row)}")
     for key in done.unknown[:_SHOWN]:
-        click.echo(f"  {key}: the insert gives no row of this key, as it is declared now; the row stays in quarantine")
+        told = "the insert gives no row of this key, as it is declared now; the row stays in quarantine"
+        click.echo(f"  {mask.object(key)}: {told}")
 
 
 def _run() -> str:
@@ -218,10 +227,10 @@ def _place(text: str, *, key: bool = False) -> tuple[str, int, int]:
     return topic, int(partition), int(offset)
 
 
-def _shortened(value: bytes | None, most: int) -> Text:
+def _shortened(value: bytes | str | None, most: int) -> Text:
     if value is None:
         return Text("(null)")
-    shown = _printable(value.decode("utf-8", "backslashreplace"))
+    shown = _printable(value if isinstance(value, str) else value.decode("utf-8", "backslashreplace"))
     shown.truncate(most, overflow="ellipsis")
     return shown
 

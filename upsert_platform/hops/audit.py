@@ -18,6 +18,7 @@ from upsert_platform.hops.binding import QuerySource, Target, changelog_of
 from upsert_platform.kafka.options import KeyConflict, StartupMode, UpsertKafkaSettings
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import FormatSide, KafkaTable
+from upsert_platform.masking import Mask
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
 from upsert_platform.referee.formats import Side
@@ -78,14 +79,22 @@ def audit(bound: Target, lake: Lake) -> Audit:
             verdict = judge(
                 last,
                 rows,
-                Columns(columns, key),
+                Columns(columns, key, Mask.of(bound.table).columns),
                 selection,
                 refused=_refused(bound, lake, {name: columns[name] for name in key}),
                 lost_records=any(first_offsets(config, topics).values()),
             )
         finally:
             last.close()
+    _mask_records(verdict, Mask.of(kafka.table))
     return Audit(verdict, applied, max(0, (head.batch if head else 0) - applied))
+
+
+def _mask_records(verdict: Verdict, mask: Mask) -> None:
+    """Leaves out of what is told of single records what may quote a masked column."""
+    if mask:
+        told = (text.partition(": ") for text in verdict.topic["first"])
+        verdict.topic["first"] = [f"{place}: {mask.reason(what)}" for place, _, what in told]
 
 
 def audit_or_reason(bound: Target, lake: Lake) -> Audit | str:
@@ -157,12 +166,14 @@ def _refused(bound: Target, lake: Lake, key: Mapping[str, str]) -> list[list[Any
     """Keys that the destination refused, in the referee's form."""
     kinds = {name: kind_of(text) for name, text in key.items()}
     decode = json_decoder(kinds, {"json.timestamp-format.standard": "ISO-8601"})
-    found = []
+    found, mask = [], Mask.of(bound.table)
     for text in RefusedStore(lake.refused(bound.table.name)).keys()["key"].to_pylist():
         try:
             found.append(decode(json.dumps(json.loads(text)).encode()))
         except (UndecodableError, UnjudgedError) as error:
-            raise NotJudgedError(f"a refused key of '{bound.table.name}' cannot be read: {error}") from None
+            raise NotJudgedError(
+                f"a refused key of '{bound.table.name}' cannot be read: {mask.reason(str(error))}"
+            ) from None
     return found
 
 

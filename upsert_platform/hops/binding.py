@@ -27,6 +27,7 @@ from upsert_platform.hops.connectors import (
     unknown_connector,
 )
 from upsert_platform.hops.databases import describe
+from upsert_platform.hops.masks import masked_tables
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
@@ -135,9 +136,14 @@ def bind(
     Raises:
         DeclarationError: with every error found, those of `problems` included.
     """
-    declared = {name: with_defaults(table, defaults or {}) for name, table in project.tables.items()}
+    tables, masked = masked_tables(project)
+    project = replace(project, tables=tables)
+    declared = {name: with_defaults(table, defaults or {}) for name, table in tables.items()}
     read = {name for insert in project.inserts for name in insert.tables}
-    queries = {query.name: QuerySource(query_table(query), query) for query in project.queries()}
+    queries = {
+        query.name: QuerySource(replace(query_table(query), masked=masked.get(query.name, ())), query)
+        for query in project.queries()
+    }
     written = {insert.target for insert in project.inserts}
     searched = {name for query in project.queries() for name in query.lookups}
     key_readers: dict[str, KeyReader] = {}

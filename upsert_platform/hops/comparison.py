@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from upsert_platform.destination import Verdict
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.masking import Mask
 
 SAMPLE_BATCHES: Final = 20
 SAMPLE_ROWS: Final = 1000
@@ -81,16 +82,21 @@ def sampled_since(
 
 
 def describe(
-    row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str], *, skips_nulls: bool
+    row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str], *, skips_nulls: bool, mask: Mask
 ) -> dict[str, str]:
+    """A row of `verify.judged_rows` that differs, in words, without the values of masked columns."""
+
+    def told(name: str, place: str) -> str:
+        return mask.value(name, repr(row[place]))
+
     differing = [
-        f"{name}: expected {row[f'e{index}']!r}, found {row[f'a{index}']!r}"
+        f"{name}: expected {told(name, f'e{index}')}, found {told(name, f'a{index}')}"
         for index, name in enumerate(columns)
         if row[STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
         if row[f"e{index}"] is not None or not skips_nulls
     ]
     return {
         "status": str(row[STATUS]),
-        "key": ", ".join(f"{name}={row[f'k{index}']!r}" for index, name in enumerate(key)),
+        "key": ", ".join(f"{name}={told(name, f'k{index}')}" for index, name in enumerate(key)),
         "difference": "; ".join(differing),
     }

@@ -37,6 +37,7 @@ from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
+from upsert_platform.masking import Mask
 from upsert_platform.types import quote_name
 from upsert_platform.writing.outcomes import TaskStats, Written
 
@@ -309,10 +310,10 @@ class DestinationHop:
         if failed is None or not failed.total.refused:
             return None
         if self.target.table.options.get("on-error", "").strip().lower() == "fail":
-            first = failed.examples()[0]
+            first = Mask.of(self.target.table).told(failed.examples()[0])
             failed.discard()
             raise RecordError(
-                f"{what}: {failed.total.refused} rows cannot be computed, the first {first.key}: {first.reason}. Mend"
+                f"{what}: {failed.total.refused} rows cannot be computed, the first {first}. Mend"
                 " the expression or the source, or set 'on-error' = 'quarantine'"
             )
         return failed

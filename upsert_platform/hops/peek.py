@@ -20,6 +20,7 @@ from upsert_platform.hops.connectors import connector_of, is_topic, streams_of
 from upsert_platform.hops.shown_rows import cell_texts, row_texts
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.masking import MASKED, Mask
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.schema import describe
@@ -126,19 +127,19 @@ def _newest(kafka: KafkaTable, limit: int) -> tuple[str, list[str]]:
     found = newest_records(kafka, limit)
     partitions = f"{found.partitions} partition{'s' if found.partitions != 1 else ''}"
     about = f"the newest records of {', '.join(found.topics)} ({partitions}, {found.offsets} offsets)"
-    return about, row_texts(found.rows, rows.stored_columns(kafka.table))
+    return about, row_texts(found.rows, rows.stored_columns(kafka.table), Mask.of(kafka.table))
 
 
 def _changelog(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, list[str]]:
-    return _committed(changelog_of(binding.sources[name], lake), limit)
+    return _committed(changelog_of(binding.sources[name], lake), limit, Mask.of(binding.sources[name].table))
 
 
 def _query(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, list[str]]:
     found = next(source for query, source in binding.queries.items() if _bare(query) == name)
-    return _committed(query_store(found, lake), limit)
+    return _committed(query_store(found, lake), limit, Mask.of(found.table))
 
 
-def _committed(store: ChangelogStore, limit: int) -> tuple[str, list[str]]:
+def _committed(store: ChangelogStore, limit: int, mask: Mask) -> tuple[str, list[str]]:
     """The newest change rows of a table of the lake: of the last batches that together have enough."""
 
     head = store.head()
@@ -155,7 +156,7 @@ def _committed(store: ChangelogStore, limit: int) -> tuple[str, list[str]]:
     found = found.sort_by(order)
     shown = found.slice(max(0, found.num_rows - limit))
     about = f"the newest rows of {store.uri}, of {head.batch} batch{'es' if head.batch != 1 else ''}"
-    return about, row_texts(shown, rows.stored_columns(store.table))
+    return about, row_texts(shown, rows.stored_columns(store.table), mask)
 
 
 def _changes(store: ChangelogStore, *, after: int, upto: int) -> pa.Table:
@@ -197,7 +198,7 @@ def _tablestore(table: TablestoreTable, limit: int) -> tuple[str, list[str]]:
     import pyarrow as pa
 
     shown = pa.Table.from_batches([decode_rows(found, table)])
-    return f"the first rows of Tablestore table {table.table_name}, by key", row_texts(shown, table.columns)
+    return f"the first rows of Tablestore table {table.table_name}, by key", row_texts(shown, table.columns, table.mask)
 
 
 def _client(settings: TablestoreSettings) -> Client:
@@ -226,6 +227,8 @@ def _connect(target: ConnectTarget, limit: int) -> tuple[str, list[str]]:
         names = [name for name, *_ in described.table_meta.schema_of_primary_key]
         pages = read_pages(client, sink.table_name, names, WHOLE, page_rows=min(limit, PAGE_ROWS))
         found = [{**dict(key), **{cell[0]: cell[1] for cell in cells}} for key, cells in islice(_flat(pages), limit)]
+    if sink.mask:
+        found = [dict.fromkeys(row, MASKED) for row in found]
     return f"the first rows of Tablestore table {sink.table_name}, by key", cell_texts(found)
 
 
@@ -245,7 +248,7 @@ def _maxcompute(target: Target, table: MaxComputeTable, limit: int) -> tuple[str
         if actual is None:
             raise _no_table(target.table.name, f"MaxCompute table '{table.target}'")
         found = first_rows(clients.reading(actual), limit)
-    return f"rows of MaxCompute table {table.target}", row_texts(found, target.table.physical_columns)
+    return f"rows of MaxCompute table {table.target}", row_texts(found, target.table.physical_columns, table.mask)
 
 
 def _no_table(name: str, told: str) -> DestinationError:

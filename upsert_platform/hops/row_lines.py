@@ -12,6 +12,7 @@ from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.formats import build_decoder
 from upsert_platform.hops.shown_rows import JSON_OPTIONS, PLACE
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.masking import MASKED, Mask
 from upsert_platform.model import Column
 from upsert_platform.options import nearest
 from upsert_platform.types import TypeName
@@ -37,6 +38,7 @@ class LineReader:
         self._columns = {column.name: column for column in (*table.table.physical_columns, *table.written_metadata)}
         self._others = {column.name for column in table.table.columns} - set(self._columns)
         self._key = table.primary_key
+        self.mask = Mask.of(table.table)
         self._upserts = table.is_upsert
         self._deletes = deletes
         if deletes and not table.is_upsert:
@@ -62,7 +64,7 @@ class LineReader:
             messages.append(message)
             operations.append(operation)
         decoded = self._decoder.decode(messages)
-        refused += [(numbers[index], reason) for index, reason in decoded.errors.items()]
+        refused += [(numbers[index], self.mask.reason(reason)) for index, reason in decoded.errors.items()]
         places = decoded.message.to_pylist()
         taken = pa.array([operations[index] for index in places], pa.string())
         frame = decoded.rows.append_column(OPERATION, taken)
@@ -95,6 +97,8 @@ class LineReader:
             if name in self._others:
                 raise ValueError(f"column '{name}' is not written: it is computed, or metadata that is only read")
             raise ValueError(f"the table has no column '{name}'{nearest(name, self._columns)}")
+        if value == MASKED and name in self.mask.columns:
+            raise ValueError(f"column '{name}' is masked, and {MASKED} is what stands for its value: give the value")
         if value is not None and not _fits(column, value):
             raise ValueError(f"column '{name}' is {column.type} and does not take {_named(value)}")
 

@@ -209,7 +209,7 @@ def _records(
     headers = metadata.headers(changes)
     for index, reason in encoded.refused.items():
         sent.refused += 1
-        sent.tell(numbers[index], reason)
+        sent.tell(numbers[index], reader.mask.reason(reason))
     kept = [index for index in range(len(numbers)) if index not in encoded.refused]
     sent.deletes += int(encoded.deletes[kept].sum())
     sent.puts += len(kept) - int(encoded.deletes[kept].sum())

@@ -30,6 +30,7 @@ from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.equal_sums import HASHES, WANTED, EqualRows, equal_rows, hashes_tell, with_hashes
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.verify_here import check_batch_here
+from upsert_platform.masking import Mask
 from upsert_platform.model import Column
 from upsert_platform.types import LogicalType, TypeName, quote_name
 
@@ -267,7 +268,8 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     counts = {row[STATUS]: row["count"] for row in groups}
     differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
     shown = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS).collect() if differs else ()
-    sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls) for row in shown)
+    mask = Mask.of(hop.target.table)
+    sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls, mask=mask) for row in shown)
     return Comparison(
         batch=batch,
         complete=complete,

@@ -21,6 +21,7 @@ from upsert_platform.hops.comparison import (
 )
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,6 +112,7 @@ def _compared(hop: DestinationHop, changes: pa.Table, actual: pa.Table, *, batch
     for row, other in _stale(changes, actual, pairs, columns):
         wrong.append(("stale", row, other))
     counts[None] += len(pairs)
+    mask = Mask.of(hop.target.table)
     for status, _, _ in wrong:
         counts[status] += 1
         counts[None] -= status == "stale"
@@ -123,7 +125,7 @@ def _compared(hop: DestinationHop, changes: pa.Table, actual: pa.Table, *, batch
         stale=counts["stale"],
         refused=0,
         sample=tuple(
-            describe(_row(changes, actual, item, key, columns), key, columns, skips_nulls=False)
+            describe(_row(changes, actual, item, key, columns), key, columns, skips_nulls=False, mask=mask)
             for item in wrong[:SHOWN_ROWS]
         ),
     )

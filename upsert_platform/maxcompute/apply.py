@@ -190,6 +190,7 @@ def _check_refused(written: Written[TaskResult], table: MaxComputeTable) -> None
     first = written.examples()[0]
     written.discard()
     raise RecordError(
-        f"row with key {first.key} cannot be written to {table.target}: {first.reason} ({refused} such rows). Nothing"
+        f"row with key {table.mask.object(first.key)} cannot be written to {table.target}:"
+        f" {table.mask.reason(first.reason)} ({refused} such rows). Nothing"
         " was committed; 'on-error' = 'quarantine' keeps such rows aside"
     )

@@ -203,7 +203,12 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
             present=self._present,
             keep_refused=keep_refused,
             truncate=self._truncate,
-            judge=Judge.of(self.columns, self.primary_key, fails=self.table.settings.on_error is OnError.FAIL),
+            judge=Judge.of(
+                self.columns,
+                self.primary_key,
+                fails=self.table.settings.on_error is OnError.FAIL,
+                mask=self.table.mask,
+            ),
         )
         report = apply_batch(changes, batch)
         compacted = compact_where_due(lease, self._client, self.table)

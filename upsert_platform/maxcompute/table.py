@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upsert_platform.errors import Problem
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME
 from upsert_platform.maxcompute.choices import SinkOperation, WriteApi
 from upsert_platform.maxcompute.names import TableName, parse_table_name
@@ -42,6 +43,7 @@ class MaxComputeTable:
         primary_key: declared names; empty in `insert` mode without a PRIMARY KEY clause.
         target: the table in MaxCompute.
         types: MaxCompute type of each column of `columns`.
+        mask: what messages do not show.
     """
 
     name: str
@@ -52,6 +54,7 @@ class MaxComputeTable:
     partitions: PartitionPlan
     types: tuple[MaxComputeType, ...]
     comment: str | None = None
+    mask: Mask = NO_MASK
 
     @property
     def data_columns(self) -> tuple[tuple[Column, MaxComputeType], ...]:
@@ -153,6 +156,7 @@ def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Pr
         partitions=plan,
         types=tuple(types),
         comment=table.comment,
+        mask=Mask.of(table),
     )
     if not checked.data_columns:
         add("has partition columns only; a MaxCompute table needs another column")

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.errors import ReplicationError
+from upsert_platform.masking import MASKED, Mask
 from upsert_platform.model import Table
 from upsert_platform.mysql.binlog.reader import TableRows
 from upsert_platform.mysql.progress import LOG
@@ -144,7 +145,7 @@ class Landing:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise ReplicationError(
                     f"table {self.stream}: column '{name}' holds {column.type} and is declared as {wanted}, which does"
-                    f" not hold its values: {error}"
+                    f" not hold its values: {MASKED if name in Mask.of(self.table).columns else error}"
                 ) from None
         return found
 

@@ -143,7 +143,7 @@ def _times(values: pa.Array, *, column: str) -> pa.Array:
     for text in encoded.dictionary.to_pylist():
         match = _TIME.fullmatch(text)
         if match is None:
-            raise ReplicationError(f"{column}: '{text}' is not a time")
+            raise ReplicationError(f"{column}: the server gives a value that is not a time")
         sign, hours, minutes, seconds, fraction = match.groups()
         micros = (int(hours) * 3600 + int(minutes) * 60 + int(seconds)) * _SECOND
         micros += int((fraction or "0").ljust(6, "0"))

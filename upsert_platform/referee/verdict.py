@@ -14,6 +14,7 @@ from upsert_platform.referee.selection import Selection
 
 _SHOWN = 20
 _AT_ONCE = 5_000
+_MASKED = "***"
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,12 @@ class Target:
     Attributes:
         columns: name to type, in the order of rows.
         primary_key: names; the key that the topic's keys are compared with, in the order of the topic's key.
+        masked: columns whose values differences do not show.
     """
 
     columns: Mapping[str, str]
     primary_key: tuple[str, ...]
+    masked: frozenset[str] = frozenset()
 
 
 def judge(
@@ -132,6 +135,7 @@ class _Judged:
     def __init__(self, target: Target) -> None:
         self._names = list(target.columns)
         self._kinds = [kind_of(text) for text in target.columns.values()]
+        self._masked = target.masked
         self._key_places = [self._names.index(name) for name in target.primary_key]
         self._key_kinds = [self._kinds[place] for place in self._key_places]
         self._database = sqlite3.connect("")
@@ -180,7 +184,7 @@ class _Judged:
             setattr(verdict, status, getattr(verdict, status) + 1)
             kept[status] = kept.get(status, 0) + 1
             if kept[status] <= shown:
-                verdict.differences.append(Difference(status, key, self._detail(wanted, found)))
+                verdict.differences.append(Difference(status, self._shown_key(key), self._detail(wanted, found)))
         return verdict
 
     def _status(
@@ -209,7 +213,21 @@ class _Judged:
         if wanted is None or found is None:
             return ""
         pairs = zip(self._names, json.loads(wanted), json.loads(found), strict=True)
-        return "; ".join(f"{name}: expected {one!r}, found {other!r}" for name, one, other in pairs if one != other)
+        return "; ".join(
+            f"{name}: expected {self._shown(name, repr(one))}, found {self._shown(name, repr(other))}"
+            for name, one, other in pairs
+            if one != other
+        )
+
+    def _shown(self, name: str, text: str) -> str:
+        return _MASKED if name in self._masked else text
+
+    def _shown_key(self, key: str) -> str:
+        names = [self._names[place] for place in self._key_places]
+        if self._masked.isdisjoint(names):
+            return key
+        values = zip(names, json.loads(key), strict=True)
+        return json.dumps([_MASKED if name in self._masked else value for name, value in values], ensure_ascii=False)
 
     def _key(self, row: Sequence[Any]) -> str:
         return texts_of([row[place] for place in self._key_places], self._key_kinds)

@@ -84,7 +84,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         opener = opener_of(keep_refused)
         task = writing_task(self.table, terms=lease.terms, open_file=opener)
         settings = self.table.settings
-        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail")
+        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail", mask=self.table.mask)
         written = run_tasks(
             changes,
             task,
@@ -93,6 +93,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
             keep=keep_refused,
             judge=judge,
             most=settings.max_refused_rows,
+            mask=self.table.mask,
         )
         written.keep_refused()
         self._record_applied(span, lease)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from upsert_platform.errors import Problem
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.model import Column, Table
 from upsert_platform.options import nearest, read_settings
 from upsert_platform.tablestore import limits
@@ -37,6 +38,7 @@ class TablestoreTable:
         primary_key: in the order of the PRIMARY KEY clause, which is the order of the table's keys.
         attributes: the other columns.
         columns: all of them in declared order, as change frames carry them.
+        mask: what messages do not show.
     """
 
     name: str
@@ -45,6 +47,7 @@ class TablestoreTable:
     attributes: tuple[StoredColumn, ...]
     columns: tuple[Column, ...]
     settings: TablestoreSettings
+    mask: Mask = NO_MASK
 
 
 _CONNECT_NAMES: Final = (
@@ -104,6 +107,7 @@ def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Pr
             attributes=tuple(column for name, column in stored.items() if name not in table.primary_key),
             columns=table.physical_columns,
             settings=settings,
+            mask=Mask.of(table),
         ),
         problems,
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from upsert_platform.destination import RefusedRow
 from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.masking import Mask
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation
@@ -49,6 +50,7 @@ class WritingTask:
         *,
         name: str,
         table_name: str,
+        mask: Mask,
         terms: Terms,
         open_file: OpenFile | None = None,
     ) -> None:
@@ -56,11 +58,13 @@ class WritingTask:
 
         Args:
             name: of the declared table, for messages.
+            mask: what messages do not show.
             terms: of the lease.
             open_file: opens a file for refused rows; without it the task yields them.
         """
         self._settings = settings
         self._name = name
+        self._mask = mask
         self._client = Client.of(settings)
         control = ControlTable(self._client, settings, table_name)
         self._transport = Transport(Endpoint.of(settings), connections=settings.max_concurrency)
@@ -73,7 +77,7 @@ class WritingTask:
             concurrency=settings.max_concurrency,
         )
         self._stats = TaskStats()
-        self._output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows)
+        self._output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows, mask=mask)
 
     def close(self) -> None:
         """Ends threads and connections."""
@@ -169,7 +173,7 @@ class WritingTask:
             rows.extend(described)
         if self._settings.on_error == "fail":
             raise RecordError(
-                f"table '{self._name}': Tablestore does not take the row {rows[0].key}: {rows[0].reason}."
+                f"table '{self._name}': Tablestore does not take the row {self._mask.told(rows[0])}."
                 " Mend the row or its source, or set 'on-error' = 'quarantine'"
             )
         self._stats.refused += len(rows)

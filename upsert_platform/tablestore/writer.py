@@ -30,6 +30,7 @@ def writing_task(
             table.settings,
             name=table.name,
             table_name=table.table_name,
+            mask=table.mask,
             terms=terms,
             open_file=open_file,
         )

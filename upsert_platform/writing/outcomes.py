@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from upsert_platform import errors
 from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow
 from upsert_platform.errors import DestinationError, UpsertPlatformError
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.model import Column
 from upsert_platform.types import LogicalType
 
@@ -73,15 +74,25 @@ class Judge:
         key: names of the primary key columns, whose nulls every system refuses by itself.
         not_null: names and types of the columns that hold, or have within them, what may not be null.
         fails: whether such a row ends the write (``on-error`` = ``fail``).
+        mask: what a message does not show of it.
     """
 
     columns: tuple[str, ...]
     key: tuple[str, ...]
     not_null: NotNull
     fails: bool
+    mask: Mask = NO_MASK
 
     @classmethod
-    def of(cls, columns: Sequence[Column], key: Sequence[str], *, fails: bool, beside: Sequence[Column] = ()) -> Self:
+    def of(
+        cls,
+        columns: Sequence[Column],
+        key: Sequence[str],
+        *,
+        fails: bool,
+        mask: Mask,
+        beside: Sequence[Column] = (),
+    ) -> Self:
         """The judge of a destination's rows.
 
         Args:
@@ -89,7 +100,7 @@ class Judge:
             beside: columns that are written and not part of the row (metadata).
         """
         names = tuple(column.name for column in columns)
-        return cls(names, tuple(key), not_null_columns((*columns, *beside), key), fails)
+        return cls(names, tuple(key), not_null_columns((*columns, *beside), key), fails, mask)
 
 
 def not_null_columns(columns: Sequence[Column], key: Sequence[str]) -> NotNull:
@@ -171,6 +182,7 @@ def run_tasks(
     keep: KeepRefused,
     judge: Judge | None = None,
     most: int | None = None,
+    mask: Mask = NO_MASK,
 ) -> Written[_Stats]:
     """Writes a frame by a function for ``mapInArrow`` that yields outcomes (`OUTCOME_DDL`).
 
@@ -180,6 +192,7 @@ def run_tasks(
         keep: where refused rows go; the task has its `opener_of`.
         judge: sets rows aside before the task sees them.
         most: refused rows above which the write fails; None for any number.
+        mask: what a message of a refused row does not show.
 
     Raises:
         UpsertPlatformError: what a task raised, or DestinationError when a task ended otherwise.
@@ -209,7 +222,7 @@ def run_tasks(
     if most is not None and count > most:
         example = written.examples()[0]
         written.discard()
-        raise too_many_refused(what, most, count, example)
+        raise too_many_refused(what, most, count, mask.told(example))
     return written
 
 

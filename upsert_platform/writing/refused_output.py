@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from upsert_platform.destination import RefusedFile, RefusedRow
 from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.writing.not_null import null_refusals
 from upsert_platform.writing.outcomes import Judge
 from upsert_platform.writing.row_text import refused_row
@@ -31,10 +32,12 @@ class RefusedOutput:
         what: is written, for messages: ``table 'users'``.
         open_file: where rows go; None to yield them.
         most: rows above which the write fails; None for any number.
+        mask: what a message of such a row does not show.
     """
 
-    def __init__(self, what: str, *, open_file: OpenFile | None, most: int | None = None) -> None:
+    def __init__(self, what: str, *, open_file: OpenFile | None, most: int | None = None, mask: Mask = NO_MASK) -> None:
         self._what = what
+        self._mask = mask
         self._file = None if open_file is None else open_file()
         self._most = most
         self.count = 0
@@ -47,7 +50,7 @@ class RefusedOutput:
         """
         self.count += len(rows)
         if self._most is not None and self.count > self._most:
-            raise too_many_refused(self._what, self._most, self.count, rows[0])
+            raise too_many_refused(self._what, self._most, self.count, self._mask.told(rows[0]))
         if self._file is not None:
             self._file.write(rows)
         elif rows:
@@ -97,8 +100,9 @@ def judged_task(
                 ]
                 if judge.fails:
                     raise RecordError(
-                        f"{what}: row {rows[0].key} cannot be written: {rows[0].reason}. Mend the row or its source, or"
-                        " set 'on-error' = 'quarantine' to keep it aside"
+                        f"{what}: row {judge.mask.object(rows[0].key)} cannot be written:"
+                        f" {judge.mask.reason(rows[0].reason)}. Mend the row or its source, or set"
+                        " 'on-error' = 'quarantine' to keep it aside"
                     )
                 waiting.extend(output.add(rows))
                 passes = np.ones(batch.num_rows, bool)
@@ -148,11 +152,11 @@ def aside_task(
     return write
 
 
-def too_many_refused(what: str, most: int, count: int, example: RefusedRow) -> DestinationError:
+def too_many_refused(what: str, most: int, count: int, example: str) -> DestinationError:
     """The write is stopped, because so many refused rows say that the declaration is wrong."""
     return DestinationError(
-        f"{what}: {count} rows were refused, more than 'max.refused.rows' = {most}; for example {example.key}:"
-        f" {example.reason}. Mend the declaration or the source, or raise the option; nothing was recorded as applied"
+        f"{what}: {count} rows were refused, more than 'max.refused.rows' = {most}; for example"
+        f" {example}. Mend the declaration or the source, or raise the option; nothing was recorded as applied"
     )
 
 

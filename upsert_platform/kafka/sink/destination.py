@@ -36,6 +36,7 @@ from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
+from upsert_platform.masking import Mask
 from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
 
 if TYPE_CHECKING:
@@ -184,7 +185,8 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
             before = replace(before, shares=shares, prefix=self.settings.transactional_id_prefix)
             lease.record_applied(before)
         fails = self.settings.on_error is OnError.FAIL
-        judge = Judge.of(self.columns, self.primary_key, fails=fails, beside=self.table.written_metadata)
+        mask = Mask.of(self.table.table)
+        judge = Judge.of(self.columns, self.primary_key, fails=fails, mask=mask, beside=self.table.written_metadata)
         task = WritingTask(self.table, span, found.topic_id, shares, lease.terms, opener_of(keep_refused))
         written = run_tasks(
             self._dealt(changes, shares), task, TaskStats, what=f"table '{self.name}'", keep=keep_refused, judge=judge

@@ -29,6 +29,7 @@ from upsert_platform.kafka.sink.send import send
 from upsert_platform.kafka.sink.transactions import Fenced, commit, failure_of_transaction, open_transactional
 from upsert_platform.kafka.sink.written_metadata import Header, RecordMetadata, table_id_headers
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.masking import Mask
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats as Counts
 from upsert_platform.writing.refused_output import OpenFile, RefusedOutput
@@ -220,8 +221,10 @@ class _Task:
                 for row, reason in block.refused.items()
             ]
             if self._settings.on_error is OnError.FAIL:
+                mask = Mask.of(table.table)
                 raise RecordError(
-                    f"topic '{self._topic}': row {refused[0].key} cannot be written: {refused[0].reason}; mend it, or"
+                    f"topic '{self._topic}': row {mask.object(refused[0].key)} cannot be written:"
+                    f" {mask.reason(refused[0].reason)}; mend it, or"
                     " set 'on-error' = 'quarantine' to keep it aside"
                 )
             self._stats.refused += len(refused)

@@ -20,6 +20,7 @@ from upsert_platform.kafka.source.reduce import (
     find_older,
 )
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,7 +234,8 @@ class RangeReader:
             yield self._decoder.quarantine(block, reasons)
 
     def _record_error(self, place: OffsetRange, offset: int, reason: str) -> RecordError:
+        told = Mask.of(self._table.table).reason(reason)
         return RecordError(
             f"table '{self._table.name}': record {place.topic}-{place.partition} at offset {offset} cannot be decoded:"
-            f" {reason}; mend its producer, or set 'on-error' = 'quarantine' to keep it aside"
+            f" {told}; mend its producer, or set 'on-error' = 'quarantine' to keep it aside"
         )

@@ -17,6 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from upsert_platform.capabilities import EXPIRY_MARGIN
+from upsert_platform.masking import MASKED
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import same_row
 from upsert_platform.tablestore.connect.frame import BATCH, Batches, records_of
@@ -162,6 +163,8 @@ def comparing_task(
                         counts[status] += 1
                     else:
                         key = cells_text({str(index): value for index, value in enumerate(item.key)})
+                        if sink.mask:
+                            key, difference = MASKED, ""
                         examples.append({"status": status, "count": 1, "key": key, "difference": difference})
             summed = [{"status": status, "count": count} for status, count in counts.items()]
             yield pa.RecordBatch.from_pylist([*examples, *summed], schema=_SCHEMA)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.capabilities import ComparesRecords, ExpiresRows
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.errors import RecordError
-from upsert_platform.tablestore.connect.failure_settings import FailureSettings
+from upsert_platform.masking import MASKED
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
 from upsert_platform.tablestore.connect.reports import ReportTopics
@@ -98,6 +98,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
                 what=f"table '{self.name}'",
                 keep=keep_refused,
                 most=self.sink.settings.max_refused_rows,
+                mask=self.sink.mask,
             )
         finally:
             if fatal:
@@ -185,13 +186,16 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
 
         sink, terms = self.sink, lease.terms
         if sink.points is not None:
-            return points_task(sink.points, sink.settings, name=sink.name, terms=terms, open_file=open_file)
+            return points_task(
+                sink.points, sink.settings, name=sink.name, terms=terms, mask=sink.mask, open_file=open_file
+            )
         return records_task(
             sink.tables,
             sink.settings,
             name=sink.name,
             table_name=sink.table_name,
             terms=terms,
+            mask=sink.mask,
             open_file=open_file,
         )
 
@@ -206,7 +210,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
                 first = min([*found, *([first] if first else [])], key=_place)
         if first is not None:
             written.discard()
-            raise RecordError(f"table '{self.name}': {_shown(first, self.sink.failures, others=count - 1)}")
+            raise RecordError(f"table '{self.name}': {_shown(first, self.sink, others=count - 1)}")
 
 
 def _place(item: RefusedRecord) -> tuple[int, str, int, int]:
@@ -214,12 +218,14 @@ def _place(item: RefusedRecord) -> tuple[int, str, int, int]:
     return record.timestamp or 0, record.topic, record.partition, record.offset
 
 
-def _shown(first: RefusedRecord, failures: FailureSettings, *, others: int) -> str:
+def _shown(first: RefusedRecord, sink: ConnectSink, *, others: int) -> str:
     key = first.record.key
-    shown = "no key" if key is None else f"key {key[:_SHOWN_BYTES].decode('utf-8', 'backslashreplace')!r}"
+    text = MASKED if sink.mask else repr((key or b"")[:_SHOWN_BYTES].decode("utf-8", "backslashreplace"))
+    shown = "no key" if key is None else f"key {text}"
     more = f" (so do {others} others)" if others else ""
+    reason = sink.mask.reason(first.reason)
     return (
-        f"record {first.record.place} with {shown} cannot be written{more}: {first.reason}. The records before it in"
+        f"record {first.record.place} with {shown} cannot be written{more}: {reason}. The records before it in"
         " its partition are written, and no batch is recorded as applied: mend the cause, or set"
-        f" '{failures.option_of(first.error)}' = 'all' to keep such records aside"
+        f" '{sink.failures.option_of(first.error)}' = 'all' to keep such records aside"
     )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from upsert_platform.destination import RefusedRow
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.frame import Batches, records_of
 from upsert_platform.tablestore.connect.record import ConnectRecord
@@ -45,6 +46,7 @@ def points_task(
     *,
     name: str,
     terms: Terms,
+    mask: Mask = NO_MASK,
     open_file: OpenFile | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one time-series table under a lease.
@@ -55,6 +57,7 @@ def points_task(
     Args:
         name: of the declared table, for messages.
         terms: of the lease.
+        mask: what messages do not show.
         open_file: opens a file for refused records; without it the task yields them.
     """
 
@@ -75,7 +78,7 @@ def points_task(
             concurrency=settings.max_concurrency,
         )
         stats = TaskStats()
-        output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows)
+        output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows, mask=mask)
         try:
             for block in _blocks(batches, table):
                 refused = _write(block, writer)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.options import nearest, option_fields, read_settings
 from upsert_platform.tablestore import limits
@@ -70,6 +71,8 @@ class ConnectSink:
         table_name: in the instance.
         tables: topic to rules, of the wide-column model; empty for time series.
         points: rules of the time-series model; None for wide columns.
+        mask: true where messages show no values: rows follow from records by rules of the connector's own, so that
+            nobody can tell which of their values are made of a masked column.
     """
 
     name: str
@@ -80,6 +83,7 @@ class ConnectSink:
     columns: tuple[Column, ...]
     tables: Mapping[str, ConnectTable]
     points: TimeseriesTable | None = None
+    mask: Mask = NO_MASK
 
     @property
     def wide(self) -> ConnectTable:
@@ -157,6 +161,7 @@ class _Reader:
             self._table.physical_columns,
             tables,
             points,
+            Mask.of(self._table),
         )
         return sink, self._problems
 

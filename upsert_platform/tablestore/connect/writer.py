@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from upsert_platform.destination import RefusedRow
+from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import merge, same_row
 from upsert_platform.tablestore.connect.encode import encode_changes
@@ -35,6 +36,7 @@ def records_task(
     name: str,
     table_name: str,
     terms: Terms,
+    mask: Mask = NO_MASK,
     open_file: OpenFile | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that writes records to one table under a lease.
@@ -46,11 +48,12 @@ def records_task(
         tables: topic to table; several topics may share one.
         name: of the declared table, for messages.
         terms: of the lease.
+        mask: what messages do not show.
         open_file: opens a file for refused records; without it the task yields them.
     """
 
     def write(batches: Batches) -> Batches:
-        task = WritingTask(settings, name=name, table_name=table_name, terms=terms, open_file=open_file)
+        task = WritingTask(settings, name=name, table_name=table_name, mask=mask, terms=terms, open_file=open_file)
         try:
             yield from task.run(blocks_of_records(batches, tables))
         finally:
