@@ -75,7 +75,7 @@ def live_files(delta: DeltaTable) -> list[LiveFile]:
     """The live data files, with what their statistics tell. No JVM."""
     import pyarrow as pa
 
-    table = pa.table(delta.get_add_actions(flatten=True))
+    table = pa.RecordBatchReader.from_stream(delta.get_add_actions(flatten=True)).read_all()
     columns = [
         table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
         for name in (
@@ -120,9 +120,10 @@ def read_kind(
     import pyarrow as pa
 
     wanted = pa.schema([schema.field(name) for name in columns])
-    if delta is None:
-        return wanted.empty_table()
-    found = [item for item in live_files(delta) if item.may_hold_kind(kind, after=after, upto=upto)]
+    files = [] if delta is None else live_files(delta)
+    found = [item for item in files if item.may_hold_kind(kind, after=after, upto=upto)]
+    if delta is None or not found:
+        return pa.Table.from_batches([], schema=wanted)  # without pandas, which Arrow would load for an array
     condition = rows_of(kind, after=after, upto=upto)
     if len(found) > _FEW_FILES or sum(_FEW_ROWS if item.rows is None else item.rows for item in found) > _FEW_ROWS:
         return live_dataset(delta).to_table(columns=list(columns), filter=condition).cast(wanted)

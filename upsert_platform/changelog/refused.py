@@ -260,7 +260,7 @@ def _live_files(delta: DeltaTable) -> Iterator[tuple[str, int | None]]:
     """The data files of the table, each with its greatest batch where that is known."""
     import pyarrow as pa
 
-    found = pa.table(delta.get_add_actions(flatten=True))
+    found = pa.RecordBatchReader.from_stream(delta.get_add_actions(flatten=True)).read_all()
     last = found["max.batch"].to_pylist() if "max.batch" in found.column_names else [None] * found.num_rows
     yield from zip(found["path"].to_pylist(), last, strict=True)
 

@@ -295,7 +295,7 @@ class ChangelogStore:
 
     def committed_at(self) -> datetime | None:
         """When the last batch was committed, UTC, as far as the latest commits tell; None before the first. No JVM."""
-        delta = self._delta()
+        delta = self._looked_at()
         found: dict[int, int] = {}
         for commit in delta.history(HISTORY_DEPTH) if delta else ():
             record = commit_record(commit.get("userMetadata"))

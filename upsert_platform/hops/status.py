@@ -184,6 +184,7 @@ class Look(Generic[Found]):
 def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
     def ask() -> _Found[ChangelogStatus]:
         store = changelog_of(source, lake)
+        store.keep_open()
         head = store.head()
         streams = source.discover()
         backlog = source.backlog(streams, head.positions if head else Positions())
