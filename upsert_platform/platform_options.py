@@ -213,6 +213,10 @@ def platform_problems(table: Table) -> list[Problem]:
             told = f"table '{table.name}': option 'mask.columns' names '{name}', which is no column of it"
             place = table.options.location("mask.columns") or table.location
             problems.append(Problem(f"{told}{nearest(name, names)}", place))
+        elif name in table.partitioned_by:
+            told = f"table '{table.name}': option 'mask.columns' names '{name}', whose values are names of partitions"
+            place = table.options.location("mask.columns") or table.location
+            problems.append(Problem(f"{told}, which are shown; partition by another column", place))
     return problems
 
 

@@ -149,6 +149,18 @@ def test_declarations_of_the_front_page_are_valid(tmp_path: Path, monkeypatch: p
     assert (set(bound.sources), set(bound.targets), bound.warnings) == ({"orders"}, {"open_orders"}, ())
 
 
+def test_declaration_of_masked_columns_is_valid(tmp_path: Path) -> None:
+    (sql,) = _blocks("docs/privacy.md", "sql")
+    insert = sql.replace("TABLE users", "TABLE shown").replace("'topic' = 'users'", "'topic' = 'shown'")
+    insert = (
+        insert.replace(",\n  'mask.columns' = 'mail'", "")
+        + "INSERT INTO shown SELECT id, UPPER(mail), city FROM users;"
+    )
+    (tmp_path / "users.sql").write_text((sql + insert).replace("${BROKERS}", "127.0.0.1:9"), "utf-8")
+    bound = binding.bind(*binding.load(tmp_path, root=str(tmp_path)))
+    assert bound.targets["shown"].table.masked == ("mail",)
+
+
 def test_declaration_of_a_secure_cluster_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import certifi
 

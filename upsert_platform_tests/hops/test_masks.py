@@ -87,6 +87,20 @@ def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
         bound(tmp_path, SOURCES.format(more=", 'mask.column' = 'mayor'") + text)
 
 
+def test_a_column_whose_values_name_partitions_is_refused(tmp_path: Path) -> None:
+    text = (
+        SOURCES.format(more="")
+        + """
+        CREATE TABLE t (id BIGINT, city STRING, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (city) WITH (
+          'connector' = 'maxcompute', 'odps.end.point' = 'http://h', 'odps.project.name' = 'p', 'odps.access.id' = 'a',
+          'odps.access.key' = 'k', 'table.name' = 't', 'sink.operation' = 'upsert', 'mask.columns' = 'city');
+        INSERT INTO t SELECT id, city FROM users;
+    """
+    )
+    with pytest.raises(DeclarationError, match="whose values are names of partitions"):
+        bound(tmp_path, text)
+
+
 def test_without_masks_everything_is_told(tmp_path: Path) -> None:
     text = SOURCES.format(more="").replace(", 'mask.columns' = 'mail'", "") + CARRIED["as it is"][0]
     mask = Mask.of(bound(tmp_path, text).targets["t"].table)
