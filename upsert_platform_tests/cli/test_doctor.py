@@ -205,6 +205,28 @@ def test_missing_rights_are_named_and_nothing_else_is_wrong(
     assert (item["told"], item["remedy"]) == ("the user may not READ", f"grant READ on topic {denied} to the user")
 
 
+LOOKED_UP = """
+CREATE TABLE asked (id BIGINT, at AS PROCTIME(), PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka',
+  'topic' = '{copies}', 'properties.bootstrap.servers' = '{plain}', 'key.format' = 'json', 'value.format' = 'json');
+CREATE TABLE names (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore',
+  'tablestore.endpoint' = '{tablestore}', 'tablestore.instance.name' = '{instance}', 'auto.create' = 'true',
+  'tablestore.access.key.id' = 'test-id', 'tablestore.access.key.secret' = '{secret}');
+CREATE TABLE shown (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore',
+  'tablestore.endpoint' = '{tablestore}', 'tablestore.instance.name' = '{instance}', 'auto.create' = 'true',
+  'tablestore.access.key.id' = 'test-id', 'tablestore.access.key.secret' = '{secret}');
+INSERT INTO shown SELECT a.id, n.name FROM asked AS a JOIN names FOR SYSTEM_TIME AS OF a.at AS n ON a.id = n.id;
+"""
+
+
+def test_a_table_that_is_only_looked_up_is_not_one_that_a_run_creates(folder: Path, right: dict[str, str]) -> None:
+    (folder / "project").mkdir()
+    (folder / "project" / "lookups.sql").write_text(LOOKED_UP.format(**right))
+    code, found = findings(folder, right)
+    faults = [(item["area"], item["subject"]) for item in found if item["state"] == "fault"]
+    assert (code, faults) == (1, [("lookup", "table names")])
+    assert ("tablestore", "table shown") in {(item["area"], item["subject"]) for item in found}
+
+
 def test_an_address_that_does_not_answer_ends_in_time(folder: Path, right: dict[str, str]) -> None:
     began = time.monotonic()
     code, found = findings(folder, {**right, "plain": "10.255.255.1:9092"}, timeout="2")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from upsert_platform.connector import KeyReader
 from upsert_platform.formats import FORMATS
 from upsert_platform.formats.registered.options import RegistrySettings
 from upsert_platform.formats.registered.registry import HttpSchemaRegistry, SchemaNotFoundError
@@ -29,7 +30,7 @@ _NO_SCHEMA: Final = 2**31 - 1
 
 
 def store_checks(binding: Binding) -> list[Check]:
-    """One check per registry, and one per table of Tablestore and MaxCompute that is written."""
+    """One check per registry, and one per table of Tablestore and MaxCompute that is written, or only looked up."""
     checks = []
     for url, registry in _registries(binding).items():
         remedy = "check the format's 'url' and its credentials"
@@ -44,6 +45,10 @@ def store_checks(binding: Binding) -> list[Check]:
                 remedy = "check 'odps.end.point', 'odps.project.name', 'odps.access.id' and 'odps.access.key'"
                 look = partial(_maxcompute, name, target.checked)
                 checks.append(Check("maxcompute", f"table {name}", look, remedy))
+    for name, reader in binding.key_readers.items():
+        if name not in binding.targets:
+            remedy = "create it, or correct its declaration: nobody writes a table that queries only look up"
+            checks.append(Check("lookup", f"table {name}", partial(_looked_up, name, reader), remedy))
     return checks
 
 
@@ -118,6 +123,11 @@ def _maxcompute(name: str, table: MaxComputeTable) -> Iterator[Finding]:
         yield _no_table("maxcompute", name, table.settings, f"MaxCompute table '{table.target}' of {told}")
     else:
         yield Finding("maxcompute", f"table {name}", State.OK, f"{told} answers; '{table.target}' is there")
+
+
+def _looked_up(name: str, reader: KeyReader) -> Iterator[Finding]:
+    with reader.open():
+        yield Finding("lookup", f"table {name}", State.OK, "is there as it is declared; queries find rows in it")
 
 
 def _no_table(area: str, name: str, settings: Any, told: str) -> Finding:
