@@ -17,6 +17,8 @@ from upsert_platform.tablestore.transport import Endpoint, Transport
 T = TypeVar("T")
 ASK_SECONDS = 60.0
 """How long a service that does not answer is asked for the state of a table."""
+_CONNECTIONS = 32
+"""Requests at a time; a further one waits."""
 
 
 class Client:
@@ -101,6 +103,8 @@ class Client:
                 credentials_provider=sdk_provider(endpoint.key),
                 region=endpoint.region,
                 socket_timeout=self._timeout,
+                # A queue of 500, as the SDK makes it by itself, takes as long to fill and to clear as a request.
+                max_connection=_CONNECTIONS,
                 retry_policy=NoRetryPolicy(),
                 logger_name=LOGGER,
             )
