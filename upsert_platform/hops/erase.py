@@ -28,7 +28,7 @@ from upsert_platform.hops.binding import Binding, QuerySource, changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.erased_key import check_erasable, erasable_source, key_rows
-from upsert_platform.hops.following import follow, tables_behind
+from upsert_platform.hops.following import check_keys, follow, tables_behind
 from upsert_platform.hops.leased import leased
 from upsert_platform.types import quote_name
 
@@ -143,6 +143,7 @@ class Erasure:
             UpsertPlatformError: a step failed, or another run held what it needs; run it again.
         """
         done = Erased()
+        check_keys(self.binding, self.source.table.name)
         if tombstone:
             done.tombstones = self._send(tell)
         # What is unread may be of the key, and would come back by the next sync.

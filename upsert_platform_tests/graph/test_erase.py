@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -185,30 +184,3 @@ def test_stopped_at_any_step_it_ends_right_when_run_again(
         assert [row[0] for row in stack.serving_rows()] == list(range(FIRST + number + 1, FIRST + every)), step
     assert stack.run().success
     assert [row[1] for row in stack.serving_rows()] == [f"quokka{every - 1}. second"]
-
-
-def test_what_cannot_be_erased_is_refused_with_what_to_do(
-    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told(*arguments: str) -> str:
-        code, output = erase(stack, spark, monkeypatch, *arguments)
-        assert code == 1, output
-        return str(output)
-
-    assert "erase the key of what it is written from, users" in told("users_serving", "1")
-    assert "read are: users" in told("nobody", "1")
-    assert "is of the columns user_id" in told("users", '{"id": 1}')
-    assert "the key of table 'users'" in told("users", "one")
-    assert "'other' is not fed by table 'users'" in told("users", "1", "--leave", "other")
-    text = COPY.format(columns="region STRING, n BIGINT", key="PRIMARY KEY (region) NOT ENFORCED", topic=stack.topic)
-    counted = text.replace("SELECT * FROM users", "SELECT region, COUNT(*) AS n FROM users GROUP BY region")
-    (stack.project / "zz_copy.sql").write_text(counted, "utf-8")
-    refusal = told("users", "1")
-    assert "keeps rows of 'users' in its state and history" in refusal
-    assert "--leave users_copy" in refusal
-
-
-def test_keys_are_compared_as_values() -> None:
-    key = pa.record_batch({"a": pa.array([1]), "b": pa.array(["x"])})
-    found = pa.record_batch({"a": pa.array([1, 1, None, 2]), "b": pa.array(["x", "y", "x", "x"])})
-    assert lake_erasure.same_keys(found, key).to_pylist() == [True, False, False, False]
