@@ -6,12 +6,14 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from upsert_platform.errors import SourceLocation
+from upsert_platform.masking import MASKED, Mask
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.compare import NOTHING, Expired, comparing_task
@@ -202,6 +204,29 @@ def test_points(server: ServerHandle, sdk_client: Callable[[ServerHandle], Any])
     assert [(status, difference) for _, status, difference in compared(sink, batch)[1]] == [
         ("stale", "f: expected 2.0, found 7.0")
     ]
+
+
+def test_a_hundred_points_of_each_kind_are_found(
+    server: ServerHandle, sdk_client: Callable[[ServerHandle], Any]
+) -> None:
+    """A point that no record tells of is not looked for: other programs may write the table too."""
+    from tablestore import TimeseriesKey, TimeseriesRow
+
+    sink = sink_on(server, SERIES)
+    every = [(None, {"m": "cpu", "tag": f"t{n % 3}", "ts": 1000 + n, "f": n}) for n in range(300)]
+    written(sink, every[:200])
+    wrong = [
+        TimeseriesRow(TimeseriesKey("cpu", "", {"tag": f"t{n % 3}"}), {"f": 0.5}, (1000 + n) * 1_000_000)
+        for n in range(100)
+    ]
+    sdk_client(server).put_timeseries_data(sink.table_name, wrong)
+    counts, examples = compared(sink, frame(every))
+    assert counts == {None: 100, "stale": 100, "missing": 100}
+    masked = replace(sink, mask=Mask(frozenset({"value"})))
+    counts, hidden = compared(masked, frame(every))
+    assert counts == {None: 100, "stale": 100, "missing": 100}
+    assert {(key, difference) for key, _, difference in hidden} == {(MASKED, "")}
+    assert len(hidden) == len(examples) > 0
 
 
 def test_points_whose_tags_hold_commas(server: ServerHandle) -> None:
