@@ -82,7 +82,7 @@ LIGHT = (
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
     "cli.stream", "hops.streaming.loop", "hops.streaming.metrics_page",
-    "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",
+    "cli.doctor", "cli.verify", "cli.replay", "cli.erase", "hops.erase", "hops.erasures", "masking", "hops.replay_topic", "hops.replay_into", "hops.following",
     "hops.replay_start", "cli.session", "cli.importing", "declarations.importing",
     "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
     "hops.verify", "hops.verify_here", "hops.comparison", "hops.changes_here", "hops.on_demand", "hops.leased",

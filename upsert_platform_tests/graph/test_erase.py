@@ -9,30 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from upsert_platform.changelog import erasure as lake_erasure
-from upsert_platform.changelog.compaction import compact
-from upsert_platform.cli.main import main
 from upsert_platform.hops import erase as erasing
 from upsert_platform.hops.binding import bind, load
-from upsert_platform.hops.erasures import was_erased
-from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
-from upsert_platform_tests.graph.test_topics import last_values
+from upsert_platform_tests.graph.stack import Stack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIRST = 7_700_000
-COPY = """
-CREATE TABLE users_copy ({columns}, {key}) WITH (
-  'connector' = 'upsert-kafka', 'topic' = '{topic}-copy', 'auto.create' = 'true',
-  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}', 'sink.delivery-guarantee' = 'at-least-once',
-  'key.format' = 'json', 'value.format' = 'json', 'properties.max.request.size' = '1000'
-);
-INSERT INTO users_copy SELECT * FROM users;
-"""
 
 
 def send(stack: Stack, rows: dict[int, Any], *, spelled: str = '{"user_id":%d}') -> None:
@@ -69,71 +56,6 @@ def holding(lake: Path, number: int) -> list[str]:
         elif path.suffix in (".json", ".crc") and (str(key).encode() in path.read_bytes()):
             found.append(str(path.relative_to(lake)))
     return found
-
-
-def erase(stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, Any]:
-    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
-    monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(stack.project))
-    with monkeypatch.context() as kept_open:
-        kept_open.setattr("upsert_platform.jvm.session.open_session", lambda **_: spark)
-        kept_open.setattr(spark, "stop", lambda: None)
-        done = CliRunner().invoke(main, ["erase", *arguments])
-    return done.exit_code, json.loads(done.stdout) if "--json" in arguments and done.exit_code in (
-        0,
-        3,
-    ) else done.output
-
-
-def test_an_erased_key_is_in_no_table_and_in_no_file_of_the_lake(
-    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stack.declare()
-    (stack.project / "zz_copy.sql").write_text(COPY.format(columns=COLUMNS, key=KEY, topic=stack.topic), "utf-8")
-    send(stack, {number: f"quokka{number}. first" for number in range(4)})
-    assert stack.run().success
-    changelog = stack.platform().changelog_hop("users", run="test").store
-    compact(spark, changelog, applied_everywhere=1)
-    send(stack, {1: f"quokka1. {'long ' * 400}", 2: "quokka2. second"})
-    send(stack, {1: {"name": "quokka1.", "balance": "much"}}, spelled='{"user_id": %d}')  # set aside
-    assert stack.run().success
-    kept = holding(stack.lake, 1)
-    assert any(path.startswith("refused/users_copy/") for path in kept), kept
-    assert sum(path.startswith("changelogs/users/") for path in kept) >= 3, "history, quarantine and a compaction"
-    code, told = erase(stack, spark, monkeypatch, "users", str(FIRST + 1), "--dry-run", "--tombstone", "--json")
-    assert code == 0
-    assert (told["rows"], told["quarantined"], told["records_in_topics"]) == (3, 1, 3)
-    assert sorted(told["tables"]) == ["users_copy", "users_serving", "users_warehouse"]
-    assert told["older_files"] >= 1
-    assert holding(stack.lake, 1) == kept, "a dry run writes nothing"
-
-    code, told = erase(stack, spark, monkeypatch, "users", json.dumps({"user_id": FIRST + 1}), "--tombstone", "--json")
-    assert (code, told["left"], told["refused_rows"]) == (0, [], 1), told
-    assert (told["tombstones"], sorted(told["tables_read_back"])) == (
-        2, ["users_copy", "users_serving", "users_warehouse"],
-    )  # fmt: skip
-    assert holding(stack.lake, 1) == []
-    assert [row[0] for row in stack.serving_rows()] == [FIRST, FIRST + 2, FIRST + 3]
-    assert FIRST + 1 not in last_values(stack, f"{stack.topic}-copy")
-    names = {row[0]: row[1] for row in stack.serving_rows()}
-    assert names == {FIRST: "quokka0. first", FIRST + 2: "quokka2. second", FIRST + 3: "quokka3. first"}
-    again = stack.run()
-    assert again.success, "positions are past the tombstones"
-    assert holding(stack.lake, 1) == []
-    verified = stack.run("verify")
-    assert verified.success
-    for check in verified.get_asset_check_evaluations():
-        if "compared" in check.metadata:
-            assert check.metadata["compared"].value == 3
-    lake = stack.platform().lake
-    assert len(was_erased(lake, "users", {"user_id": FIRST + 1})) == 1
-    assert was_erased(lake, "users", {"user_id": FIRST + 2}) == []
-    (audited,) = _audit(lake.erasures().uri)
-    assert (audited["rows"], audited["complete"]) == (told["rows"], True)
-    assert "@" in audited["by"]
-
-
-def _audit(uri: str) -> list[dict[str, Any]]:
-    return [row for path in Path(uri).glob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
 
 
 def _interrupted(*_: Any, **__: Any) -> Any:
