@@ -26,7 +26,7 @@ from upsert_platform.destination import (
     drop_nothing,
 )
 from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
-from upsert_platform.maxcompute.choices import OnError, WriteApi
+from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.clients import Clients
 from upsert_platform.maxcompute.committing import Committing
@@ -203,12 +203,7 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
             present=self._present,
             keep_refused=keep_refused,
             truncate=self._truncate,
-            judge=Judge.of(
-                self.columns,
-                self.primary_key,
-                fails=self.table.settings.on_error is OnError.FAIL,
-                mask=self.table.mask,
-            ),
+            judge=Judge.of(self.columns, self.primary_key, fails=self.table.fails, mask=self.table.mask),
         )
         report = apply_batch(changes, batch)
         compacted = compact_where_due(lease, self._client, self.table)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upsert_platform.errors import Problem
 from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME
-from upsert_platform.maxcompute.choices import SinkOperation, WriteApi
+from upsert_platform.maxcompute.choices import OnError, SinkOperation, WriteApi
 from upsert_platform.maxcompute.names import TableName, parse_table_name
 from upsert_platform.maxcompute.options import DEFAULT_PARTITION_LIMIT, MaxComputeSettings
 from upsert_platform.maxcompute.partition_spec import (
@@ -62,6 +62,11 @@ class MaxComputeTable:
         partition = set(self.partitions.columns)
         pairs = zip(self.columns, self.types, strict=True)
         return tuple((column, kind) for column, kind in pairs if column.name.lower() not in partition)
+
+    @property
+    def fails(self) -> bool:
+        """Whether a row that cannot be written ends the write (else it is kept aside)."""
+        return self.settings.on_error is OnError.FAIL
 
     @property
     def upserts(self) -> bool:
