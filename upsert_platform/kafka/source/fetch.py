@@ -145,7 +145,7 @@ def fetch_together(
     they hold back while nothing is new.
 
     Returns:
-        None when they take more than `most_bytes`.
+        None when they take more than `most_bytes`, or when two ranges are of one partition.
 
     Raises:
         TopicError, EndpointError: as `fetch_range`.
@@ -154,6 +154,8 @@ def fetch_together(
 
     left = {(item.topic, item.partition): item for item in ranges if item.offsets}
     found: dict[Place, list[Message]] = {(item.topic, item.partition): [] for item in ranges}
+    if len(found) < len(ranges):
+        return None
     positions = {place: item.start for place, item in left.items()}
     size = 0
     if not left:

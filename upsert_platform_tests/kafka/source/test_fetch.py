@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
 from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.source.fetch import (
@@ -19,6 +22,7 @@ from upsert_platform.kafka.source.fetch import (
     fetch_range,
     fetch_together,
 )
+from upsert_platform.kafka.source.source import write_changes_here
 from upsert_platform_tests.bench.kafka import users_table
 
 PARTITIONS = 5
@@ -82,6 +86,22 @@ def test_what_is_too_large_is_not_held(kafka_bootstrap: str, make_topic: Callabl
     ranges = [OffsetRange(topic, partition, 0, 50) for partition in range(2)]
     assert fetch_together(endpoint, ranges, most_bytes=50_000) is None
     assert fetch_together(endpoint, ranges, most_bytes=200_000) is not None
+
+
+def test_two_ranges_of_a_partition_are_read_whole(
+    kafka_bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    writer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for number in range(20):
+        writer.produce(topic, b'{"id": %d}' % number, b'{"id": %d}' % number)
+    writer.flush(30)
+    ranges = [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 0, 12, 20)]
+    assert fetch_together(KafkaEndpoint(kafka_bootstrap), ranges, most_bytes=1 << 20) is None
+    table = users_table(kafka_bootstrap, topic)
+    files = write_changes_here(table, ranges, batch=1, mode="upsert", location=TableLocation(str(tmp_path)))
+    found = [row for file in files for row in pq.read_table(tmp_path / file.path).to_pylist()]
+    assert sorted(row["id"] for row in found if row["_kind"] == "+U") == [*range(5), *range(12, 20)]
 
 
 def test_deleted_records_and_silence_are_told(kafka_bootstrap: str, make_topic: Callable[..., str]) -> None:
