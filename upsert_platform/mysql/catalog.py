@@ -27,6 +27,11 @@ _KEYS: Final = (
     "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' AND table_schema = %s"
     " AND table_name = %s ORDER BY seq_in_index"
 )
+_CASCADES: Final = (
+    "SELECT constraint_name FROM information_schema.referential_constraints WHERE constraint_schema = %s"
+    " AND table_name = %s AND (delete_rule IN ('CASCADE', 'SET NULL') OR update_rule IN ('CASCADE', 'SET NULL'))"
+    " ORDER BY constraint_name"
+)
 
 
 def list_tables(connection: Connection, selection: TableSelection) -> list[tuple[str, str]]:
@@ -78,3 +83,8 @@ def key_problem(table: MySqlTable) -> str | None:
             " add one, or leave the table out by 'tables.exclude'"
         )
     return None
+
+
+def cascades(connection: Connection, table: MySqlTable) -> list[str]:
+    """Foreign keys by which a change of another table changes rows of this one, without a row in the log."""
+    return [str(name) for (name,) in connection.query(_CASCADES, (table.schema, table.name))]

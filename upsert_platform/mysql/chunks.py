@@ -20,6 +20,13 @@ _NUMBERED: Final = frozenset(("enum", "set", "bit"))
 _PLAIN_NUMBERS: Final = frozenset(
     ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year")
 )
+_INTEGERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
+_EVEN_CHUNKS: Final = 7
+"""Chunks that are made by counting keys, behind one whose end the server has looked for among its rows."""
+_EVEN_LIMIT: Final = 1 << 62
+"""Where counting ends: beyond are the ends of BIGINT."""
+_BATCH_BYTES: Final = 512 << 20
+_LEAST_CHUNKS, _MOST_CHUNKS = 64, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +47,31 @@ def table_name(table: MySqlTable) -> str:
     return f"{quoted(table.schema)}.{quoted(table.name)}"
 
 
+def batch_chunks(connection: Connection, table: MySqlTable, *, rows: int) -> int:
+    """Chunks of a batch at most, which are what a killed run reads again: by the server's estimate of a row's bytes.
+
+    Args:
+        rows: of each chunk.
+    """
+    found = connection.query(
+        "SELECT avg_row_length FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+        (table.schema, table.name),
+    )
+    size = int(found[0][0] or 0) if found else 0
+    fitting = _BATCH_BYTES // (size * rows) if size else 0
+    return max(_LEAST_CHUNKS, min(fitting, _MOST_CHUNKS))
+
+
 def find_chunks(
     connection: Connection, table: MySqlTable, *, after: Bound | None, rows: int, most: int
 ) -> tuple[list[Chunk], bool]:
     """The next chunks behind a bound.
 
+    For the end of a chunk a server passes over all of its rows. Where a key is one whole number, a chunk that is as
+    wide as it may have rows never has more, so behind a chunk of few gaps the ends of the next ones are counted.
+
     Args:
-        rows: of each chunk.
+        rows: of each chunk, at most.
         most: how many chunks to find.
 
     Returns:
@@ -65,8 +90,19 @@ def find_chunks(
         found.append(Chunk(after, upto))
         if upto is None:
             return found, True
+        if _has_few_gaps(key, after, upto, rows):
+            for _ in range(min(_EVEN_CHUNKS, most - len(found))):
+                found.append(Chunk(upto, (str(int(upto[0]) + rows),)))
+                upto = (str(int(upto[0]) + rows),)
         after = upto
     return found, False
+
+
+def _has_few_gaps(key: Sequence[MySqlColumn], after: Bound | None, upto: Bound, rows: int) -> bool:
+    """Whether a chunk of so many rows is at most twice as wide as that, in whole numbers."""
+    if after is None or len(key) > 1 or key[0].kind not in _INTEGERS:
+        return False
+    return int(upto[0]) - int(after[0]) <= 2 * rows and abs(int(upto[0])) < _EVEN_LIMIT
 
 
 def condition(table: MySqlTable, chunk: Chunk) -> str:

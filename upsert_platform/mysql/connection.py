@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from upsert_platform.errors import EndpointError, ReplicationError, hide
+
+if TYPE_CHECKING:
+    import ssl
 
 _DENIED: Final = (1044, 1045, 1142, 1143, 1227, 1698)
 """Numbers of errors that tell of credentials or grants."""
@@ -51,16 +56,47 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def tls_arguments(self) -> dict[str, Any]:
-        """What the client takes for the TLS mode."""
-        if self.tls is TlsMode.DISABLED:
-            return {"ssl_disabled": True}
-        if self.tls is TlsMode.PREFERRED:
-            return {}
-        context: dict[str, Any] = {"check_hostname": self.tls is TlsMode.VERIFY_IDENTITY}
-        context["verify_mode"] = "none" if self.tls is TlsMode.REQUIRED else "required"
-        if self.authority is not None:
-            context["ca"] = self.authority
+        """What the client takes for the TLS mode.
+
+        Raises:
+            OSError: the authority's file cannot be read.
+        """
+        import ssl
+
+        match self.tls:
+            case TlsMode.DISABLED:
+                return {"ssl_disabled": True}
+            case TlsMode.PREFERRED:
+                return {}
+            case TlsMode.REQUIRED:
+                return {"ssl": _unverified()}
+        # Given the parts, the client would leave the name unverified where the system's own authorities are to do.
+        context = ssl.create_default_context(cafile=self.authority)
+        # Certificates that a server of MySQL made for itself lack what the strict rules ask.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.check_hostname = self.tls is TlsMode.VERIFY_IDENTITY
         return {"ssl": context}
+
+
+def _unverified() -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@cache
+def _client() -> Any:
+    from pymysql.connections import Connection as Client
+
+    class Prompt(Client):
+        """Does not load the system's authorities, which takes longer than to connect, where nobody asks them."""
+
+        def _create_ssl_ctx(self, given: Any) -> Any:
+            return given or _unverified()
+
+    return Prompt
 
 
 class Connection:
@@ -78,11 +114,11 @@ class Connection:
 
         self.server = server
         try:
-            self.raw = pymysql.connect(
+            self.raw = _client()(
                 host=server.host,
                 port=server.port,
                 user=server.user,
-                password=server.password,
+                password=server.password.encode(),  # a text would become Latin-1
                 charset="utf8mb4",
                 autocommit=True,
                 connect_timeout=int(server.connect_timeout) or 1,
@@ -93,6 +129,11 @@ class Connection:
             )
         except (pymysql.Error, OSError) as error:
             raise endpoint_error(server, error) from error
+        if server.tls not in (TlsMode.DISABLED, TlsMode.PREFERRED) and not self.raw._secure:  # noqa: SLF001
+            self.close()  # a client's older version goes on without a word
+            raise EndpointError(
+                f"MySQL server {server} offers no TLS, and 'tls.mode' is '{server.tls}'; give the server a certificate"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +165,12 @@ class Connection:
         """A global variable of the server, as text; None where it has none of that name."""
         rows = self.query("SHOW GLOBAL VARIABLES LIKE %s", (name.replace("_", r"\_"),))
         return str(rows[0][1]) if rows else None
+
+    def version(self) -> tuple[int, ...]:
+        """Numbers of the server's version."""
+        told = str(self.query("SELECT VERSION()")[0][0])
+        found = re.match(r"\d+(\.\d+)*", told)
+        return tuple(int(part) for part in found[0].split(".")) if found else ()
 
     def is_mariadb(self) -> bool:
         """Whether the server is MariaDB, whose log has events of its own."""

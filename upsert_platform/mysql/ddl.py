@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -31,22 +32,24 @@ class Effect(StrEnum):
     ROWS = "rows"
 
 
-def effect_on(sql: str, *, schema: str, table: tuple[str, str]) -> Effect:
+def effect_on(sql: str, *, schema: str, table: tuple[str, str], exact: bool = False) -> Effect:
     """What a statement does to a table.
 
     Args:
         schema: that names without one belong to.
         table: schema and name.
+        exact: whether names that differ by case alone are of two tables.
     """
     tokens = [token for token in _TOKEN.findall(sql) if not token.startswith(_COMMENTS)]
-    return _Statement(tokens, schema, (table[0].casefold(), table[1].casefold())).effect()
+    return _Statement(tokens, schema, table, str if exact else str.casefold).effect()
 
 
 class _Statement:
-    def __init__(self, tokens: list[str], schema: str, table: tuple[str, str]) -> None:
+    def __init__(self, tokens: list[str], schema: str, table: tuple[str, str], fold: Callable[[str], str]) -> None:
         self.tokens = tokens
         self.schema = schema
-        self.table = table
+        self.table = (fold(table[0]), fold(table[1]))
+        self.fold = fold
         self.at = 0
 
     def effect(self) -> Effect:
@@ -61,6 +64,8 @@ class _Statement:
             return self._altered()
         if self._accept("CREATE"):
             replaces = self._accept("OR") and self._accept("REPLACE")
+            if replaces and self._accept("DATABASE", "SCHEMA"):
+                return Effect.GONE if self.fold(self._plain()) == self.table[0] else Effect.NONE
             if not self._accept("TABLE"):
                 return Effect.NONE
             self._skip("IF", "NOT", "EXISTS")
@@ -73,7 +78,7 @@ class _Statement:
     def _dropped(self) -> Effect:
         if self._accept("DATABASE", "SCHEMA"):
             self._skip("IF", "EXISTS")
-            return Effect.GONE if self._plain().casefold() == self.table[0] else Effect.NONE
+            return Effect.GONE if self.fold(self._plain()) == self.table[0] else Effect.NONE
         if not self._accept("TABLE", "TABLES"):
             return Effect.NONE
         self._skip("IF", "EXISTS")
@@ -110,12 +115,23 @@ class _Statement:
         named = self._name()
         words = [token.upper() for token in self.tokens[self.at :]]
         pairs = list(pairwise(words))
+        others = self._others(pairs)
         becomes = self._new_name(pairs)
         if named != self.table:
-            return Effect.ROWS if becomes == self.table else Effect.NONE
-        if any(word in _UNLOGGED and following in ("PARTITION", "TABLESPACE") for word, following in pairs):
+            return Effect.ROWS if self.table in (becomes, *others) else Effect.NONE
+        if others or any(word in _UNLOGGED and following in ("PARTITION", "TABLESPACE") for word, following in pairs):
             return Effect.ROWS
         return Effect.ALTERED if becomes in (None, self.table) else Effect.GONE
+
+    def _others(self, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Tables that give rows to this one, or get them, by EXCHANGE PARTITION and CONVERT TABLE or PARTITION."""
+        start, found = self.at, []
+        for index, (word, following) in enumerate(pairs):
+            if word in ("WITH", "CONVERT", "TO") and following == "TABLE":
+                self.at = start + index + 2
+                found.append(self._name())
+        self.at = start
+        return found
 
     def _new_name(self, pairs: list[tuple[str, str]]) -> tuple[str, str] | None:
         """The name that ALTER TABLE gives to the table; None if it keeps its own.
@@ -144,8 +160,8 @@ class _Statement:
     def _name(self) -> tuple[str, str]:
         first = self._plain()
         if self._accept("."):
-            return first.casefold(), self._plain().casefold()
-        return self.schema.casefold(), first.casefold()
+            return self.fold(first), self.fold(self._plain())
+        return self.fold(self.schema), self.fold(first)
 
     def _plain(self) -> str:
         word = self._word()

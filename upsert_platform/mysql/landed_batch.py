@@ -15,7 +15,7 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.catalog import key_problem, read_table
-from upsert_platform.mysql.chunks import find_chunks
+from upsert_platform.mysql.chunks import batch_chunks, find_chunks
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.landing import Landing
 from upsert_platform.mysql.log_batch import REBUILD, LogBatch, next_change
@@ -25,7 +25,7 @@ from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
 from upsert_platform.mysql.server_state import ServerLog, await_visible, read_server_log
 from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_here
-from upsert_platform.mysql.table_source import CHUNKS, MySqlTableSource
+from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform.source import Landed
 
 if TYPE_CHECKING:
@@ -206,9 +206,9 @@ class LandedBatch:
                     f"table {self.settings.full_name} {told}, before its snapshot was done; leave it out by"
                     " 'tables.exclude', or give it a topic of its own"
                 )
-            chunks, last = find_chunks(
-                connection, table, after=progress.after, rows=self.settings.chunk_size, most=CHUNKS
-            )
+            size = self.settings.chunk_size
+            most = batch_chunks(connection, table, rows=size)
+            chunks, last = find_chunks(connection, table, after=progress.after, rows=size, most=most)
         part = SnapshotPart(self.settings, self.source.table, table, self.number, self._batch, self.location)
         few = self.here and len(chunks) <= _FEW_CHUNKS
         files = read_chunks_here(part, chunks) if few else read_chunks(self.spark(), part, chunks)

@@ -143,7 +143,7 @@ class LogBatch:
         yield batch
 
     def _find(self, schema: str, name: str) -> MySqlTable | None:
-        if (schema, name) != (self.table.schema, self.table.name):
+        if not self._is_followed((schema, name)):
             return None
         if self.unknown_upto is not None:
             raise ReplicationError(
@@ -152,9 +152,31 @@ class LogBatch:
             )
         return self.table
 
+    def _is_followed(self, named: tuple[str, str]) -> bool:
+        """Whether it is the table's name; some servers log names in lower case, however they are declared."""
+        followed = (self.table.schema, self.table.name)
+        if named == followed:
+            return True
+        if (named[0].casefold(), named[1].casefold()) != (followed[0].casefold(), followed[1].casefold()):
+            return False
+        return not self._tells_cases()
+
+    def _tells_cases(self) -> bool:
+        """Whether names that differ by case alone are of two tables."""
+        with Connection(self._settings.server) as connection:
+            return connection.variable("lower_case_table_names") == "0"
+
+    def _effect(self, change: SchemaChange) -> Effect:
+        table = (self.table.schema, self.table.name)
+        effect = effect_on(change.sql, schema=change.schema, table=table)
+        if effect is Effect.NONE:
+            return effect
+        exact = effect_on(change.sql, schema=change.schema, table=table, exact=True)
+        return exact if exact is not effect and self._tells_cases() else effect
+
     def _changed(self, change: SchemaChange) -> None:
         name = self.table.full_name
-        effect = effect_on(change.sql, schema=change.schema, table=(self.table.schema, self.table.name))
+        effect = self._effect(change)
         if effect is Effect.NONE:
             return
         if effect is Effect.GONE:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from upsert_platform.errors import ReplicationError
-from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.binlog.stream import log_end, log_status
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.position import LogPosition, MariaDbGtids
 
@@ -67,6 +67,41 @@ def read_server_log(connection: Connection) -> ServerLog:
     end = log_end(connection)
     rows = connection.query("SHOW BINARY LOGS")
     return ServerLog(identity(connection), end, tuple((str(row[0]), int(row[1])) for row in rows))
+
+
+def require_logged(connection: Connection, schema: str) -> None:
+    """Stops where a server changes the tables of a schema without a word in its log.
+
+    Raises:
+        ReplicationError: the log leaves the schema out, or the changes of the server that this one follows.
+    """
+    row = connection.query(log_status(connection))[0]
+    only, never = (_listed(value) for value in row[2:4])
+    if schema.casefold() in never or (only and schema.casefold() not in only):
+        setting = "binlog-ignore-db" if schema.casefold() in never else "binlog-do-db"
+        raise ReplicationError(
+            f"MySQL server {connection.server} leaves schema {schema} out of its log by '{setting}', so nothing tells"
+            " what changes there; take the setting away"
+        )
+    logs = connection.variable("log_replica_updates") or connection.variable("log_slave_updates")
+    if logs == "OFF" and _is_replica(connection):
+        raise ReplicationError(
+            f"MySQL server {connection.server} is a replica that does not log what it is sent; start it with"
+            " 'log_slave_updates', or name the server that it follows"
+        )
+
+
+def _listed(value: object) -> set[str]:
+    return {name.strip().casefold() for name in str(value or "").split(",") if name.strip()}
+
+
+def _is_replica(connection: Connection) -> bool:
+    if connection.is_mariadb():
+        # Who may ask for more than the count needs another privilege than to read the log.
+        running = connection.query("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+        return bool(running) and int(running[0][1]) > 0
+    word = "REPLICA" if connection.version() >= (8, 0, 22) else "SLAVE"
+    return bool(connection.query(f"SHOW {word} STATUS"))
 
 
 def identity(connection: Connection) -> str:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.tables import TableLocation
     from upsert_platform.mysql.server_state import ServerLog
 
-CHUNKS: Final = 64
-"""Chunks of a batch at most: what a killed run reads again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -76,11 +73,11 @@ class MySqlTableSource(TakesSnapshots):
 
         Raises:
             TopicError: the server has no such table.
-            ReplicationError: it does not log rows whole.
+            ReplicationError: it does not log rows whole, or not those of the table.
             EndpointError: no answer, or a login that is refused.
         """
         from upsert_platform.mysql.connection import Connection, require_row_log
-        from upsert_platform.mysql.server_state import read_server_log
+        from upsert_platform.mysql.server_state import read_server_log, require_logged
 
         with Connection(self.settings.server) as connection:
             require_row_log(connection)
@@ -94,6 +91,7 @@ class MySqlTableSource(TakesSnapshots):
                     f" '{connection.server.user}' may not read it: GRANT SELECT ON {self.stream} TO that user"
                 )
             log = read_server_log(connection)
+            require_logged(connection, self.settings.database)
         number = log.end.order()
         lane = Lane(LOG, 0, (number[0] << 32) + number[1])
         return (TableStream(self.stream, log.identity, (lane,), log, int(found[0][0] or 0)),)

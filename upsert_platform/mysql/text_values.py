@@ -36,6 +36,7 @@ class TextReader:
         select: what stands for it in a SELECT.
         read: makes an Arrow array of `type` from the texts, or the bytes, that this gives.
         has_bytes: whether values are bytes, not texts.
+        is_ascii: whether they are texts that the server writes of numbers and times alone.
     """
 
     name: str
@@ -43,6 +44,7 @@ class TextReader:
     type: pa.DataType
     read: Callable[[pa.Array], pa.Array]
     has_bytes: bool = False
+    is_ascii: bool = False
 
 
 def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextReader:
@@ -80,7 +82,9 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
             read = _compact
         case _ if column.is_geometry:
             read = partial(_shapes, column=told)
-    return TextReader(column.name, select, kind, read, pa.types.is_binary(kind) or column.is_geometry)
+    bytes_given = pa.types.is_binary(kind) or column.is_geometry
+    ascii_given = not bytes_given and not pa.types.is_string(kind)
+    return TextReader(column.name, select, kind, read, bytes_given, ascii_given)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -19,6 +19,15 @@ CASES = [
     ("ALTER TABLE t RENAME AS shop.u", Effect.GONE),
     ("ALTER TABLE t DROP PARTITION p1", Effect.ROWS),
     ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", Effect.ROWS),
+    ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE `shop`.`t` WITHOUT VALIDATION", Effect.ROWS),
+    ("ALTER TABLE u EXCHANGE PARTITION t WITH TABLE w", Effect.NONE),
+    ("ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (30)", Effect.ROWS),
+    ("ALTER TABLE u CONVERT TABLE t TO PARTITION p VALUES LESS THAN (30)", Effect.ROWS),
+    ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", Effect.ROWS),
+    ("ALTER TABLE u CONVERT PARTITION p TO TABLE t", Effect.ROWS),
+    ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", Effect.ALTERED),
+    ("CREATE OR REPLACE DATABASE shop", Effect.GONE),
+    ("CREATE OR REPLACE SCHEMA `other`", Effect.NONE),
     ("ALTER TABLE t DISCARD TABLESPACE", Effect.ROWS),
     ("ALTER DATABASE shop CHARACTER SET utf8mb4", Effect.NONE),
     ("TRUNCATE t", Effect.TRUNCATED),
@@ -56,3 +65,11 @@ CASES = [
 @pytest.mark.parametrize(("sql", "effect"), CASES, ids=[sql for sql, _ in CASES])
 def test_the_effect_of_a_statement(sql: str, effect: Effect) -> None:
     assert effect_on(sql, schema="shop", table=("shop", "t")) is effect
+
+
+@pytest.mark.parametrize(
+    "sql", ["TRUNCATE TABLE T", "DROP DATABASE Shop", "ALTER TABLE SHOP.t ADD c INT", "DROP TABLE u, T"]
+)
+def test_cases_of_names_where_they_count(sql: str) -> None:
+    assert effect_on(sql, schema="shop", table=("shop", "t")) is not Effect.NONE
+    assert effect_on(sql, schema="shop", table=("shop", "t"), exact=True) is Effect.NONE

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
 from upsert_platform.errors import Problem, SourceLocation
@@ -35,7 +37,6 @@ def test_choices_of_types_and_tls() -> None:
             "use.legacy.json.format": "false",
             "zero-dates": "FAIL",
             "jdbc.properties.sslMode": "VERIFY_CA",
-            "tls.ca": "/ca.pem",
         }
     )
     assert problems == []
@@ -43,9 +44,18 @@ def test_choices_of_types_and_tls() -> None:
     rules = found.type_rules
     assert (rules.tinyint1_as_boolean, rules.legacy_json, rules.zero_dates) == (False, False, ZeroDates.FAIL)
     assert found.server.tls is TlsMode.VERIFY_CA
-    assert found.server.tls_arguments() == {
-        "ssl": {"check_hostname": False, "verify_mode": "required", "ca": "/ca.pem"}
-    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "verified", "named"),
+    [("required", False, False), ("verify_ca", True, False), ("verify_identity", True, True)],
+)
+def test_what_a_certificate_is_asked_by_the_systems_authorities(mode: str, verified: bool, named: bool) -> None:
+    found, _ = read(**{"tls.mode": mode})
+    assert found is not None
+    context = found.server.tls_arguments()["ssl"]
+    assert (context.verify_mode is ssl.CERT_REQUIRED, context.check_hostname) == (verified, named)
+    assert bool(context.get_ca_certs()) <= verified
 
 
 REFUSED = [

@@ -43,7 +43,7 @@ def test_a_million_rows_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
             database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
             database.query(f"CREATE TABLE shop.users ({TABLE})")
             database.query(FILL.format(table="shop.users", rows=ROWS))
-            declare(stack, database, "shop.users", chunk=2000)
+            declare(stack, database, "shop.users", chunk=250)
         writer = Writer(server, "shop.users", pause=0.001, keys=ROWS + ROWS // 10)
         writer.start()
         kills = 0

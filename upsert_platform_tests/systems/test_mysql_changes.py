@@ -43,7 +43,7 @@ def test_columns_that_are_added_dropped_and_widened(
 def test_a_table_that_changes_within_its_snapshot(
     connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upsert_platform.mysql.landed_batch.CHUNKS", 1)
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
     fill(connection, schema)
     followed = follow(new_columns="ignore", **CHUNK)
     hop = followed.hop()

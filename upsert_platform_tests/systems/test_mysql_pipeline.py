@@ -216,7 +216,7 @@ def test_writes_kills_and_a_restart_leave_everything_equal(stack: Stack, tmp_pat
             database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
             database.query(f"CREATE TABLE shop.users ({TABLE})")
             database.query(FILL.format(table="shop.users", rows=6_000))
-            declare(stack, database, "shop.users", chunk=20)
+            declare(stack, database, "shop.users", chunk=3)
         writer = Writer(server, "shop.users", pause=0.01)
         writer.start()
         kills = sum(killed(stack, seconds) for seconds in (9, 12, 15))

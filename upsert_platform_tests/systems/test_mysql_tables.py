@@ -140,7 +140,7 @@ def test_a_snapshot_meets_what_is_written_while_it_is_read(
     connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunk by chunk: before each, rows before and behind it are changed, moved over it, deleted and added."""
-    monkeypatch.setattr("upsert_platform.mysql.landed_batch.CHUNKS", 1)
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
     fill(connection, schema)
     followed = follow(**CHUNK)
     hop = followed.hop()
@@ -172,7 +172,7 @@ def test_a_batch_that_was_not_committed_is_read_again(
     connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run ends before every commit in turn, and the table goes on."""
-    monkeypatch.setattr("upsert_platform.mysql.landed_batch.CHUNKS", 2)
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 2)
     fill(connection, schema)
     followed = follow(**CHUNK)
     append = ChangelogStore.append

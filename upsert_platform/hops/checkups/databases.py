@@ -8,6 +8,7 @@ from typing import Final
 
 from upsert_platform.hops.binding import Binding
 from upsert_platform.hops.checkups.finding import Check, Finding, State
+from upsert_platform.mysql.catalog import cascades, read_table
 from upsert_platform.mysql.connection import Connection, require_row_log
 from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.table_source import MySqlTableSource
@@ -19,14 +20,23 @@ _REMEDY: Final = "check 'hostname', 'port', the network, and the user's password
 def database_checks(binding: Binding) -> list[Check]:
     """One check per table."""
     found = [source for source in binding.sources.values() if isinstance(source, MySqlTableSource)]
-    return [Check(_AREA, f"{item.settings.server} {item.stream}", partial(_table, item), _REMEDY) for item in found]
+    return [
+        Check(_AREA, f"{item.settings.server} {item.stream}", partial(checked_table, item), _REMEDY) for item in found
+    ]
 
 
-def _table(source: MySqlTableSource) -> Iterator[Finding]:
+def checked_table(source: MySqlTableSource) -> Iterator[Finding]:
+    """One table: whether its server tells of all that changes it."""
     settings = source.settings
     with Connection(settings.server) as connection:
         require_row_log(connection)
         require_grants(connection, settings.database, settings.table)
+        table = read_table(connection, settings.database, settings.table)
+        found = cascades(connection, table) if table is not None else []
+    if found:
+        told = f"the server changes its rows by foreign keys ({', '.join(found)}), which its log does not tell"
+        remedy = "let the application change these rows itself, or take a new snapshot now and then (job 'rebuild')"
+        yield Finding(_AREA, f"{settings.server} {source.stream}", State.WARNING, told, remedy)
     (stream,) = source.discover()
     told = f"about {stream.rows} rows; the log is at {stream.log.end}, and begins with {stream.log.start.file}"
     yield Finding(_AREA, f"{settings.server} {source.stream}", State.OK, told)

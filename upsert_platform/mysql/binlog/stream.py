@@ -27,17 +27,18 @@ def log_end(connection: Connection) -> LogPosition:
     Raises:
         ReplicationError: it keeps no log.
     """
-    if connection.is_mariadb():
-        rows = connection.query("SHOW MASTER STATUS")
-        gtids = str(connection.query("SELECT @@GLOBAL.gtid_binlog_pos")[0][0] or "")
-    else:
-        version = str(connection.query("SELECT VERSION()")[0][0])
-        newer = tuple(int(part) for part in version.split("-")[0].split(".")[:2]) >= (8, 2)
-        rows = connection.query("SHOW BINARY LOG STATUS" if newer else "SHOW MASTER STATUS")
-        gtids = "".join(str(connection.query("SELECT @@GLOBAL.gtid_executed")[0][0] or "").split())
+    rows = connection.query(log_status(connection))
+    known = "gtid_binlog_pos" if connection.is_mariadb() else "gtid_executed"
+    gtids = "".join(str(connection.query(f"SELECT @@GLOBAL.{known}")[0][0] or "").split())
     if not rows:
         raise ReplicationError(f"MySQL server {connection.server} keeps no log; start it with 'log_bin'")
     return LogPosition(str(rows[0][0]), int(rows[0][1]), gtids)
+
+
+def log_status(connection: Connection) -> str:
+    """The statement that shows where the log ends, and what is left out of it."""
+    newer = not connection.is_mariadb() and connection.version() >= (8, 2)
+    return "SHOW BINARY LOG STATUS" if newer else "SHOW MASTER STATUS"
 
 
 class LogStream:

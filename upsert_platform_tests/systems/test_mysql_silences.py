@@ -1,0 +1,134 @@
+"""Servers that would change a table without a word to a reader of their log: told, or understood."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from upsert_platform.errors import ReplicationError
+from upsert_platform.hops.checkups.databases import checked_table
+from upsert_platform.hops.checkups.finding import State
+from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
+from upsert_platform.mysql.binlog.reader import LogReader
+from upsert_platform.mysql.binlog.stream import LogStream, log_end
+from upsert_platform.mysql.columns import TypeRules
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform_tests.systems.followed import Followed, fill
+
+pytestmark = pytest.mark.systems
+
+NOBODY = cast("SparkSession", None)
+"""Nothing is read by Spark here."""
+
+
+def _server(mariadb: MariaDb) -> Server:
+    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"binlog-ignore-db": "shop"}, "leaves schema shop out of its log by 'binlog-ignore-db'"),
+        ({"binlog-do-db": "other"}, "leaves schema shop out of its log by 'binlog-do-db'"),
+    ],
+)
+def test_a_schema_that_is_not_logged_is_refused(variables: dict[str, str], told: str, tmp_path: Path) -> None:
+    with start_mariadb(tmp_path / "server", variables=variables, die_with_parent=True) as mariadb:
+        server = _server(mariadb)
+        with Connection(server) as connection:
+            for schema in ("shop", "other"):
+                connection.query(f"CREATE DATABASE {schema}")
+                connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT, name VARCHAR(20))")
+        with pytest.raises(ReplicationError, match=told):
+            Followed(NOBODY, server, "shop", "t", tmp_path, {}).hop().plan()
+        assert Followed(NOBODY, server, "other", "t", tmp_path, {}).hop().plan().backlog
+
+
+def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(tmp_path: Path) -> None:
+    with (
+        start_mariadb(tmp_path / "first", variables={"server-id": "77"}, die_with_parent=True) as first,
+        start_mariadb(tmp_path / "replica", variables={"server-id": "78"}, die_with_parent=True) as second,
+    ):
+        own, other = _server(first), _server(second)
+        with Connection(own) as source, Connection(other) as target:
+            for server in (source, target):
+                server.query("RESET MASTER")
+            target.query("SET GLOBAL gtid_slave_pos = ''")
+            source.query("CREATE DATABASE shop")
+            fill(source, "shop", 3)
+            target.query(
+                f"CHANGE MASTER TO master_host='127.0.0.1', master_port={own.port}, master_user='{USER}',"
+                f" master_password='{own.password}', master_use_gtid=slave_pos"
+            )
+            target.query("START SLAVE")
+            for _ in range(300):
+                if target.query("SELECT 1 FROM information_schema.tables WHERE table_name = 't'"):
+                    break
+                time.sleep(0.1)
+            with pytest.raises(ReplicationError, match="a replica that does not log what it is sent"):
+                Followed(NOBODY, other, "shop", "t", tmp_path, {}).hop().plan()
+            target.query("STOP SLAVE")
+        assert Followed(NOBODY, own, "shop", "t", tmp_path, {}).hop().plan().backlog
+
+
+def test_a_server_that_logs_names_in_lower_case(spark: SparkSession, tmp_path: Path) -> None:
+    """The declared name is that of the table, in whatever case the log has it."""
+    variables = {"lower-case-table-names": "1"}
+    with start_mariadb(tmp_path / "server", variables=variables, die_with_parent=True) as mariadb:
+        server = _server(mariadb)
+        with Connection(server) as connection:
+            connection.query("CREATE DATABASE Shop")
+            fill(connection, "Shop", 10)
+            followed = Followed(spark, server, "Shop", "T", tmp_path, {})
+            followed.sync()
+            connection.query("UPDATE Shop.t SET v = 5 WHERE id < 4")
+            connection.query("DELETE FROM Shop.t WHERE id = 7")
+        followed.sync()
+        assert followed.rows() == followed.wanted()
+
+
+def test_tables_whose_names_differ_by_case_are_two(
+    spark: SparkSession, connection: Connection, server: Server, schema: str, tmp_path: Path
+) -> None:
+    fill(connection, schema, 10)
+    connection.query(f"CREATE TABLE {schema}.T LIKE {schema}.t")
+    followed = Followed(spark, server, schema, "t", tmp_path, {"on-truncate": "delete"})
+    followed.sync()
+    connection.query(f"TRUNCATE TABLE {schema}.T")
+    connection.query(f"INSERT INTO {schema}.T VALUES (1, 100, 'of the other'), (500, 1, 'of the other')")
+    connection.query(f"UPDATE {schema}.t SET v = 5 WHERE id = 2")
+    connection.query(f"DROP TABLE {schema}.T")
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+
+
+def test_keys_that_cascade_are_told_by_a_checkup(
+    connection: Connection, server: Server, schema: str, tmp_path: Path
+) -> None:
+    """And the log has no row of what they do: if it had one day, the warning would be wrong."""
+    connection.query(f"CREATE TABLE {schema}.p (id INT PRIMARY KEY)")
+    connection.query(
+        f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, p INT, q INT, CONSTRAINT falls FOREIGN KEY (p)"
+        f" REFERENCES {schema}.p (id) ON DELETE CASCADE, CONSTRAINT stays FOREIGN KEY (q) REFERENCES {schema}.p (id))"
+    )
+    connection.query(f"INSERT INTO {schema}.p VALUES (1)")
+    connection.query(f"INSERT INTO {schema}.t VALUES (1, 1, NULL)")
+    told: list[tuple[State, str]] = []
+    for name in ("t", "p"):
+        source = Followed(NOBODY, server, schema, name, tmp_path, {}).source()
+        told += [(found.state, found.told) for found in checked_table(source)]
+    assert [state for state, _ in told] == [State.WARNING, State.OK, State.OK]
+    assert "foreign keys (falls)" in told[0][1]
+    start = log_end(connection)
+    connection.query(f"DELETE FROM {schema}.p")
+    assert connection.query(f"SELECT * FROM {schema}.t") == []
+    names = []
+    with LogStream(server, start, server_id=4713, to_end=True) as stream:
+        reader = LogReader(start, lambda *found: names.append(found[1]), rules=TypeRules(), checksum=stream.checksum)
+        for event in stream:
+            list(reader.read(event))
+    assert names == ["p"]
