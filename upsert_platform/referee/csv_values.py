@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from upsert_platform.referee import clocks, numbers
 from upsert_platform.referee.errors import RefereeError, UndecodableError, UnjudgedError
@@ -15,6 +15,9 @@ _KNOWN = {
     "csv.ignore-parse-errors", "csv.write-bigdecimal-in-scientific-notation",
 }  # fmt: skip
 _DELIMITERS = {"\\t": "\t", "\\u0001": "\x01"}
+
+
+_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 def csv_decoder(columns: Mapping[str, Kind], options: Mapping[str, str]) -> Callable[[bytes], list[Any]]:
@@ -108,8 +111,8 @@ def _quoted(line: str, at: int, quote: str) -> tuple[str, int]:
 
 
 def _row(fields: list[str], columns: Mapping[str, Kind], null: str | None) -> list[Any]:
-    if len(fields) == len(columns) + 1 and not fields[-1]:
-        raise UnjudgedError("an empty field too many")
+    if len(fields) == len(columns) + 1 and not fields[-1].strip(_BLANKS):
+        fields = fields[:-1]  # one delimiter at the end of a line closes it
     if len(fields) != len(columns):
         raise UndecodableError(f"{len(fields)} fields for {len(columns)} columns")
     return [

@@ -74,3 +74,12 @@ def test_csv_reads_the_first_line_of_a_message() -> None:
     for message in (b'"k\n20', b"\nk", b'k\n"'):
         with pytest.raises(UnjudgedError):
             decode(message)
+
+
+def test_csv_passes_over_one_blank_field_at_the_end_of_a_line() -> None:
+    decode = csv_decoder({"id": kind_of("STRING")}, {})
+    for message in (b"k,", b"k, ", b'k,""', b'"k",\t'):
+        assert decode(message) == ["k"]
+    for message in (b"k,,", b"k,x"):
+        with pytest.raises(UndecodableError):
+            decode(message)
