@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -296,3 +297,12 @@ def test_lease_is_as_long_as_told() -> None:
     from upsert_platform.hops.leased import LEASE
 
     assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("docs/guarantees.md")
+
+
+def test_the_connector_in_the_documents_is_the_one_that_the_contract_suite_runs() -> None:
+    example = (ROOT / "upsert_platform_tests/writing/in_memory.py").read_text("utf-8")
+    blocks = _blocks("docs/extending.md", "python")
+    assert len(blocks) == 2
+    for block in blocks:
+        inside = textwrap.indent(block, "    ", lambda line: line.strip() != "")
+        assert block in example or inside in example

@@ -146,11 +146,9 @@ def _send_and_commit(batch: Batch, frame: DataFrame | pa.Table, specs: list[Spec
         batch.lease.change_later(
             applied_batch=span.upto, changelog_id=span.changelog_id, table_id=batch.actual.table_id, pending=""
         )
-    return WriteReport(
+    return written.report(
         upserts=rows - deletes,
         deletes=deletes,
-        refused_count=sum(part.refused for part in written.parts),
-        refused=written.examples(),
         metrics={
             **{name: sum(getattr(part, name) for part in written.parts) for name in ("bytes", "requests", "retries")},
             "tasks": sum(part.seconds > 0 for part in written.parts),

@@ -124,7 +124,12 @@ class ControlRecord:
     @property
     def tenure(self) -> Tenure:
         """The lease."""
-        return Tenure(self.token, self.lease_expires / 1000, self.holder)
+        return Tenure(self.token, self.lease_expires / 1000, self.holder, self.epoch)
+
+    def leased(self, tenure: Tenure) -> ControlRecord:
+        """This record with another lease."""
+        expires = int(tenure.expires * 1000)
+        return replace(self, token=tenure.token, lease_expires=expires, holder=tenure.holder, epoch=tenure.epoch)
 
     @property
     def pending_commit(self) -> Pending | None:
@@ -147,15 +152,6 @@ class ControlRecord:
     def describes(self, table_id: str) -> bool:
         """Whether the applied batches are in the table of this identity (unknown identities are trusted)."""
         return not self.table_id or not table_id or self.table_id == table_id
-
-    @property
-    def lease_ends(self) -> datetime:
-        """When the lease ends, UTC."""
-        return datetime.fromtimestamp(self.lease_expires / 1000, UTC)
-
-    def held_at(self, now: float) -> bool:
-        """Whether somebody holds the lease at a time (seconds since 1970 UTC)."""
-        return bool(self.token) and self.lease_expires > now * 1000
 
 
 def destination_key(table: TableName, partition: str) -> str:

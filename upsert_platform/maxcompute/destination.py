@@ -101,7 +101,7 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
             DestinationError: a recorded commit cannot be settled.
         """
         record = self._control.read() if self._held is None else self._held.record
-        if self._held is None and record.pending and not record.held_at(time.time()):
+        if self._held is None and record.pending and not record.tenure.held:
             try:
                 with self.lease(owner="recovery of a recorded commit", duration=_RECOVERY_LEASE) as lease:
                     record = lease.record
@@ -114,14 +114,8 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
             self._note_key(actual)
             if actual is None or not record.describes(actual.table_id):
                 record = replace(record, applied_batch=0, changelog_id="", verdict="")
-        held = record.held_at(time.time())
-        return DestinationState(
-            applied_batch=record.applied_batch,
-            changelog_id=record.changelog_id,
-            verdict=record.last_verdict,
-            holder=record.holder if held else None,
-            lease_expires=record.lease_ends if held else None,
-        )
+        known = DestinationState(record.applied_batch, record.changelog_id, record.last_verdict)
+        return record.tenure.shown_in(known)
 
     @contextmanager
     def lease(self, *, owner: str, duration: timedelta) -> Iterator[ControlLease]:

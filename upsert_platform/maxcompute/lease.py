@@ -10,101 +10,30 @@ a lease.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from types import TracebackType
+from typing import Any
 
-from upsert_platform.errors import EndpointError, LeaseHeldError, UpsertPlatformError
+from upsert_platform.errors import EndpointError
 from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable
-from upsert_platform.writing.lease import RenewedLease, held_message, lost_message
-
-_LOGGER = logging.getLogger(__name__)
+from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
 
 
-class ControlLease(RenewedLease):
-    """A lease in the control record; use it as a context manager.
-
-    Args:
-        owner: shown to whoever finds the destination held.
-        what: the destination, for messages.
-    """
+class ControlLease(RenewedLease, LeaseStore):
+    """A lease in the control record."""
 
     def __init__(self, control: ControlTable, *, owner: str, duration: timedelta, what: str) -> None:
-        super().__init__(what, duration=duration)
+        super().__init__(self, what, owner=owner, duration=duration)
         self._control = control
-        self._owner = owner
-        self._token = uuid.uuid4().hex
-        self._lock = threading.Lock()
         self._stored = ControlRecord()
-        self._unsaved: dict[str, int | str] = {}
-
-    def __enter__(self) -> ControlLease:
-        self.take()
-        self.keep()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.give_back()
-
-    @property
-    def epoch(self) -> int:
-        """Grows by one with every new holder."""
-        return self._stored.epoch
-
-    @property
-    def identity(self) -> str:
-        """The token of this holder."""
-        return self._token
+        self._unsaved: Mapping[str, int | str] = {}
 
     @property
     def record(self) -> ControlRecord:
         """The control record as this holder last saw or wrote it, with what it still has to write."""
         return replace(self._stored, **self._unsaved)  # type: ignore[arg-type]
-
-    def take(self) -> None:
-        """Takes the lease.
-
-        Raises:
-            LeaseHeldError: somebody holds it; the message names the holder and the end of its lease.
-            EndpointError: no answer.
-        """
-        found = self._control.ensure()
-        while True:
-            started = time.monotonic()
-            if found.held_at(time.time()) and found.token != self._token:
-                raise LeaseHeldError(held_message(self.what, found.tenure))
-            taken = self._control.swap(
-                found,
-                replace(
-                    found,
-                    epoch=found.epoch + 1,
-                    holder=self._owner,
-                    token=self._token,
-                    lease_expires=self._expires_at(),
-                ),
-            )
-            if taken is not None:
-                self._accept(taken, started)
-                return
-            found = self._control.read()
-
-    def change(self, **values: int | str) -> ControlRecord:
-        """Changes fields of the record as the holder.
-
-        Raises:
-            LeaseHeldError: the lease was lost; nothing was changed.
-        """
-        with self._lock:
-            self.check()
-            return self._swap(values)
 
     def change_later(self, **values: int | str) -> None:
         """Changes fields with the next change, renewal or the end of the lease: one statement less.
@@ -116,42 +45,26 @@ class ControlLease(RenewedLease):
         """
         with self._lock:
             self.check()
-            self._unsaved.update(values)
+            self._unsaved = {**self._unsaved, **values}
 
-    def _release(self) -> None:
-        with self._lock:
-            if not self._stored.token:
-                return
-            try:
-                self._swap({"holder": "", "token": "", "lease_expires": 0})
-            except (UpsertPlatformError, ServiceError) as error:
-                _LOGGER.warning("the lease on %s ends by itself: %s", self.what, error)
-            self._stored = replace(self._stored, token="")
+    def tenure(self) -> Tenure:
+        """The lease of the record, which is read again, or made."""
+        self._stored = self._control.read() if self._stored.revision else self._control.ensure()
+        return self._stored.tenure
 
-    def _renew(self) -> None:
-        with self._lock:
-            try:
-                self._swap({})
-            except ServiceError as error:
-                raise EndpointError(str(error)) from error
+    def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
+        """Changes the record as it was read last, and what is not saved yet with it.
 
-    def _swap(self, values: Mapping[str, int | str]) -> ControlRecord:
-        while True:
-            started = time.monotonic()
-            changed = {"lease_expires": self._expires_at(), **self._unsaved, **values}
-            stored = self._control.swap(self._stored, replace(self._stored, **changed))  # type: ignore[arg-type]
-            if stored is not None:
-                self._accept(stored, started)
-                return stored
-            found = self._control.read()
-            if found.token != self._token:
-                raise self.lose(lost_message(self.what, found.tenure))
-            self._stored = found  # a check stored its verdict meanwhile
-
-    def _accept(self, record: ControlRecord, started: float) -> None:
-        self._stored = record
-        self._unsaved = {}
-        self.extended(started)
-
-    def _expires_at(self) -> int:
-        return int(self.expiry() * 1000)
+        Raises:
+            EndpointError: no answer.
+            DestinationError: a refusal that is no conflict.
+        """
+        try:
+            wanted = replace(self._stored.leased(new), **{**self._unsaved, **values})
+            stored = self._control.swap(self._stored, wanted)
+        except ServiceError as error:
+            raise EndpointError(str(error)) from error
+        if stored is None:
+            return False
+        self._stored, self._unsaved = stored, {}
+        return True

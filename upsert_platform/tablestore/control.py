@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,12 +21,12 @@ from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.schema import create_table, wait_until_ready
-from upsert_platform.writing.lease import Tenure
+from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
 
 KEY: Final = "destination"
 """Primary key of the control table: the name of the destination table."""
-_APPLIED, _CHANGELOG, _RUN, _VERDICT = "applied_batch", "changelog_id", "run", "verdict"
-_CREATED = "table_created_us"
+_APPLIED, _CHANGELOG, _RUN, _CREATED = "applied_batch", "changelog_id", "run", "table_created_us"
+_VERDICT = "verdict"
 _EPOCH, _HOLDER, _TOKEN, _EXPIRES = "epoch", "holder", "lease_token", "lease_expires_ms"
 
 
@@ -35,22 +35,17 @@ class ControlRecord:
     """A row of the control table.
 
     Attributes:
-        expires: of the lease, seconds since 1970; 0 when nobody has it.
-        token: tells two holders of the same name apart.
         created: when the table that the batches were applied to was created, microseconds since 1970; 0 if unknown.
     """
 
     applied_batch: int = 0
     changelog_id: str = ""
-    epoch: int = 0
-    holder: str = ""
-    token: str = ""
-    expires: float = 0.0
+    tenure: Tenure = field(default_factory=Tenure)
     verdict: Verdict | None = None
     created: int = 0
 
 
-class ControlTable:
+class ControlTable(LeaseStore):
     """The control record of one destination table."""
 
     def __init__(self, client: Client, settings: TablestoreSettings, table_name: str) -> None:
@@ -66,6 +61,20 @@ class ControlTable:
         Args:
             asks: nothing has been done yet, so a service that does not answer is given up sooner.
         """
+        cells = self._cells(asks=asks)
+        if cells is None:
+            return None
+        return ControlRecord(
+            applied_batch=cells.get(_APPLIED, 0),
+            changelog_id=cells.get(_CHANGELOG, ""),
+            tenure=Tenure(
+                cells.get(_TOKEN, ""), cells.get(_EXPIRES, 0) / 1000, cells.get(_HOLDER, ""), cells.get(_EPOCH, 0)
+            ),
+            verdict=_read_verdict(cells.get(_VERDICT)),
+            created=cells.get(_CREATED, 0),
+        )
+
+    def _cells(self, *, asks: bool = False) -> dict[str, Any] | None:
         read = self._client.ask if asks else self._client.repeat
         try:
             _, row, _ = read("get_row", self._name, self._key, max_version=1)
@@ -73,69 +82,32 @@ class ControlTable:
             if is_missing(error):
                 return None
             raise
-        if row is None:
-            return None
-        cells = {name: value for name, value, _ in row.attribute_columns}
-        return ControlRecord(
-            applied_batch=cells.get(_APPLIED, 0),
-            changelog_id=cells.get(_CHANGELOG, ""),
-            epoch=cells.get(_EPOCH, 0),
-            holder=cells.get(_HOLDER, ""),
-            token=cells.get(_TOKEN, ""),
-            expires=cells.get(_EXPIRES, 0) / 1000,
-            verdict=_read_verdict(cells.get(_VERDICT)),
-            created=cells.get(_CREATED, 0),
-        )
+        return None if row is None else {name: value for name, value, _ in row.attribute_columns}
 
-    def tenure(self) -> Tenure | None:
-        """The lease of the record, for tasks that write under it."""
-        record = self.read()
-        return None if record is None else Tenure(str(record.epoch), record.expires, record.holder)
+    def tenure(self) -> Tenure:
+        """The lease of the record."""
+        return (self.read() or ControlRecord()).tenure
 
-    def take(self, record: ControlRecord | None, *, holder: str, token: str, expires: float) -> bool:
-        """Makes the caller the holder, if the record is still as read. Creates the control table when missing."""
-        epoch = record.epoch + 1 if record is not None else 1
-        cells = [(_EPOCH, epoch), (_HOLDER, holder), (_TOKEN, token), (_EXPIRES, int(expires * 1000))]
-        if record is None:
+    def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
+        """Stores a lease, and cells beside it. Creates the control table when it is missing."""
+        cells = {_EPOCH: new.epoch, _HOLDER: new.holder, _TOKEN: new.token, _EXPIRES: int(new.expires * 1000), **values}
+        if not old.epoch:
             self._create()
-            condition = self._condition(exists=False)
-        else:
-            condition = self._condition((_EPOCH, record.epoch), (_EXPIRES, int(record.expires * 1000)))
-        return self._change(
-            {"PUT": cells}, condition, applied=lambda found: found.epoch == epoch and found.token == token
-        )
+            if self._change(cells, self._condition(exists=False)):
+                return True  # else a check may have made the record
+        return self._change(cells, self._condition((_EPOCH, old.epoch), (_EXPIRES, int(old.expires * 1000))))
 
-    def renew(self, *, epoch: int, expires: float) -> bool:
-        """Prolongs the lease; False when it is no longer the caller's."""
-        milliseconds = int(expires * 1000)
-        return self._change(
-            {"PUT": [(_EXPIRES, milliseconds)]},
-            self._condition((_EPOCH, epoch)),
-            applied=lambda found: found.epoch == epoch and int(found.expires * 1000) == milliseconds,
-        )
-
-    def release(self, *, epoch: int) -> bool:
-        """Gives the lease back; False when it is no longer the caller's."""
-        return self._change(
-            {"PUT": [(_EXPIRES, 0)], "DELETE_ALL": [(_HOLDER, None), (_TOKEN, None)]},
-            self._condition((_EPOCH, epoch)),
-            applied=lambda found: found.epoch == epoch and found.expires == 0,
-        )
-
-    def record_applied(self, span: BatchSpan, *, epoch: int, created: int) -> bool:
-        """Records a span as applied; False when the lease is no longer the caller's.
+    def record_applied(self, lease: RenewedLease, span: BatchSpan, *, created: int) -> None:
+        """Records a span as applied.
 
         Args:
             created: see `ControlRecord`.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
         """
-        cells = [(_APPLIED, span.upto), (_CHANGELOG, span.changelog_id), (_RUN, span.run), (_CREATED, created)]
-        return self._change(
-            {"PUT": cells},
-            self._condition((_EPOCH, epoch)),
-            applied=lambda found: (
-                (found.epoch, found.applied_batch, found.changelog_id) == (epoch, span.upto, span.changelog_id)
-            ),
-        )
+        position = {_APPLIED: span.upto, _CHANGELOG: span.changelog_id, _RUN: span.run, _CREATED: created}
+        lease.change(**position)
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps a verdict, whoever holds the lease."""
@@ -149,20 +121,20 @@ class ControlTable:
             dropped = [(name, None) for name in (_APPLIED, _CHANGELOG, _RUN, _VERDICT, _CREATED)]
             self._client.repeat("update_row", self._name, self._row({"DELETE_ALL": dropped}), self._condition())
 
-    def _change(self, columns: dict[str, Any], condition: Any, *, applied: Callable[[ControlRecord], bool]) -> bool:
-        """Sends a conditional change until it is known whether it was applied."""
+    def _change(self, cells: Mapping[str, Any], condition: Any) -> bool:
+        """Puts cells under a condition, until it is known whether they were put."""
         deadline = time.monotonic() + self._seconds
         attempt = 0
         while True:
             try:
-                self._client.once("update_row", self._name, self._row(columns), condition)
+                self._client.once("update_row", self._name, self._row({"PUT": list(cells.items())}), condition)
                 return True
             except (ServiceError, NoAnswerError) as error:
                 refused = isinstance(error, ServiceError) and error.code == "OTSConditionCheckFail"
                 if not refused and not may_repeat(error):
                     raise DestinationError(f"control table '{self._name}': {error}") from error
-                found = self.read()
-                if found is not None and applied(found):
+                found = self._cells()
+                if found is not None and cells.items() <= found.items():
                     return True
                 if refused:
                     return False
@@ -198,8 +170,6 @@ class ControlTable:
             SingleColumnCondition(name, value, ComparatorType.EQUAL, pass_if_missing=value == 0)
             for name, value in equal
         ]
-        if len(checks) == 1:
-            return Condition(RowExistenceExpectation.EXPECT_EXIST, checks[0])
         every = CompositeColumnCondition(LogicalOperator.AND)
         for check in checks:
             every.add_sub_condition(check)

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.destination import BatchSpan, Destination, DestinationState, Lease, Verdict, WriteReport
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.errors import DestinationError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlRecord, ControlTable
-from upsert_platform.tablestore.lease import hold_lease
 from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.writing.lease import RenewedLease
 
 if TYPE_CHECKING:
     from upsert_platform.tablestore.task import TaskStats
@@ -52,18 +52,11 @@ class ControlledDestination(Destination):
         record = self._control.read(asks=True)
         if record is None:
             return DestinationState()
-        held = record.expires > time.time()
         created = self._created()
         lost = _loss(self._control.table_name, record, created)
         there = created is not None and not lost
-        return DestinationState(
-            applied_batch=record.applied_batch if there else 0,
-            changelog_id=record.changelog_id if there else "",
-            verdict=record.verdict if there else None,
-            lost=lost,
-            holder=record.holder if held else None,
-            lease_expires=datetime.fromtimestamp(record.expires, UTC) if held else None,
-        )
+        known = DestinationState(record.applied_batch, record.changelog_id, record.verdict)
+        return record.tenure.shown_in(known if there else DestinationState(lost=lost))
 
     def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
         """Takes the table for one writer, renews while open, gives it back at the end.
@@ -71,14 +64,14 @@ class ControlledDestination(Destination):
         Raises:
             LeaseHeldError: someone else has it.
         """
-        return hold_lease(self._control, owner=owner, duration=duration)
+        return RenewedLease(self._control, f"table '{self._control.table_name}'", owner=owner, duration=duration)
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
         self._control.record_verdict(verdict)
 
-    def _record_applied(self, span: BatchSpan, lease: Lease) -> None:
-        """Records a span under the lease's epoch.
+    def _record_applied(self, span: BatchSpan, lease: RenewedLease) -> None:
+        """Records a span as the holder of the lease.
 
         Raises:
             LeaseHeldError: the lease was lost meanwhile.
@@ -92,12 +85,7 @@ class ControlledDestination(Destination):
                 f" {'' if created is None else 'and made anew '}while this run wrote it; nothing was recorded as"
                 " applied, so the next run writes everything again"
             )
-        if not self._control.record_applied(span, epoch=lease.epoch, created=created):
-            lease.check()
-            raise LeaseHeldError(
-                f"table '{self.name}': another writer took the lease while this one wrote, so batch {span.upto} is not"
-                " recorded as applied; run the write again"
-            )
+        self._control.record_applied(lease, span, created=created)
 
 
 def _loss(table_name: str, record: ControlRecord, created: int | None) -> str:
@@ -125,10 +113,4 @@ def report_of(written: Written[TaskStats], *, started: float) -> WriteReport:
     metrics = asdict(total)
     metrics["task_seconds"] = round(metrics.pop("seconds"), 3)
     metrics["seconds"] = round(time.monotonic() - started, 3)
-    return WriteReport(
-        upserts=total.puts + total.updates,
-        deletes=total.deletes,
-        refused_count=total.refused,
-        refused=written.examples(),
-        metrics=metrics,
-    )
+    return written.report(upserts=total.puts + total.updates, deletes=total.deletes, metrics=metrics)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from upsert_platform.capabilities import ComparesSchema, ExpiresRows, WritesByMode, WritesHere
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
-from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
+from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         from upsert_platform.tablestore.task import TaskStats
         from upsert_platform.tablestore.writer import writing_task
 
-        assert isinstance(lease, TablestoreLease)
+        assert isinstance(lease, RenewedLease)
         lease.check()
         started = time.monotonic()
         if self.table.settings.parallelism is not None and not isinstance(changes, pa.Table):

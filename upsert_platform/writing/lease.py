@@ -13,13 +13,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from types import TracebackType
+from typing import Any, Final, Self
 
-from upsert_platform.errors import LeaseHeldError, UpsertPlatformError
+from upsert_platform.destination import DestinationState
+from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
 
 _LOG: Final = logging.getLogger(__name__)
 MARGIN: Final = 1 / 3
@@ -30,21 +33,59 @@ _LOOK_AGAIN: Final = 1 / 2
 """Part of the duration that is left when a task reads the record again: the holder has renewed it by then."""
 _OF_MARGIN: Final = 2 / 3
 """How much of the margin a request may take."""
+_TRIES: Final = 10
+"""How often a change of a control record that others change too is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A lease as it stands in a control record.
+    """A lease as it stands in a control record; nobody's before the first one.
 
     Attributes:
-        identity: of the holder, never given twice: a token, or an epoch.
+        token: of the holder, never given twice.
         expires: seconds since 1970.
         holder: for messages.
+        epoch: grows by one with every new holder.
     """
 
-    identity: str
-    expires: float
+    token: str = ""
+    expires: float = 0.0
     holder: str = ""
+    epoch: int = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody has the lease now."""
+        return self.expires > time.time()
+
+    def shown_in(self, state: DestinationState) -> DestinationState:
+        """A state with the holder and the end of this lease, while somebody has it."""
+        if not self.held:
+            return state
+        return replace(state, holder=self.holder, lease_expires=datetime.fromtimestamp(self.expires, UTC))
+
+
+class LeaseStore(ABC):
+    """Where the lease of a destination stands: in its control record, which is changed by compare-and-set."""
+
+    @abstractmethod
+    def tenure(self) -> Tenure:
+        """The lease as it is stored."""
+
+    @abstractmethod
+    def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
+        """Stores a lease, and with it other values of the record, all or nothing.
+
+        Args:
+            old: the lease must still be this one.
+            values: such as the position; the holder alone changes them.
+
+        Returns:
+            Whether the record was changed; if not, it was not the old one.
+
+        Raises:
+            UpsertPlatformError: nobody knows whether it was.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,48 +99,46 @@ class Terms:
     """
 
     what: str
-    identity: str
+    token: str
     expires: float
     seconds: float
 
 
-class RenewedLease(ABC):
-    """A lease that is held, renewed by a thread until it is given back; see `upsert_platform.destination.Lease`.
+class RenewedLease:
+    """A lease; see `upsert_platform.destination.Lease`. Held, and renewed by a thread, while its context is open.
 
     Args:
         what: the destination, for messages: ``topic 'users'``.
+        owner: shown to whoever finds the destination held.
     """
 
-    def __init__(self, what: str, *, duration: timedelta) -> None:
+    def __init__(self, store: LeaseStore, what: str, *, owner: str, duration: timedelta) -> None:
         self.what = what
         self.seconds = duration.total_seconds()
+        self._store = store
+        self._owner = owner
+        self._token = uuid.uuid4().hex
+        self._tenure = Tenure()  # as this holder stored it last
         self._until = 0.0  # of the monotonic clock
         self._lost: str | None = None
+        self._lock = threading.Lock()  # of changes to the record
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease of {what}", daemon=True)
 
+    def __enter__(self) -> Self:
+        self.take()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.give_back()
+
     @property
-    @abstractmethod
     def epoch(self) -> int:
         """Grows by one with every new holder."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """What tasks look for in the control record."""
-
-    @abstractmethod
-    def _renew(self) -> None:
-        """Stores `expiry()` in the control record.
-
-        Raises:
-            LeaseHeldError: somebody else has the lease; it is lost.
-            UpsertPlatformError: it could not be stored now.
-        """
-
-    @abstractmethod
-    def _release(self) -> None:
-        """Ends the lease in the control record."""
+        return self._tenure.epoch
 
     @property
     def deadline(self) -> datetime:
@@ -110,19 +149,37 @@ class RenewedLease(ABC):
     def terms(self) -> Terms:
         """What tasks are told."""
         left = self._until - time.monotonic() + self.seconds * MARGIN
-        return Terms(self.what, self.identity, time.time() + left, self.seconds)
+        return Terms(self.what, self._token, time.time() + left, self.seconds)
 
-    def expiry(self) -> float:
-        """What to store as the end of the lease now, seconds since 1970."""
-        return time.time() + self.seconds
+    def take(self) -> None:
+        """Takes the lease; nothing renews it before the context is entered.
 
-    def extended(self, asked_at: float) -> None:
-        """Notes that the control record holds a new end.
-
-        Args:
-            asked_at: monotonic time before that end was taken from `expiry`.
+        Raises:
+            LeaseHeldError: somebody else has it; the message names the holder and the end of its lease.
+            UpsertPlatformError: the control record could not be read or changed.
         """
-        self._until = max(self._until, asked_at + self.seconds * (1 - MARGIN))
+        for _ in range(_TRIES):
+            found = self._store.tenure()
+            if found.held:
+                raise LeaseHeldError(held_message(self.what, found))
+            asked_at = time.monotonic()
+            mine = Tenure(self._token, time.time() + self.seconds, self._owner, found.epoch + 1)
+            if self._store.swap(found, mine):
+                self._tenure = mine
+                self._extended(asked_at)
+                return
+        raise LeaseHeldError(lost_message(self.what, self._store.tenure()))
+
+    def change(self, **values: Any) -> None:
+        """Changes values of the control record as the holder, all or none; the lease is renewed with it.
+
+        Raises:
+            LeaseHeldError: the lease was lost; nothing was changed.
+            UpsertPlatformError: nobody knows whether they were changed.
+        """
+        with self._lock:
+            self.check()
+            self._prolong(values)
 
     def check(self) -> None:
         """Raises LeaseHeldError when the lease was lost or has ended."""
@@ -134,10 +191,6 @@ class RenewedLease(ABC):
                 " run the write again"
             )
 
-    def keep(self) -> None:
-        """Renews the lease from now on."""
-        self._thread.start()
-
     def give_back(self) -> None:
         """Ends the renewal and frees the destination, unless somebody else has it by now. Idempotent."""
         self._ended.set()
@@ -147,18 +200,41 @@ class RenewedLease(ABC):
             self._lost = f"{self.what}: the lease was given back"
             try:
                 self._release()
-            except UpsertPlatformError:
-                # Freeing early is a courtesy: the lease ends by itself, and the write's own error matters more.
-                return
+            except UpsertPlatformError as error:
+                # Freeing early is a courtesy, and the write's own error matters more.
+                _LOG.warning("%s: the lease ends by itself: %s", self.what, error)
 
-    def lose(self, reason: str) -> LeaseHeldError:
-        """Notes that somebody else has the lease; gives the error to raise."""
-        self._lost = reason
-        return LeaseHeldError(reason)
+    def _renew(self) -> None:
+        with self._lock:
+            self._prolong({})
+
+    def _release(self) -> None:
+        with self._lock:
+            self._put(Tenure(epoch=self.epoch), {})
+
+    def _prolong(self, values: Mapping[str, Any]) -> None:
+        asked_at = time.monotonic()
+        self._put(replace(self._tenure, expires=time.time() + self.seconds), values)
+        self._extended(asked_at)
+
+    def _put(self, new: Tenure, values: Mapping[str, Any]) -> None:
+        for _ in range(_TRIES):
+            if self._store.swap(self._tenure, new, **values):
+                self._tenure = new
+                return
+            found = self._store.tenure()
+            if found.token != self._token:
+                self._lost = lost_message(self.what, found)
+                raise LeaseHeldError(self._lost)
+            self._tenure = found
+        raise DestinationError(f"{self.what}: its control record could not be changed, others keep changing it")
+
+    def _extended(self, asked_at: float) -> None:
+        """Notes that the control record holds a new end, taken after that monotonic time."""
+        self._until = max(self._until, asked_at + self.seconds * (1 - MARGIN))
 
     def _keep(self) -> None:
         while not self._ended.wait(self.seconds / _RENEWALS):
-            asked_at = time.monotonic()
             try:
                 self._renew()
             except LeaseHeldError as error:
@@ -167,8 +243,6 @@ class RenewedLease(ABC):
             except UpsertPlatformError as error:
                 # Tried again at the next turn; `check` and the tasks' guards act on the deadline.
                 _LOG.warning("%s: the lease could not be renewed, trying again: %s", self.what, error)
-                continue
-            self.extended(asked_at)
 
 
 class LeaseGuard:
@@ -178,11 +252,11 @@ class LeaseGuard:
     the number of rows.
 
     Args:
-        read: the lease in the control record; None when there is no record.
+        read: the lease in the control record.
         longest: seconds that a request may take at most.
     """
 
-    def __init__(self, terms: Terms, read: Callable[[], Tenure | None], *, longest: float = float("inf")) -> None:
+    def __init__(self, terms: Terms, read: Callable[[], Tenure], *, longest: float = float("inf")) -> None:
         self._terms = terms
         self._read = read
         self._margin = terms.seconds * MARGIN
@@ -224,7 +298,7 @@ class LeaseGuard:
                 raise
             except UpsertPlatformError:
                 return  # looked at again in a moment; the end that is known counts
-            if found is None or found.identity != self._terms.identity:
+            if found.token != self._terms.token:
                 raise LeaseHeldError(lost_message(self._terms.what, found))
             self._until = max(self._until, now + found.expires - time.time())
 
@@ -237,9 +311,9 @@ def held_message(what: str, found: Tenure) -> str:
     )
 
 
-def lost_message(what: str, found: Tenure | None) -> str:
+def lost_message(what: str, found: Tenure) -> str:
     """For one who held a destination."""
-    holder = f"'{found.holder}'" if found is not None and found.holder else "nobody"
+    holder = f"'{found.holder}'" if found.holder else "nobody"
     return f"{what}: the lease of this write was lost, and {holder} holds it now; run the write again"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from upsert_platform import errors
-from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow
+from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, UpsertPlatformError
 from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.model import Column
@@ -166,6 +166,13 @@ class Written(Generic[_Stats]):
     def examples(self) -> tuple[RefusedRow, ...]:
         """Some refused rows."""
         return tuple(next(self.refused(), [])[:_EXAMPLES])
+
+    def report(
+        self, *, upserts: int, deletes: int, metrics: Mapping[str, int | float | str] | None = None
+    ) -> WriteReport:
+        """What the write did, with the rows that were refused."""
+        refused = sum(part.refused for part in self.parts)
+        return WriteReport(upserts, deletes, refused, self.examples(), metrics or {})
 
 
 def opener_of(keep: KeepRefused) -> Callable[[], RefusedFile] | None:

@@ -206,7 +206,7 @@ def test_a_closed_lease_is_given_back(control: ControlTable) -> None:
     with lease(control, "run"):
         pass
     record = control.read()
-    assert (record.holder, record.token, record.held_at(time.time())) == ("", "", False)
+    assert (record.holder, record.token, record.tenure.held) == ("", "", False)
 
 
 def test_without_an_answer_there_is_no_lease(make_table: Callable[..., MaxComputeTable]) -> None:

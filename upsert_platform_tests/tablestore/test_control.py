@@ -14,13 +14,17 @@ from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.failures import NoAnswerError
-from upsert_platform.tablestore.lease import hold_lease
 from upsert_platform.tablestore.transport import Endpoint
+from upsert_platform.writing.lease import RenewedLease, Tenure
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import table_on
 
 SPAN = BatchSpan(after=0, upto=3, changelog_id="log", run="run 1")
 MINUTE = timedelta(minutes=1)
+
+
+def hold_lease(control: ControlTable, *, owner: str, duration: timedelta) -> RenewedLease:
+    return RenewedLease(control, f"table '{control.table_name}'", owner=owner, duration=duration)
 
 
 def _control(server: ServerHandle, **options: str) -> ControlTable:
@@ -38,14 +42,11 @@ def control(server: ServerHandle) -> Iterator[ControlTable]:
 def test_the_control_table_is_created_by_the_first_lease(control: ControlTable) -> None:
     assert control.read() is None
     with hold_lease(control, owner="first", duration=MINUTE) as lease:
-        record = control.read()
-        assert record is not None
-        assert (record.epoch, record.holder, lease.epoch) == (1, "first", 1)
-        assert 0 < (lease.deadline - datetime.now(UTC)).total_seconds() < 45 < record.expires - time.time() < 61
+        stored = control.tenure()
+        assert (stored.epoch, stored.holder, lease.epoch) == (1, "first", 1)
+        assert 0 < (lease.deadline - datetime.now(UTC)).total_seconds() < 45 < stored.expires - time.time() < 61
         lease.check()
-    record = control.read()
-    assert record is not None
-    assert (record.epoch, record.holder, record.expires) == (1, "", 0.0)
+    assert control.tenure() == Tenure(epoch=1)
 
 
 def test_a_second_writer_is_told_who_holds_it_and_until_when(control: ControlTable) -> None:
@@ -63,14 +64,24 @@ def test_a_second_writer_is_told_who_holds_it_and_until_when(control: ControlTab
 
 
 def test_a_dead_holders_lease_expires(control: ControlTable) -> None:
-    assert control.take(None, holder="dead", token="t", expires=time.time() + 0.3)
+    dead = hold_lease(control, owner="dead", duration=timedelta(seconds=0.3))
+    dead.take()
     with pytest.raises(LeaseHeldError, match="'dead'"), hold_lease(control, owner="next", duration=MINUTE):
         pytest.fail("the lease was not respected")
     time.sleep(0.4)
     with hold_lease(control, owner="next", duration=MINUTE) as lease:
         assert lease.epoch == 2
-        assert not control.record_applied(SPAN, epoch=1, created=5)
-        assert control.record_applied(SPAN, epoch=2, created=5)
+        with pytest.raises(LeaseHeldError, match="ended"):
+            control.record_applied(dead, SPAN, created=5)
+        with pytest.raises(LeaseHeldError, match="'next' holds it now"):
+            dead._prolong({"applied_batch": 3})  # its clock stood still
+        record = control.read()
+        assert record is not None
+        assert record.applied_batch == 0
+        control.record_applied(lease, SPAN, created=5)
+    record = control.read()
+    assert record is not None
+    assert (record.applied_batch, record.changelog_id, record.created) == (3, "log", 5)
 
 
 def test_a_lease_is_renewed_while_it_is_held(control: ControlTable) -> None:
@@ -79,31 +90,47 @@ def test_a_lease_is_renewed_while_it_is_held(control: ControlTable) -> None:
         time.sleep(1.2)
         lease.check()
         assert lease.deadline > first
-        record = control.read()
-        assert record is not None
-        assert record.expires > time.time()
+        assert control.tenure().held
 
 
 def test_a_holder_notices_that_its_lease_was_taken(control: ControlTable) -> None:
     with hold_lease(control, owner="slow", duration=timedelta(seconds=0.6)) as lease:
-        record = control.read()
-        assert record is not None
-        assert control.take(record, holder="thief", token="t", expires=time.time() + 60)
+        thief = Tenure("t", time.time() + 60, "thief", 2)
+        while not control.swap(control.tenure(), thief):
+            pass  # it was renewed in between
         time.sleep(0.5)
         with pytest.raises(LeaseHeldError, match="'thief'"):
             lease.check()
-        assert not control.record_applied(SPAN, epoch=lease.epoch, created=5)
-    record = control.read()
-    assert record is not None
-    assert record.holder == "thief"
+        with pytest.raises(LeaseHeldError, match="'thief'"):
+            control.record_applied(lease, SPAN, created=5)
+    assert control.tenure().holder == "thief"
 
 
 def test_only_one_of_two_takes_the_record_as_read(control: ControlTable) -> None:
     with hold_lease(control, owner="once", duration=MINUTE):
         pass
-    record = control.read()
-    assert control.take(record, holder="a", token="a", expires=time.time() + 60)
-    assert not control.take(record, holder="b", token="b", expires=time.time() + 60)
+    found = control.tenure()
+    assert control.swap(found, Tenure("a", time.time() + 60, "a", 2))
+    assert not control.swap(found, Tenure("b", time.time() + 60, "b", 2))
+    assert control.tenure().token == "a"
+
+
+def test_the_first_holder_of_a_table_that_was_checked_before(control: ControlTable) -> None:
+    verdict = Verdict(0, True, True, datetime(2026, 1, 2, tzinfo=UTC))
+    control.record_verdict(verdict)
+    with hold_lease(control, owner="first", duration=MINUTE) as lease:
+        assert lease.epoch == 1
+        record = control.read()
+        assert record is not None
+        assert (record.tenure.holder, record.verdict) == ("first", verdict)
+
+
+def test_values_of_another_change_in_the_same_millisecond_are_not_taken_for_ones_own(control: ControlTable) -> None:
+    """A lost answer is looked up by what was to be stored, the values included."""
+    mine = Tenure("t", 2_000_000_000.0, "me", 1)
+    assert control.swap(Tenure(), mine, applied_batch=1)
+    assert not control.swap(Tenure("t", 1.0, "me", 1), mine, applied_batch=2)
+    assert control.swap(mine, mine, applied_batch=2)
 
 
 @pytest.mark.parametrize("fault", ["cut-after", "cut-before", "error:code=OTSTimeout", "bad-gateway"])
@@ -116,11 +143,11 @@ def test_lost_answers_are_looked_up(disturbed: ServerHandle, fault: str) -> None
     with hold_lease(control, owner="me", duration=MINUTE) as lease:
         assert lease.epoch == 2
         disturbed.faults(rule)
-        assert control.record_applied(SPAN, epoch=2, created=5)
+        control.record_applied(lease, SPAN, created=5)
         disturbed.faults(rule)
     record = control.read()
     assert record is not None
-    assert (record.epoch, record.applied_batch, record.changelog_id, record.holder) == (2, 3, "log", "")
+    assert (record.tenure, record.applied_batch, record.changelog_id) == (Tenure(epoch=2), 3, "log")
 
 
 def test_a_control_table_that_stays_silent_ends_the_write(disturbed: ServerHandle) -> None:
@@ -128,7 +155,7 @@ def test_a_control_table_that_stays_silent_ends_the_write(disturbed: ServerHandl
     with hold_lease(control, owner="me", duration=MINUTE) as lease:
         disturbed.faults("error:code=OTSServerUnavailable,operation=UpdateRow")
         with pytest.raises(DestinationError, match=r"OTSServerUnavailable.*given up after"):
-            control.record_applied(SPAN, epoch=lease.epoch, created=5)
+            control.record_applied(lease, SPAN, created=5)
         disturbed.faults()
 
 

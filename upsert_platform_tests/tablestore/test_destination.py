@@ -15,6 +15,7 @@ from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
+from upsert_platform.writing.lease import Tenure
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 
@@ -169,9 +170,8 @@ def test_a_lost_lease_records_nothing(spark: SparkSession, server: ServerHandle)
     destination = TablestoreDestination(table)
     destination.prepare()
     with destination.lease(owner="slow", duration=MINUTE) as lease:
-        record = destination._control.read()
-        assert destination._control.take(record, holder="thief", token="t", expires=9e9)
-        with pytest.raises(LeaseHeldError, match="another writer took the lease"):
+        assert destination._control.swap(destination._control.tenure(), Tenure("t", 9e9, "thief", 2))
+        with pytest.raises(LeaseHeldError, match="'thief' holds it now"):
             destination.write(change_frame(spark, table, [{"id": 1}]), span=_span(1), lease=lease)
     state = destination.state()
     assert (state.applied_batch, state.holder) == (0, "thief")

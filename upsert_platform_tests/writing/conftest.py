@@ -14,9 +14,8 @@ from upsert_platform_tests.kafka.tables import read as read_topic
 from upsert_platform_tests.maxcompute.conftest import make_table, maxcompute  # noqa: F401 (fixtures)
 from upsert_platform_tests.tablestore.conftest import server  # noqa: F401 (a fixture)
 from upsert_platform_tests.tablestore.declared import table_on
-from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
+from upsert_platform_tests.writing.in_memory import COLUMNS, MemoryDestination, Place
 
-COLUMNS: Final = {"id": "BIGINT", "name": "STRING"}
 STRICT: Final = {"id": "BIGINT", "name": "STRING NOT NULL"}
 Open = Callable[[], Destination]
 """Opens a destination; each call another object on one and the same table."""

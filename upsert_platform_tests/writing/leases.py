@@ -8,9 +8,9 @@ from typing import Any
 from upsert_platform.writing.lease import RenewedLease, Terms
 
 
-def terms(left: float = 600, *, identity: str = "1", seconds: float = 600) -> Terms:
+def terms(left: float = 600) -> Terms:
     """A lease of ten minutes that ends in `left` seconds."""
-    return Terms("table 'users'", identity, time.time() + left, seconds)
+    return Terms("table 'users'", "token", time.time() + left, 600)
 
 
 def die(lease: Any, *, left: float) -> None:
@@ -19,7 +19,5 @@ def die(lease: Any, *, left: float) -> None:
     lease._ended.set()
     lease._thread.join()
     lease.seconds = left
-    asked_at = time.monotonic()
-    lease._renew()
     lease._until = 0.0  # or the longer end that it had would count
-    lease.extended(asked_at)
+    lease._renew()

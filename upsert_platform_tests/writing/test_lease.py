@@ -17,7 +17,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall, self.steady = 1_000.0, 5.0
         self.reads = 0
-        self.tenure: Tenure | None = Tenure("7", 1_030.0, "me")
+        self.tenure = Tenure("7", 1_030.0, "me")
         self.fails = False
         monkeypatch.setattr(time, "time", lambda: self.wall)
         monkeypatch.setattr(time, "monotonic", lambda: self.steady)
@@ -25,7 +25,7 @@ class Clock:
     def guard(self, *, longest: float = 10) -> LeaseGuard:
         """Of a lease of 30 s that was renewed just now."""
 
-        def read() -> Tenure | None:
+        def read() -> Tenure:
             self.reads += 1
             if self.fails:
                 raise EndpointError("no answer")
@@ -38,7 +38,6 @@ class Clock:
         self.steady += seconds
 
     def renew(self) -> None:
-        assert self.tenure is not None
         self.tenure = replace(self.tenure, expires=self.wall + 30)
 
 
@@ -73,12 +72,12 @@ def test_requests_end_before_the_lease_does(clock: Clock) -> None:
     assert Clock.guard(clock, longest=2)._request == 2
 
 
-@pytest.mark.parametrize("tenure", [None, Tenure("8", 2_000.0, "other")])
-def test_a_task_stops_when_its_lease_was_lost(clock: Clock, tenure: Tenure | None) -> None:
+@pytest.mark.parametrize("tenure", [Tenure(), Tenure("8", 2_000.0, "other")])
+def test_a_task_stops_when_its_lease_was_lost(clock: Clock, tenure: Tenure) -> None:
     guard = clock.guard()
     clock.tenure = tenure
     clock.pass_(16)
-    with pytest.raises(LeaseHeldError, match="'other'" if tenure else "nobody"):
+    with pytest.raises(LeaseHeldError, match="'other'" if tenure.holder else "nobody"):
         guard.check()
 
 

@@ -80,26 +80,6 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRecord:
-    """Who holds the lease.
-
-    Attributes:
-        token: unique per holder, so that a holder knows its own record.
-        expires: seconds since 1970.
-    """
-
-    holder: str = ""
-    token: str = ""
-    epoch: int = 0
-    expires: float = 0.0
-
-    @property
-    def tenure(self) -> Tenure:
-        """The same as guards read it."""
-        return Tenure(self.token, self.expires, self.holder)
-
-
-@dataclass(frozen=True, slots=True)
 class Share:
     """What one writing task committed, in the transaction that holds its rows.
 
@@ -120,7 +100,7 @@ class Control:
     """The control records that the driver writes."""
 
     applied: Applied = field(default_factory=Applied)
-    lease: LeaseRecord = field(default_factory=LeaseRecord)
+    lease: Tenure = field(default_factory=Tenure)
     verdict: Verdict | None = None
 
 
@@ -215,7 +195,7 @@ class ControlTopic:
         if STATE not in found and self._legacy is not None:
             found = {**self._last(self._legacy, (_RECORDS,), waits=waits), **found}
         return Control(
-            _applied(found.get(STATE) or {}), LeaseRecord(**(found.get(LEASE) or {})), _verdict(found.get(VERDICT))
+            _applied(found.get(STATE) or {}), Tenure(**(found.get(LEASE) or {})), _verdict(found.get(VERDICT))
         )
 
     def shares(self) -> dict[int, Share]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsRecent, WritesHere
@@ -31,7 +31,7 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
-from upsert_platform.kafka.sink.lease import KafkaLease, hold_lease
+from upsert_platform.kafka.sink.lease import KafkaLease
 from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
@@ -137,15 +137,9 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         control = self._control.read()
         found = describe_topic(self.table.endpoint, self.topic)
         applied = control.applied
-        held = control.lease.expires > time.time()
         there = found is not None and found.topic_id == applied.topic_id
-        return DestinationState(
-            applied_batch=applied.batch if there else 0,
-            changelog_id=applied.changelog_id if there else "",
-            verdict=control.verdict if there else None,
-            holder=control.lease.holder if held else None,
-            lease_expires=datetime.fromtimestamp(control.lease.expires, UTC) if held else None,
-        )
+        known = DestinationState(applied.batch, applied.changelog_id, control.verdict)
+        return control.lease.shown_in(known if there else DestinationState())
 
     def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
         """Takes the topic for one writer, renews while open, gives it back at the end.
@@ -153,7 +147,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         Raises:
             LeaseHeldError: someone else has it.
         """
-        return hold_lease(self._control, owner=owner, duration=duration)
+        return KafkaLease(self._control, owner=owner, duration=duration)
 
     def write(
         self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
@@ -218,13 +212,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         metrics |= {"seconds": round(time.monotonic() - started, 3), "tasks": shares, "compacted": int(found.compacted)}
         if not ends.stable:
             metrics["note"] = "an open transaction of another producer hides what was written from committed readers"
-        return WriteReport(
-            upserts=total.upserts,
-            deletes=total.deletes,
-            refused_count=total.refused,
-            refused=written.examples(),
-            metrics=metrics,
-        )
+        return written.report(upserts=total.upserts, deletes=total.deletes, metrics=metrics)
 
     @property
     def _exactly_once(self) -> bool:

@@ -7,50 +7,27 @@ the same time cannot both succeed: the first one's commit is refused, or the sec
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.errors import EndpointError, LeaseHeldError
-from upsert_platform.kafka.sink.control import (
-    DRIVER_TRANSACTION_MS,
-    LEASE,
-    STATE,
-    Applied,
-    ControlTopic,
-    LeaseRecord,
-)
+from upsert_platform.kafka.sink.control import DRIVER_TRANSACTION_MS, LEASE, STATE, Applied, ControlTopic
 from upsert_platform.kafka.sink.transactions import Fenced, in_transaction, open_transactional
-from upsert_platform.writing.lease import RenewedLease, held_message, lost_message
+from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, held_message
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 
-class KafkaLease(RenewedLease):
-    """A lease that is held."""
+class KafkaLease(RenewedLease, LeaseStore):
+    """The lease of a written topic; its holder writes the control records."""
 
-    def __init__(self, control: ControlTopic, producer: Producer, record: LeaseRecord, *, duration: timedelta) -> None:
-        super().__init__(_what(control), duration=duration)
+    def __init__(self, control: ControlTopic, *, owner: str, duration: timedelta) -> None:
+        super().__init__(self, f"topic '{control.topic}'", owner=owner, duration=duration)
         self._control = control
-        self._producer = producer
-        self._record = record
-        self._lock = Lock()
-
-    @property
-    def epoch(self) -> int:
-        """Grows by one with every new holder."""
-        return self._record.epoch
-
-    @property
-    def identity(self) -> str:
-        """The token of this holder."""
-        return self._record.token
+        self._producer: Producer | None = None
 
     def record_applied(self, applied: Applied) -> None:
         """Writes the position, as the holder.
@@ -59,75 +36,49 @@ class KafkaLease(RenewedLease):
             LeaseHeldError: the lease was lost.
             EndpointError: the brokers did not take it.
         """
-        self.check()
-        self._put(STATE, asdict(applied))
+        self.change(**{STATE: asdict(applied)})
 
-    def start(self) -> None:
-        """Writes the record of this holder and renews it from now on.
+    def take(self) -> None:
+        """Takes the transactional id, unless somebody is seen to hold the lease, and then the lease."""
+        self._control.create()
+        seen = self._control.read(waits=False).lease
+        if seen.held:
+            raise LeaseHeldError(held_message(self.what, seen))
+        self._producer = _open(self._control)
+        super().take()
+
+    def tenure(self) -> Tenure:
+        """The last lease; what an open transaction hides is waited for."""
+        return self._control.read().lease
+
+    def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
+        """Writes a lease and other records in one transaction, under the transactional id.
 
         Raises:
-            Fenced: somebody else took the transactional id meanwhile.
+            EndpointError: the brokers cannot be reached or allow no transactions, or others want the lease too.
         """
-        asked_at = time.monotonic()
-        record = replace(self._record, expires=self.expiry())
-        in_transaction(self._producer, lambda: self._control.produce(self._producer, LEASE, asdict(record)))
-        self.extended(asked_at)
-        self.keep()
-
-    def _renew(self) -> None:
-        self._put(LEASE, asdict(replace(self._record, expires=self.expiry())))
-
-    def _release(self) -> None:
-        self._put(LEASE, asdict(replace(self._record, expires=0.0)))
-
-    def _put(self, record: str, value: Mapping[str, Any]) -> None:
-        with self._lock:
+        records = {LEASE: asdict(new), **values}
+        try:
+            self._write(records)
+        except Fenced:  # by one who wants the lease, or has it by now
+            self._producer = _open(self._control)
+            if self.tenure() != old:
+                return False
             try:
-                in_transaction(self._producer, lambda: self._control.produce(self._producer, record, value))
+                self._write(records)
             except Fenced:
-                self._retake()
-                try:
-                    in_transaction(self._producer, lambda: self._control.produce(self._producer, record, value))
-                except Fenced:
-                    raise EndpointError(f"{self.what}: others want the lease, and the record was not written") from None
+                raise EndpointError(f"{self.what}: others want the lease, and the record was not written") from None
+        return True
 
-    def _retake(self) -> None:
-        """Takes the transactional id back from one who wanted the lease and did not get it."""
-        self._producer = _open(self._control)
-        found = self._control.read().lease.tenure
-        if found.identity != self.identity:
-            raise self.lose(lost_message(self.what, found))
+    def _write(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        producer = self._producer
+        assert producer is not None
 
+        def produce() -> None:
+            for name, value in records.items():
+                self._control.produce(producer, name, value)
 
-@contextmanager
-def hold_lease(control: ControlTopic, *, owner: str, duration: timedelta) -> Iterator[KafkaLease]:
-    """Takes the lease and keeps it while the context is open.
-
-    Raises:
-        LeaseHeldError: someone else has it.
-        EndpointError: the brokers cannot be reached, or allow no transactions.
-    """
-    control.create()
-    _refuse_if_held(control, waits=False)
-    producer = _open(control)
-    before = _refuse_if_held(control, waits=True)
-    record = LeaseRecord(owner, uuid.uuid4().hex, before.epoch + 1)
-    lease = KafkaLease(control, producer, record, duration=duration)
-    try:
-        lease.start()
-    except Fenced:
-        raise LeaseHeldError(lost_message(_what(control), control.read().lease.tenure)) from None
-    try:
-        yield lease
-    finally:
-        lease.give_back()
-
-
-def _refuse_if_held(control: ControlTopic, *, waits: bool) -> LeaseRecord:
-    found = control.read(waits=waits).lease
-    if found.expires > time.time():
-        raise LeaseHeldError(held_message(_what(control), found.tenure))
-    return found
+        in_transaction(producer, produce)
 
 
 def _open(control: ControlTopic) -> Producer:
@@ -138,7 +89,3 @@ def _open(control: ControlTopic) -> Producer:
 def lease_id(control: ControlTopic) -> str:
     """Transactional id of whoever holds the lease."""
     return f"upsert-platform.{control.name}.{control.topic}"
-
-
-def _what(control: ControlTopic) -> str:
-    return f"topic '{control.topic}'"

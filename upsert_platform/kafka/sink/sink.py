@@ -109,7 +109,7 @@ class _Task:
         self._topic = settings.topic[0]
         self._endpoint = plan.table.endpoint
         self._control = ControlTopic.of(plan.table)
-        self._guard = LeaseGuard(plan.terms, lambda: self._control.read().lease.tenure)
+        self._guard = LeaseGuard(plan.terms, lambda: self._control.read().lease)
         self._encoder = encoder_of(plan.table)
         fixed = table_id_headers(plan.table.name) if settings.table_id_header else ()
         self._partition: int | None = None

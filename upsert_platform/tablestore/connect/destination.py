@@ -18,7 +18,7 @@ from upsert_platform.tablestore.connect.reports import ReportTopics
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at, sink_time_to_live
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
-from upsert_platform.tablestore.lease import TablestoreLease
+from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import Written, opener_of, raising_what_tasks_raised, run_tasks
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
         from upsert_platform.tablestore.connect.frame import before_stops, first_errors, record_frame
         from upsert_platform.tablestore.task import TaskStats
 
-        assert isinstance(lease, TablestoreLease)
+        assert isinstance(lease, RenewedLease)
         lease.check()
         started = time.monotonic()
         fatal = self.sink.failures.fatal
@@ -180,7 +180,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
             return in_order(records, tasks=tasks)
         return records if tasks is None else records.repartition(tasks)
 
-    def _task(self, lease: TablestoreLease, open_file: OpenFile | None) -> Callable[[Any], Any]:
+    def _task(self, lease: RenewedLease, open_file: OpenFile | None) -> Callable[[Any], Any]:
         from upsert_platform.tablestore.connect.points import points_task
         from upsert_platform.tablestore.connect.writer import records_task
 

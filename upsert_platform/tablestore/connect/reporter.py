@@ -10,9 +10,8 @@ from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
 from upsert_platform.tablestore.connect.reports import ReportMessage, ReportTopics, dead_letter, error_message
 from upsert_platform.tablestore.connect.table import ConnectSink
-from upsert_platform.tablestore.lease import TablestoreLease
 from upsert_platform.tablestore.transport import Endpoint, Transport
-from upsert_platform.writing.lease import LeaseGuard, Tenure
+from upsert_platform.writing.lease import LeaseGuard, RenewedLease, Tenure
 
 if TYPE_CHECKING:
     from upsert_platform.tablestore.connect.change import RowChange
@@ -26,9 +25,7 @@ class Reporter:
         read_tenure: the lease of the sink's table as it is now.
     """
 
-    def __init__(
-        self, sink: ConnectSink, reports: ReportTopics | None, *, read_tenure: Callable[[], Tenure | None]
-    ) -> None:
+    def __init__(self, sink: ConnectSink, reports: ReportTopics | None, *, read_tenure: Callable[[], Tenure]) -> None:
         self._sink = sink
         self._failures = sink.failures
         self._reports = reports
@@ -57,7 +54,7 @@ class Reporter:
             )
         return self._reports
 
-    def report(self, refused: Sequence[RefusedRecord], lease: TablestoreLease) -> None:
+    def report(self, refused: Sequence[RefusedRecord], lease: RenewedLease) -> None:
         """Reports records; returns when all reports are safe.
 
         Raises:
@@ -84,7 +81,7 @@ class Reporter:
         table = self._sink.tables[refused.record.topic]
         return table.key_side, table.value_side
 
-    def _write(self, table: str, rows: Sequence[RowChange], lease: TablestoreLease) -> None:
+    def _write(self, table: str, rows: Sequence[RowChange], lease: RenewedLease) -> None:
         import numpy as np
 
         from upsert_platform.tablestore.connect.encode import encode_changes

@@ -172,7 +172,7 @@ def test_a_guard_reads_the_control_topic_once_in_a_lease_not_once_per_block(spar
     destination.prepare()
     with destination.lease(owner="run", duration=LEASE) as lease:
         reads.clear()
-        guard = LeaseGuard(lease.terms, lambda: destination._control.read().lease.tenure)
+        guard = LeaseGuard(lease.terms, lambda: destination._control.read().lease)
         for _ in range(400_000 // 10_000):
             guard.check()
         assert len(reads) == 0

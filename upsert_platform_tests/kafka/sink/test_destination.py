@@ -310,7 +310,7 @@ class TestLease:
             with destination.lease(owner="next", duration=MINUTE) as other:
                 assert other.epoch == 2
                 with pytest.raises(LeaseHeldError, match="'next' holds it"):
-                    lease._put("state", {})
+                    lease._prolong({"state": {}})
                 other.check()
 
     def test_it_is_renewed(self, destination_of, name):

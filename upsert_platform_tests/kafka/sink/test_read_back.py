@@ -50,7 +50,7 @@ def test_an_older_control_record_has_no_marks(spark, destination_of, name) -> No
     with destination.lease(owner="older", duration=MINUTE) as lease:
         found = destination._control.read().applied
         value = {name: getattr(found, name) for name in ("batch", "changelog_id", "topic_id", "shares", "partitions")}
-        lease._put("state", value)
+        lease.change(state=value)
     assert list(destination.recent_batches()) == []
     keys = spark.createDataFrame([(1,)], "id INT")
     assert [row.name for row in destination.read_recent(spark, keys=keys, since=1).collect()] == ["a"]
