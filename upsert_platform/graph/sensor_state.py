@@ -40,12 +40,14 @@ class SensorState:
     Attributes:
         since: table that is read to when the sensor first saw its waiting records, in seconds since 1970.
         failing: table that is written to its failures.
-        seen: storage number of the last run that was looked at.
+        seen: job to the storage number of its newest run that was there at the last look.
+        running: storage numbers of those that had not ended then.
     """
 
     since: dict[str, float] = field(default_factory=dict)
     failing: dict[str, Failures] = field(default_factory=dict)
-    seen: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    running: list[int] = field(default_factory=list)
 
     @staticmethod
     def read(cursor: str | None) -> SensorState:
@@ -54,19 +56,14 @@ class SensorState:
             found = json.loads(cursor or "{}")
             failing = {name: Failures(int(item["count"]), float(item["at"])) for name, item in found["failing"].items()}
             since = {str(name): float(at) for name, at in found["since"].items()}
-            return SensorState(since, failing, int(found["seen"]))
+            seen = {str(name): int(number) for name, number in found["seen"].items()}
+            return SensorState(since, failing, seen, [int(number) for number in found["running"]])
         except (ValueError, KeyError, TypeError, AttributeError):
             return SensorState()
 
     def text(self) -> str:
         """As it is kept."""
-        return json.dumps(
-            {
-                "since": self.since,
-                "failing": {name: asdict(item) for name, item in self.failing.items()},
-                "seen": self.seen,
-            }
-        )
+        return json.dumps(asdict(self))
 
     def wait(self, lags: Mapping[str, int]) -> None:
         """Notes which tables have records that wait, from now on if they had none before."""
@@ -83,14 +80,16 @@ class SensorState:
             mended_by: jobs that repair tables; after one that succeeded all are tried again.
             steps: step key to the table that it writes or checks.
         """
-        records = [
-            record
-            for job in (job, *mended_by)
-            for record in instance.get_run_records(dg.RunsFilter(job_name=job), limit=_LOOKED_AT)
-            if record.storage_id > self.seen and record.dagster_run.is_finished
-        ]
-        for record in sorted(records, key=lambda item: item.storage_id):
-            self.seen = record.storage_id
+        running, records = self.running, list[dg.RunRecord]()
+        self.running = []
+        for name in (job, *mended_by):
+            found = instance.get_run_records(dg.RunsFilter(job_name=name), limit=_LOOKED_AT)
+            before = self.seen.get(name, 0)
+            new = [record for record in found if record.storage_id > before or record.storage_id in running]
+            records += [record for record in new if record.dagster_run.is_finished]
+            self.running += [record.storage_id for record in new if not record.dagster_run.is_finished]
+            self.seen[name] = max([before, *(record.storage_id for record in found)])
+        for record in sorted(records, key=lambda item: (item.end_time or 0.0, item.storage_id)):
             if record.dagster_run.job_name in mended_by:
                 if record.dagster_run.is_success:
                     self.failing.clear()
@@ -104,6 +103,6 @@ class SensorState:
                 if all(successes):
                     self.failing.pop(table, None)
                 else:
-                    before = self.failing.get(table)
+                    last = self.failing.get(table)
                     at = record.end_time or time.time()
-                    self.failing[table] = Failures(1 + (before.count if before else 0), at)
+                    self.failing[table] = Failures(1 + (last.count if last else 0), at)

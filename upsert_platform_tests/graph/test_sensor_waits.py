@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from upsert_platform.graph.sensor_state import LONGEST, Failures, SensorState
 from upsert_platform_tests.graph.stack import Stack
 
 NOWHERE = ", 'odps.tunnel.end.point' = 'http://127.0.0.1:1', 'upsert.writer.max-retries' = '0'"
@@ -97,15 +96,3 @@ def test_a_table_that_fails_backs_off_alone(
     assert stack.run(instance=instance).success
     assert stack.warehouse_differences() == []
     assert look().skip_message == "no new offsets"
-
-
-def test_waits_double_up_to_the_longest_and_a_strange_cursor_begins_anew() -> None:
-    from datetime import timedelta
-
-    second = timedelta(seconds=1)
-    assert [Failures(count, 100.0).until(second) for count in (1, 2, 3)] == [101.0, 102.0, 104.0]
-    assert Failures(60, 100.0).until(second) == 100.0 + LONGEST.total_seconds()
-    state = SensorState({"users": 1.0}, {"t": Failures(2, 3.0)}, 7)
-    assert SensorState.read(state.text()) == state
-    for strange in (None, "", "[]", "7", '{"since": {}}', "users:12"):
-        assert SensorState.read(strange) == SensorState()
