@@ -57,8 +57,10 @@ def _text(message: bytes) -> str:
         text = message.decode("utf-8")
     except UnicodeDecodeError:
         raise UnjudgedError("not UTF-8 for every reader") from None
-    if "\0" in text or "\ufeff" in text or not text.strip():
-        raise UnjudgedError("a message with zero bytes or a byte order mark, or blank")
+    if "\0" in text or "\ufeff" in text:
+        raise UnjudgedError("a message with zero bytes or a byte order mark")
+    if not text.strip() and not any(end in text for end in "\r\n"):
+        raise UnjudgedError("a message that is blank")
     return text
 
 
@@ -68,10 +70,7 @@ def _record(text: str, quote: str) -> str:
         return text
     if quote and quote in text:
         raise UnjudgedError("line ends beside quotes")
-    first = text.replace("\r", "\n").split("\n", 1)[0]
-    if not first.strip():
-        raise UnjudgedError("a message that begins with an empty line")
-    return first
+    return text.replace("\r", "\n").split("\n", 1)[0]
 
 
 def _fields(line: str, delimiter: str, quote: str) -> list[str]:

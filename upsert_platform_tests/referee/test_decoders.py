@@ -71,7 +71,9 @@ def test_csv_reads_the_first_line_of_a_message() -> None:
     decode = csv_decoder({"id": kind_of("STRING")}, {})
     for message in (b"k\n20", b"k\r20\n", b"k\r\n", b"k"):
         assert decode(message) == ["k"]
-    for message in (b'"k\n20', b"\nk", b'k\n"'):
+    for message in (b"\n", b"\nk", b"\r\n1,2"):  # an empty line is a line
+        assert decode(message) == [""]
+    for message in (b'"k\n20', b"  ", b'k\n"'):
         with pytest.raises(UnjudgedError):
             decode(message)
 
