@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _DENIED: Final = (1044, 1045, 1142, 1143, 1227, 1698)
 """Numbers of errors that tell of credentials or grants."""
+_SESSION: Final = f"SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = {2**64 - 1}"
+"""What a server may have other defaults of, which would change values, or leave rows out without a word."""
 _SETTINGS: Final = {
     "log_bin": (("1", "ON"), "start the server with 'log_bin'"),
     "binlog_format": (("ROW",), "set 'binlog_format' = 'ROW'"),
@@ -123,7 +125,7 @@ class Connection:
                 autocommit=True,
                 connect_timeout=int(server.connect_timeout) or 1,
                 read_timeout=read_timeout,
-                init_command="SET SESSION time_zone = '+00:00', sql_mode = ''",
+                init_command=_SESSION,
                 program_name="upsert-platform",
                 **server.tls_arguments(),
             )
@@ -134,6 +136,12 @@ class Connection:
             raise EndpointError(
                 f"MySQL server {server} offers no TLS, and 'tls.mode' is '{server.tls}'; give the server a certificate"
             )
+        try:
+            # Rows that are never committed stand in no log that would take them back.
+            self.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        except EndpointError:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

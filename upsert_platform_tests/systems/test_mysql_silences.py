@@ -132,3 +132,20 @@ def test_keys_that_cascade_are_told_by_a_checkup(
         for event in stream:
             list(reader.read(event))
     assert names == ["p"]
+
+
+def test_what_a_server_gives_by_default_is_not_believed(tmp_path: Path) -> None:
+    """Some are set up to end a SELECT after so many rows, or to show what is not committed."""
+    with start_mariadb(tmp_path / "server", die_with_parent=True) as mariadb:
+        server = _server(mariadb)
+        with Connection(server) as connection:
+            connection.query("CREATE DATABASE shop")
+            fill(connection, "shop", 20)
+            connection.query("SET GLOBAL sql_select_limit = 5")
+            connection.query("SET GLOBAL TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+        with Connection(server) as writer, Connection(server) as reader:
+            writer.query("BEGIN")
+            writer.query("INSERT INTO shop.t VALUES (500, 1, 'not committed')")
+            writer.query("DELETE FROM shop.t WHERE id = 3")
+            assert reader.query("SELECT id FROM shop.t ORDER BY id") == [(number,) for number in range(1, 21)]
+            writer.query("ROLLBACK")
