@@ -113,6 +113,7 @@ def test_no_value_of_a_masked_column_is_shown_anywhere(
 
 FAILING = {
     "a record": ({"source": ", 'on-error' = 'fail'"}, {1: SECRET}, True, "cannot be decoded"),
+    "a row": ({"copy": ", 'on-error' = 'fail'"}, {1: SECRET * 400}, False, "cannot be written"),
 }
 
 
