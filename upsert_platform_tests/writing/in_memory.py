@@ -24,6 +24,7 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
+from upsert_platform.masking import NO_MASK
 from upsert_platform.model import Column
 from upsert_platform.types import parse_type
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
@@ -74,7 +75,7 @@ class MemoryDestination(Destination):
     def __init__(self, place: Place, columns: Mapping[str, str] = COLUMNS, *, fails: bool = False) -> None:
         self._place = place
         self.columns = tuple(Column(name, parse_type(kind)) for name, kind in columns.items())
-        self._judge = Judge.of(self.columns, self.primary_key, fails=fails)
+        self._judge = Judge.of(self.columns, self.primary_key, fails=fails, mask=NO_MASK)
 
     def prepare(self) -> None:
         """Nothing has to be created or compared."""
