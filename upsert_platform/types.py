@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -72,6 +73,13 @@ class LogicalType:
 
     def __str__(self) -> str:
         return f"{self._bare()}{'' if self.nullable else ' NOT NULL'}"
+
+    def parts(self) -> Iterator[LogicalType]:
+        """This type and all types inside it."""
+        yield self
+        for part in (self.key, self.element, *(item.type for item in self.fields)):
+            if part is not None:
+                yield from part.parts()
 
     def _bare(self) -> str:
         match self.name:

@@ -100,10 +100,8 @@ def _unfit_name(name: str, logical: LogicalType) -> str | None:
 
 def _too_fine(logical: LogicalType) -> int | None:
     """Fraction digits of a timestamp, at any depth, that microseconds do not hold."""
-    if logical.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ) and (logical.precision or 0) > _MICROSECONDS:
-        return logical.precision
-    inner = (logical.key, logical.element, *(field.type for field in logical.fields))
-    return next((found for part in inner if part is not None and (found := _too_fine(part))), None)
+    stamps = (part for part in logical.parts() if part.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ))
+    return next((part.precision for part in stamps if (part.precision or 0) > _MICROSECONDS), None)
 
 
 def _graph_problems(project: Project) -> list[Problem]:

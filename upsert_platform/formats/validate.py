@@ -31,14 +31,6 @@ _RAW: Final = (
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
 
-def parts_of(logical: LogicalType) -> Iterator[LogicalType]:
-    """A type and all types inside it."""
-    yield logical
-    for part in (logical.key, logical.element, *(item.type for item in logical.fields)):
-        if part is not None:
-            yield from parts_of(part)
-
-
 def check_columns(format_id: str, columns: Columns, *, direction: str, truncate_timestamps: bool) -> list[Finding]:
     """Columns that the format cannot hold."""
     findings: list[Finding] = []
@@ -52,7 +44,7 @@ def check_columns(format_id: str, columns: Columns, *, direction: str, truncate_
         findings.append(("error", f"takes exactly one column, not {len(columns)} ({listed}); choose another format"))
     check = _COLUMN_RULES.get(format_id)
     for name, logical in columns:
-        if not truncate_timestamps and any(_too_fine(part) for part in parts_of(logical)):
+        if not truncate_timestamps and any(_too_fine(part) for part in logical.parts()):
             text = (
                 f"is {logical}: the platform keeps microseconds, so a timestamp has at most 6 fraction digits; "
                 "declare TIMESTAMP(6), or allow truncation"
@@ -68,7 +60,7 @@ def _too_fine(logical: LogicalType) -> bool:
 
 
 def _json_column(logical: LogicalType, direction: str) -> Iterator[str]:
-    for part in parts_of(logical):
+    for part in logical.parts():
         key = part.key if part.name is TypeName.MAP else part.element if part.name is TypeName.MULTISET else None
         if key is not None and key.name not in _CHARACTERS:
             yield f"is {part}: JSON names are text, so the key of a MAP or MULTISET must be STRING, CHAR or VARCHAR"
@@ -159,7 +151,7 @@ def _avro_columns(columns: Columns, *, legacy: bool) -> list[Finding]:
         except AvroTypeError as error:
             findings.append(("error", f"column '{name}' {error}"))
             continue
-        if not legacy and any(map(_finer_than_millis, parts_of(logical))):
+        if not legacy and any(map(_finer_than_millis, logical.parts())):
             text = "as Flink does, milliseconds are written and read there, though the schema says microseconds"
             findings.append(("warning", f"column '{name}' is {logical}: {text}"))
     return findings
@@ -172,7 +164,7 @@ def _avro_confluent_columns(columns: Columns, direction: str) -> list[Finding]:
     if direction == "source" or errors:
         return errors
     for name, logical in columns:
-        if any(part.name is TypeName.TIMESTAMP_LTZ or _finer_than_millis(part) for part in parts_of(logical)):
+        if any(part.name is TypeName.TIMESTAMP_LTZ or _finer_than_millis(part) for part in logical.parts()):
             text = f"is {logical}: avro-confluent writes TIMESTAMP of at most 3 fraction digits, and no TIMESTAMP_LTZ"
             errors.append(("error", f"column '{name}' {text}"))
     return errors

@@ -24,7 +24,7 @@ from upsert_platform.kafka.refusals import remedy
 from upsert_platform.kafka.table import FormatSide, KafkaTable, read_kafka_table
 from upsert_platform.kafka.topics import create_topic, describe_topic
 from upsert_platform.model import ColumnKind, Options, Table
-from upsert_platform.writing.outcomes import NotNull, not_null_columns
+from upsert_platform.writing.judge import NotNull, not_null_columns
 
 if TYPE_CHECKING:
     from upsert_platform.kafka.sink.encode import RecordEncoder

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,7 @@ from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.verify_here import check_batch_here
 from upsert_platform.masking import Mask
 from upsert_platform.model import Column
-from upsert_platform.types import LogicalType, TypeName, quote_name
+from upsert_platform.types import TypeName, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -231,7 +232,9 @@ def _compare(hop: DestinationHop, changes: DataFrame, read: _Read, *, batch: int
     try:
         found = summed(hop, judged, batch=batch, complete=complete)
         settled = judged if found.passed else _settled_rows(hop, judged, after=batch)
-        return found if settled is judged else summed(hop, settled, batch=batch, complete=complete)
+        if settled is judged:
+            return found
+        return replace(summed(hop, settled, batch=batch, complete=complete), rows=found.rows)
     finally:
         judged.unpersist()
         changes.unpersist()
@@ -318,15 +321,8 @@ def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
     from pyspark.sql import functions as F
 
     assert column.type is not None
-    return F.to_json(F.struct(value)) if _holds_map(column.type) else value
-
-
-def _holds_map(kind: LogicalType) -> bool:
-    if kind.name in (TypeName.MAP, TypeName.MULTISET):
-        return True
-    if kind.element is not None and _holds_map(kind.element):
-        return True
-    return any(_holds_map(item.type) for item in kind.fields)
+    holds_map = any(part.name in (TypeName.MAP, TypeName.MULTISET) for part in column.type.parts())
+    return F.to_json(F.struct(value)) if holds_map else value
 
 
 def _column(name: str) -> SparkColumn:

@@ -28,7 +28,8 @@ from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending, wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.task_result import TaskResult
-from upsert_platform.writing.outcomes import Judge, Written, opener_of, run_tasks
+from upsert_platform.writing.judge import Judge
+from upsert_platform.writing.outcomes import Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa

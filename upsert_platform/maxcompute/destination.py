@@ -38,7 +38,7 @@ from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.writing.outcomes import Judge
+from upsert_platform.writing.judge import Judge
 
 if TYPE_CHECKING:
     import pyarrow as pa

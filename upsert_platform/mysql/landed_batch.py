@@ -25,14 +25,16 @@ from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
 from upsert_platform.mysql.server_state import ServerLog, await_visible, read_server_log
 from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_here
-from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform.source import Landed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from upsert_platform.mysql.table_source import MySqlTableSource
 
+CHUNKS: Final = 64
+"""Chunks of a batch at most: what a killed run reads again."""
 _FEW_CHUNKS: Final = 4
 """Chunks that the driver reads where a batch is taken to be little; a server's estimate of rows may be far off."""
 

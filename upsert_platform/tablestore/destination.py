@@ -12,8 +12,9 @@ from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import spark_type
+from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import RenewedLease
-from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
+from upsert_platform.writing.outcomes import opener_of, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa

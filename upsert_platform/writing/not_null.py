@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.types import LogicalType, TypeName
-from upsert_platform.writing.outcomes import refuses_nulls
+from upsert_platform.writing.judge import refuses_nulls
 
 
 def null_refusals(changes: pa.RecordBatch, not_null: Sequence[tuple[str, LogicalType]]) -> dict[int, str]:

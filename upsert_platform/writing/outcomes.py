@@ -13,8 +13,7 @@ from upsert_platform import errors
 from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, UpsertPlatformError
 from upsert_platform.masking import NO_MASK, Mask
-from upsert_platform.model import Column
-from upsert_platform.types import LogicalType
+from upsert_platform.writing.judge import Judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,62 +59,6 @@ class TaskStats:
 
 
 _Stats = TypeVar("_Stats", bound=TaskStats)
-
-
-NotNull = tuple[tuple[str, LogicalType], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """What of a change frame no system gets to see: nulls in columns that are declared NOT NULL, as Flink has it.
-
-    Attributes:
-        columns: of the rows that are kept.
-        key: names of the primary key columns, whose nulls every system refuses by itself.
-        not_null: names and types of the columns that hold, or have within them, what may not be null.
-        fails: whether such a row ends the write (``on-error`` = ``fail``).
-        mask: what a message does not show of it.
-    """
-
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    not_null: NotNull
-    fails: bool
-    mask: Mask = NO_MASK
-
-    @classmethod
-    def of(
-        cls,
-        columns: Sequence[Column],
-        key: Sequence[str],
-        *,
-        fails: bool,
-        mask: Mask,
-        beside: Sequence[Column] = (),
-    ) -> Self:
-        """The judge of a destination's rows.
-
-        Args:
-            columns: declared, physical.
-            beside: columns that are written and not part of the row (metadata).
-        """
-        names = tuple(column.name for column in columns)
-        return cls(names, tuple(key), not_null_columns((*columns, *beside), key), fails, mask)
-
-
-def not_null_columns(columns: Sequence[Column], key: Sequence[str]) -> NotNull:
-    """Names and types of the columns, beside the key, that hold, or have within them, what may not be null."""
-    return tuple(
-        (column.name, column.type)
-        for column in columns
-        if column.type is not None and column.name not in key and refuses_nulls(column.type)
-    )
-
-
-def refuses_nulls(declared: LogicalType) -> bool:
-    """Whether the type, or one within it, says NOT NULL."""
-    inner = (declared.element, *(field.type for field in declared.fields))
-    return not declared.nullable or any(kind is not None and refuses_nulls(kind) for kind in inner)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,16 @@ import pyarrow as pa
 from upsert_platform.destination import RefusedFile, RefusedRow
 from upsert_platform.errors import DestinationError, RecordError
 from upsert_platform.masking import NO_MASK, Mask
+from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.not_null import null_refusals
-from upsert_platform.writing.outcomes import Judge
 from upsert_platform.writing.row_text import refused_row
 
 OUTCOME_SCHEMA = pa.schema(
     [("stats", pa.string()), ("file", pa.string()), ("key", pa.string()), ("row", pa.string()), ("reason", pa.string())]
 )
 """`OUTCOME_DDL` as Arrow has it."""
+KEEP_ASIDE = ", or set 'on-error' = 'quarantine' to keep it aside"
+"""Part of what is told of a row that ended a write."""
 OpenFile = Callable[[], RefusedFile]
 
 
@@ -101,8 +103,8 @@ def judged_task(
                 if judge.fails:
                     raise RecordError(
                         f"{what}: row {judge.mask.object(rows[0].key)} cannot be written:"
-                        f" {judge.mask.reason(rows[0].reason)}. Mend the row or its source, or set"
-                        " 'on-error' = 'quarantine' to keep it aside"
+                        f" {judge.mask.reason(rows[0].reason)}. Mend the row or its source"
+                        + (KEEP_ASIDE if judge.keeps else "")
                     )
                 waiting.extend(output.add(rows))
                 passes = np.ones(batch.num_rows, bool)

@@ -159,6 +159,7 @@ def test_rows_that_another_run_is_writing_are_no_difference(whole: bool, spark: 
     place.rows[4] = (4, "of another writer")
     found = check()
     assert (found.stale, found.missing, found.extra) == (1, 0, 0)
+    assert found.rows == (len(place.rows) if whole else None)  # those in flight too
 
 
 def test_what_is_not_little_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ from upsert_platform.destination import (
 from upsert_platform.masking import NO_MASK
 from upsert_platform.model import Column
 from upsert_platform.types import parse_type
+from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
-from upsert_platform.writing.outcomes import Judge, TaskStats, run_tasks
+from upsert_platform.writing.outcomes import TaskStats, run_tasks
 from upsert_platform.writing.refused_output import RefusedOutput
 
 COLUMNS: Final = {"id": "BIGINT", "name": "STRING"}

@@ -23,7 +23,6 @@ from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.json.columns import DoubtError, convert_column, wire_type
 from upsert_platform.formats.json.objects import JsonObjects, has_object_form
 from upsert_platform.formats.json.values import JsonManner
-from upsert_platform.formats.validate import parts_of
 from upsert_platform.types import LogicalType, TypeName
 
 _OPEN: Final = ord("{")
@@ -58,11 +57,11 @@ def _has_bulk_form(logical: LogicalType) -> bool:
 
 
 def _holds_float(logical: LogicalType) -> bool:
-    return any(part.name is TypeName.FLOAT for part in parts_of(logical))
+    return any(part.name is TypeName.FLOAT for part in logical.parts())
 
 
 def _holds_row(logical: LogicalType) -> bool:
-    return any(part.name is TypeName.ROW for part in parts_of(logical))
+    return any(part.name is TypeName.ROW for part in logical.parts())
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.json.columns import DoubtError
 from upsert_platform.formats.json.values import JsonManner
 from upsert_platform.formats.text_columns import TEXTS, convert_text, pattern_of
-from upsert_platform.formats.validate import parts_of
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 _LONG_MESSAGE: Final = 900
@@ -36,7 +35,7 @@ _WHOLE: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIG
 def has_object_form(columns: Columns, manner: JsonManner) -> bool:
     """Whether columns can be read this way: no FLOAT (which needs the source text), distinct names."""
     names = [name for name, _ in columns]
-    parts = [part for _, logical in columns for part in parts_of(logical)]
+    parts = [part for _, logical in columns for part in logical.parts()]
     if manner.fail_on_missing and any(part.name is TypeName.ROW for part in parts):
         return False
     if any(part.name is TypeName.FLOAT for part in parts):

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsRecent, WritesHere
+from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsRecent, TellsBefore, WritesHere
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import (
     BatchSpan,
@@ -37,7 +37,8 @@ from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
 from upsert_platform.masking import Mask
-from upsert_platform.writing.outcomes import Judge, opener_of, run_tasks
+from upsert_platform.writing.judge import Judge
+from upsert_platform.writing.outcomes import opener_of, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,8 +180,14 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
             before = replace(before, shares=shares, prefix=self.settings.transactional_id_prefix)
             lease.record_applied(before)
         fails = self.settings.on_error is OnError.FAIL
-        mask = Mask.of(self.table.table)
-        judge = Judge.of(self.columns, self.primary_key, fails=fails, mask=mask, beside=self.table.written_metadata)
+        judge = Judge.of(
+            self.columns,
+            self.primary_key,
+            fails=fails,
+            keeps=not isinstance(self, TellsBefore),
+            mask=Mask.of(self.table.table),
+            beside=self.table.written_metadata,
+        )
         task = WritingTask(self.table, span, found.topic_id, shares, lease.terms, opener_of(keep_refused))
         written = run_tasks(
             self._dealt(changes, shares), task, TaskStats, what=f"table '{self.name}'", keep=keep_refused, judge=judge
