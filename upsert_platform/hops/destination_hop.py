@@ -302,19 +302,20 @@ class DestinationHop:
         """Sets the rows that cannot be computed aside, before anything is written; they are kept with the others.
 
         Raises:
-            RecordError: there are some, and ``on-error`` is ``fail``.
+            RecordError: there are some, and ``on-error`` is ``fail``, as it is where images before are told.
         """
         transformed = transformed.where(self._is_of(transformed, after=span.after))
         what, keep = f"table '{self.destination.name}'", self.refused.of(span)
         failed = failed_rows(transformed, self.destination.primary_key, what=what, keep=keep)
         if failed is None or not failed.total.refused:
             return None
-        if self.target.table.options.get("on-error", "").strip().lower() == "fail":
+        aside = "" if isinstance(self.destination, TellsBefore) else ", or set 'on-error' = 'quarantine'"
+        if not aside or self.target.table.options.get("on-error", "").strip().lower() == "fail":
             first = Mask.of(self.target.table).told(failed.examples()[0])
             failed.discard()
             raise RecordError(
                 f"{what}: {failed.total.refused} rows cannot be computed, the first {first}. Mend"
-                " the expression or the source, or set 'on-error' = 'quarantine'"
+                f" the expression or the source{aside}"
             )
         return failed
 
@@ -372,8 +373,7 @@ class DestinationHop:
         return last_written(changes, key=key).where(f"{SEQUENCE} > {after}")
 
     def _folded_key(self) -> tuple[str, ...]:
-        destination = self.destination
-        return destination.folded_key() if isinstance(destination, StoresOtherValues) else ()
+        return self.destination.folded_key() if isinstance(self.destination, StoresOtherValues) else ()
 
     def _check_identity(self, plan: DestinationPlan) -> None:
         written_by = plan.state.changelog_id

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from upsert_platform.kafka.modes import DeliveryGuarantee, FieldsInclude
+from upsert_platform.kafka.modes import DeliveryGuarantee, FieldsInclude, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.quarantine_settings import lower
 from upsert_platform.model import Options, Table
@@ -88,6 +88,14 @@ class ChangeTopicSettings(UpsertKafkaSettings):
         " changes.",
     )
 
+    on_error: Annotated[OnError, BeforeValidator(lower)] = option(
+        "on-error",
+        OnError.FAIL,
+        origin="platform",
+        description="fail: a row that cannot be written stops its batch, which is written once the row is mended."
+        " quarantine is refused: later changes would tell of a row before that the topic never had.",
+    )
+
     @field_validator("value_format")
     @classmethod
     def _is_change_format(cls, value: str) -> str:
@@ -107,6 +115,13 @@ class ChangeTopicSettings(UpsertKafkaSettings):
     def _loses_nothing(cls, value: DeliveryGuarantee) -> DeliveryGuarantee:
         if value is DeliveryGuarantee.NONE:
             raise ValueError("is at-least-once or exactly-once: changes that are lost make sums wrong for ever")
+        return value
+
+    @field_validator("on_error")
+    @classmethod
+    def _leaves_nothing_out(cls, value: OnError) -> OnError:
+        if value is not OnError.FAIL:
+            raise ValueError("is fail: changes that are kept aside make sums wrong for ever")
         return value
 
     @model_validator(mode="after")

@@ -52,6 +52,7 @@ sink:
         ("debezium-json.include-schema.enabled: true", "is refused: messages are written without their schema"),
         ("sink.debezium-json.include-schema.enabled: true", "is refused: messages are written without their schema"),
         ("sink.delivery-guarantee: none", "is at-least-once or exactly-once"),
+        ("on-error: quarantine", "is fail: changes that are kept aside make sums wrong for ever"),
         ("sink.custom-header: a=b", "takes name1:value1,name2:value2, not 'a=b'"),
         ("partition.strategy: round-robin", "partition.strategy"),
         ("sink.tableId-to-topic.mapping: app", "takes pattern:topic;pattern:topic, not 'app'"),

@@ -32,7 +32,7 @@ from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.masking import Mask
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats as Counts
-from upsert_platform.writing.refused_output import OpenFile, RefusedOutput
+from upsert_platform.writing.refused_output import KEEP_ASIDE, OpenFile, RefusedOutput
 from upsert_platform.writing.row_text import refused_row
 
 if TYPE_CHECKING:
@@ -224,8 +224,8 @@ class _Task:
                 mask = Mask.of(table.table)
                 raise RecordError(
                     f"topic '{self._topic}': row {mask.object(refused[0].key)} cannot be written:"
-                    f" {mask.reason(refused[0].reason)}; mend it, or"
-                    " set 'on-error' = 'quarantine' to keep it aside"
+                    f" {mask.reason(refused[0].reason)}; mend it"
+                    + ("" if isinstance(self._settings, ChangeTopicSettings) else KEEP_ASIDE)
                 )
             self._stats.refused += len(refused)
             yield from self._output.add(refused)
