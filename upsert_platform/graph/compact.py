@@ -18,8 +18,9 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import applied_before, remove_unused
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import console, keys
+from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of, query_store
 from upsert_platform.model import Project, Table
@@ -61,18 +62,12 @@ def compact_job(project: Project) -> dg.JobDefinition:
     """One step per changelog; those that have nothing to gain start no JVM."""
     steps = [*(_step(table) for table in project.sources()), *(_query_step(query) for query in project.queries())]
 
-    @dg.job(
-        name=COMPACT,
-        executor_def=dg.in_process_executor,
-        config=dict(console.RUN_CONFIG),
+    return job_of(
+        COMPACT,
+        *steps,
         description="Keeps the lake small: changelogs are reduced to the last change per key, small files are merged,"
         " files that nothing needs are deleted. Tables are not touched; safe beside a sync.",
     )
-    def compact() -> None:
-        for step in steps:
-            step()
-
-    return compact
 
 
 def _step(table: Table) -> Any:
@@ -86,7 +81,7 @@ def _step(table: Table) -> Any:
         context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            spark.refuse_wrong(platform)
+            spark.refuse_wrong(platform, writes=True)
             store = changelog_of(platform.binding().sources[table.name], platform.lake)
             applied = applied_of(platform, table.name, store, run=context.run.run_id, warn=context.log.warning)
             report = _compacted(context, store, spark, applied)

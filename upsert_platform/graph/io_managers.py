@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from upsert_platform.changelog import compaction
-from upsert_platform.changelog.lake import check_writable
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
@@ -36,11 +35,6 @@ class _PlatformIOManager(dg.IOManager):
         self.platform = platform
         self.spark = spark
 
-    def refuse_wrong(self) -> None:
-        """Refuses, before anything is read or written, a lake that cannot be written, or where Spark could not work."""
-        check_writable(self.platform.root)
-        self.spark.refuse_wrong(self.platform)
-
 
 class ChangelogIOManager(_PlatformIOManager):
     """Appends what a changelog plan found to the changelog, batch by batch; loads a changelog's snapshot."""
@@ -61,7 +55,7 @@ class ChangelogIOManager(_PlatformIOManager):
         told: list[Any] = []
         self.spark.expect(obj.lag)
         with told_plainly():
-            self.refuse_wrong()
+            self.spark.refuse_wrong(self.platform, writes=True)
             run = hop.execute(self.spark.on_demand(), obj, progress=tell, waiting=context.log.info)
             after = hop.plan()
         for topic in after.topics:
@@ -101,7 +95,7 @@ class QueryIOManager(_PlatformIOManager):
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
         """Computes and commits every batch; Spark's session is opened when there is enough to do."""
         with told_plainly():
-            self.refuse_wrong()
+            self.spark.refuse_wrong(self.platform, writes=True)
             run = obj.execute(lambda: self.spark.spark_session)
         context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store)})
         if run.met:
@@ -132,7 +126,7 @@ class DestinationIOManager(_PlatformIOManager):
             self._write_frame(context, obj)
             return
         with told_plainly():
-            self.refuse_wrong()
+            self.spark.refuse_wrong(self.platform, writes=True)
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
             try:
                 self.spark.expect(hop.rows_behind(obj))

@@ -9,8 +9,9 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import console, keys
+from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.connectors import stream_group, streams_of
 from upsert_platform.hops.query_hop import QueryHop
@@ -51,7 +52,7 @@ def rebuild_job(project: Project) -> Any:
         context: dg.OpExecutionContext, config: RebuildConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            spark.refuse_wrong(platform)
+            spark.refuse_wrong(platform, writes=True)
             known = {name.removesuffix("$query"): name for name in queries}
             for table in config.tables:
                 if table not in known and table not in databases:
@@ -69,18 +70,13 @@ def rebuild_job(project: Project) -> Any:
                 if reason is not None:
                     _rebuild(context, hop, spark, name, reason)
 
-    @dg.job(
-        name=REBUILD,
-        executor_def=dg.in_process_executor,
-        config=dict(console.RUN_CONFIG),
+    return job_of(
+        REBUILD,
+        step,
         description="Computes queries anew beside their old results, then writes the difference: those whose statement"
         " or input has changed, or those that are named. Their tables are corrected by the next sync. Of tables of"
         " databases that are named, the next sync takes a new snapshot, and deletes the rows that it does not meet.",
     )
-    def rebuild() -> None:
-        step()
-
-    return rebuild
 
 
 def _begin_snapshot(context: dg.OpExecutionContext, platform: PlatformResource, name: str) -> None:

@@ -7,8 +7,9 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
-from upsert_platform.graph import console, keys, metadata
+from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.reconcile import Reconciliation, reconcile
 from upsert_platform.model import Project
@@ -40,7 +41,7 @@ def reconcile_job(project: Project) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: ReconcileConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            spark.refuse_wrong(platform)
+            spark.refuse_wrong(platform, writes=True)
             unknown = sorted(set(config.tables) - set(targets))
             if unknown:
                 told = f"no insert writes a table '{unknown[0]}'; tables are: {', '.join(targets)}"
@@ -55,17 +56,12 @@ def reconcile_job(project: Project) -> dg.JobDefinition:
         if failures:
             raise dg.Failure(description="; ".join(failures), allow_retries=False)
 
-    @dg.job(
-        name=RECONCILE,
-        executor_def=dg.in_process_executor,
-        config=dict(console.RUN_CONFIG),
+    return job_of(
+        RECONCILE,
+        step,
         description="Compares every row of tables with the last values per key, and writes just those that differ:"
         " missing and stale rows are put, extra ones deleted. The tables serve on meanwhile. `dry_run: true` shows.",
     )
-    def job() -> None:
-        step()
-
-    return job
 
 
 def _repair(

@@ -8,10 +8,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.changelog.lake import check_writable
 from upsert_platform.errors import DeclarationError, DestinationError, Problem
-from upsert_platform.graph import console, keys, metadata
+from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.following import check_keys, follow
@@ -66,31 +66,25 @@ def replay_job(project: Project) -> Any:
         context: dg.OpExecutionContext, config: ReplayConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            spark.refuse_wrong(platform)
+            spark.refuse_wrong(platform, writes=True)
             if not config.table and len(tables) == 1:
                 config = config.model_copy(update={"table": tables[0]})
             if config.table not in platform.binding().sources:
                 told = f"no insert reads a table '{config.table}': set 'table' to one of {', '.join(tables)}"
                 raise DeclarationError([Problem(told, None)])
             start = start_of(timestamp=config.timestamp, offsets=config.offsets)
-            check_writable(platform.root)
             if config.into:
                 _into_new(context, config, platform, spark, start)
             else:
                 _into_same(context, config, platform, spark, start)
 
-    @dg.job(
-        name=REPLAY,
-        executor_def=dg.in_process_executor,
-        config=dict(console.RUN_CONFIG),
+    return job_of(
+        REPLAY,
+        step,
         description="Reads a topic again, as its table is declared now, from its first record, a time or offsets on."
         " The rows that then count are committed in one batch and its tables corrected: an older value never takes the"
         " place of a newer one. With `into`, new tables are written instead. `dry_run: true` shows.",
     )
-    def job() -> None:
-        step()
-
-    return job
 
 
 def _into_same(

@@ -11,7 +11,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import ConfigDict, Field, PrivateAttr, create_model
 
-from upsert_platform.changelog.lake import Lake, home
+from upsert_platform.changelog.lake import Lake, check_writable, home
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
 from upsert_platform.graph.processes import name_host
@@ -21,6 +21,7 @@ from upsert_platform.hops.connectors import by_endpoint
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
 from upsert_platform.hops.query_hop import QueryHop
+from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 
 _BRIEF_ROWS = 1_000_000
@@ -50,14 +51,17 @@ class SparkResource(LazyPySparkResource):
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
 
-    def refuse_wrong(self, platform: "PlatformResource") -> None:
+    def refuse_wrong(self, platform: "PlatformResource", *, writes: bool = False) -> None:
         """Refuses settings with which Spark could not work on the lake; opens nothing.
+
+        Args:
+            writes: a lake that cannot be written is refused too, before anything is read.
 
         Raises:
             EndpointError: it tells everything that is wrong, with the remedies.
         """
-        from upsert_platform.jvm.placement import refuse_wrong
-
+        if writes:
+            check_writable(platform.root)
         refuse_wrong(self.place, lake=platform.root)
 
     @property

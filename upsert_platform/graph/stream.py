@@ -12,9 +12,8 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.changelog.lake import check_writable
-from upsert_platform.graph import console
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.stream_events import events_of
 from upsert_platform.hops.freshness import Judgement
@@ -55,24 +54,18 @@ def stream_job(project: Project) -> dg.JobDefinition:
         with told_plainly():
             _stream(context, config, platform, spark)
 
-    @dg.job(
-        name=STREAM,
-        executor_def=dg.in_process_executor,
-        config=dict(console.RUN_CONFIG),
+    return job_of(
+        STREAM,
+        step,
         description="Continuous mode: every changelog, query and table is kept up with its topics, second by second,"
         " until the run is terminated. While it runs no sync can write its tables.",
     )
-    def stream() -> None:
-        step()
-
-    return stream
 
 
 def _stream(
     context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
 ) -> None:
-    check_writable(platform.root)
-    spark.refuse_wrong(platform)
+    spark.refuse_wrong(platform, writes=True)
     settings = StreamSettings(
         tables=tuple(config.tables),
         max_delay=config.max_delay_seconds,
