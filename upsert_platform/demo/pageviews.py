@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from upsert_platform.demo.users import REGIONS
 from upsert_platform.demo.users import TOPIC as USERS_TOPIC
+from upsert_platform.referee.stores import maxcompute_rows, tablestore_rows
+from upsert_platform.referee.topic import consume
 
 TOPIC: Final = "pageviews"
 PAGES: Final = 40
@@ -71,8 +73,6 @@ def looked_at_last(users: Mapping[int, Mapping[str, Any]], views: Iterable[Mappi
 
 def expected(bootstrap_servers: str) -> tuple[Rows, Rows]:
     """What both tables should hold, from all that is in the topics, earlier demos included."""
-    from upsert_platform.referee.topic import consume
-
     config = {"bootstrap.servers": bootstrap_servers}
     views = [json.loads(record.value) for record in consume(config, [TOPIC]) if record.value is not None]
     users: dict[int, dict[str, Any]] = {}
@@ -88,8 +88,6 @@ def tables(variables: Mapping[str, str]) -> tuple[Rows, Rows]:
     """Rows of `regions_serving` and `last_views` as the vendors' clients read them, ordered by key."""
     from odps import ODPS
     from tablestore import OTSClient
-
-    from upsert_platform.referee.stores import maxcompute_rows, tablestore_rows
 
     names = ("ENDPOINT", "ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "INSTANCE")
     serving = OTSClient(*(variables[f"UPSERT_TABLESTORE_{name}"] for name in names), logger_name=None)

@@ -6,6 +6,7 @@ Option names carry the format's prefix and not the side's: a table's ``key.json.
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Annotated, Final, Literal
 
@@ -146,8 +147,6 @@ class CsvSettings(Settings):
 
 
 def _charset(value: str) -> str:
-    import codecs
-
     try:
         codecs.lookup(value)
     except LookupError:

@@ -11,7 +11,7 @@ import json
 import random
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,8 +80,6 @@ class NumberedRows(ReadsRanges):
         self, ranges: Sequence[OffsetRange], *, record_bytes: float | None, widened: int = 1
     ) -> tuple[OffsetRange, ...]:
         """So many rows as one process makes at once."""
-        from dataclasses import replace
-
         del record_bytes, widened
         (one,) = ranges
         return (replace(one, end=min(one.end, one.start + _MOST_ROWS)),)

@@ -16,6 +16,7 @@ from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import with_defaults
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.maxcompute.connector import MaxComputeConnector
+from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.model import Project, Table
 
 if TYPE_CHECKING:
@@ -143,8 +144,6 @@ def _compaction(table: Table) -> Any:
         out=dg.Out(dg.Nothing),
     )
     def step(context: dg.OpExecutionContext, platform: PlatformResource) -> None:
-        from upsert_platform.maxcompute.destination import MaxComputeDestination
-
         with told_plainly():
             destination = MaxComputeDestination(_settings(platform, table.name))
             try:

@@ -23,6 +23,7 @@ from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
+from upsert_platform.jvm.session import open_session
 
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
@@ -84,8 +85,6 @@ class SparkResource(LazyPySparkResource):
     def _init_session(self) -> None:
         if self._spark_session is None:
             from pyspark.sql import SparkSession
-
-            from upsert_platform.jvm.session import open_session
 
             self._opened = SparkSession.getActiveSession() is None
             settings = {**self.spark_config, **self.settings}

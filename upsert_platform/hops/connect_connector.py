@@ -9,6 +9,7 @@ from upsert_platform.connector import ControlPlace, Writable
 from upsert_platform.errors import Problem
 from upsert_platform.hops.dead_letters import KafkaReports, report_problems, reports_of
 from upsert_platform.model import Table
+from upsert_platform.tablestore.connect.destination import ConnectDestination
 from upsert_platform.tablestore.connect.table import CONNECTOR, ConnectSink, read_connect_sink
 from upsert_platform.tablestore.connector import control_place
 
@@ -40,8 +41,6 @@ class ConnectConnector(Writable[ConnectTarget]):
 
     def open(self, checked: ConnectTarget) -> Destination:
         """The table as a destination."""
-        from upsert_platform.tablestore.connect.destination import ConnectDestination
-
         return ConnectDestination(checked.sink, reports=checked.reports)
 
     def control_place(self, checked: ConnectTarget) -> ControlPlace:

@@ -15,6 +15,7 @@ from upsert_platform.hops.comparison import (
     SAMPLE_ROWS,
     SAMPLE_SCANNED_ROWS,
     SHOWN_ROWS,
+    STATUS,
     Comparison,
     describe,
     sampled_since,
@@ -165,8 +166,6 @@ def _row(
     changes: pa.Table, actual: pa.Table, item: tuple[str, int, int | None], key: Sequence[str], columns: Sequence[str]
 ) -> Mapping[str, Any]:
     """A row that differs, as `comparison.describe` takes it."""
-    from upsert_platform.hops.comparison import STATUS
-
     status, row, other = item
     shown: dict[str, Any] = {STATUS: status}
     shown |= {f"k{place}": changes.column(name)[row].as_py() for place, name in enumerate(key)}

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import EndpointError
+from upsert_platform.jvm.class_archive import archive_options
+from upsert_platform.jvm.jars import java
 from upsert_platform.jvm.placement import is_on_this_machine, refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.scratch import scratch_folder, sweep
@@ -49,8 +51,6 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
     Args:
         brief: the session will move few rows, so it should rather start fast.
     """
-    from upsert_platform.jvm.class_archive import archive_options
-
     cores = os.cpu_count() or 1
     return {
         "spark.master": f"local[{cores}]",
@@ -129,8 +129,6 @@ def open_session(
         EndpointError: Java is missing or too old, the place cannot work, or a cluster gives no executor.
     """
     from pyspark.sql import SparkSession
-
-    from upsert_platform.jvm.jars import java
 
     place = spark_place(settings, profile=profile)
     refuse_wrong(place, lake=lake)

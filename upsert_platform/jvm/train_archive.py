@@ -16,6 +16,7 @@ from typing import Final
 
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.jvm.class_archive import archive_file, spark_folder
+from upsert_platform.jvm.session import open_session
 
 _SECONDS: Final = 300
 _ABANDONED_SECONDS: Final = 3600
@@ -90,8 +91,6 @@ def _noted(archive: Path) -> Path | None:
 def _train(archive: str, folder: str) -> None:
     from pyspark import SparkContext
     from pyspark.sql import functions as F
-
-    from upsert_platform.jvm.session import open_session
 
     spark = open_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"})
     table = str(Path(folder) / "table")

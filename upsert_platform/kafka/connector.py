@@ -9,6 +9,8 @@ from upsert_platform.connector import ControlPlace, Readable, Writable
 from upsert_platform.errors import Problem
 from upsert_platform.kafka.change_topic import CHANGES, MAPPING, read_as_changes, topic_of
 from upsert_platform.kafka.shared import cluster
+from upsert_platform.kafka.sink.changes import ChangeTopicDestination
+from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 from upsert_platform.model import Table
@@ -57,8 +59,6 @@ class UpsertKafkaConnector(KafkaConnector, Writable[KafkaTable]):
 
     def open(self, checked: KafkaTable) -> Destination:
         """The topic as a destination."""
-        from upsert_platform.kafka.sink.destination import KafkaDestination
-
         return KafkaDestination(checked)
 
     def control_place(self, checked: KafkaTable) -> ControlPlace:
@@ -94,8 +94,6 @@ class ChangeTopicConnector(UpsertKafkaConnector):
 
     def open(self, checked: KafkaTable) -> Destination:
         """The topic as a destination."""
-        from upsert_platform.kafka.sink.changes import ChangeTopicDestination
-
         return ChangeTopicDestination(checked)
 
     def pipeline_place(self, name: str, options: Mapping[str, str]) -> tuple[dict[str, str], str | None]:

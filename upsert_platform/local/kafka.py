@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -206,8 +207,6 @@ def _format(java: str, class_path: str, configuration: Path, arguments: Sequence
 
 def answers_kafka(port: int, client: Mapping[str, str] | None = None) -> bool:
     """Tells whether a broker on the port of 127.0.0.1 lists its topics to a client with the given properties."""
-    import logging
-
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

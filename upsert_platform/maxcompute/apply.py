@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from upsert_platform.destination import (
     OPERATION,
     OPERATION_UPSERT,
@@ -32,7 +34,6 @@ from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.outcomes import Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -71,8 +72,6 @@ def apply_batch(changes: DataFrame | pa.Table, batch: Batch) -> WriteReport:
     """
     started = time.monotonic()
     batch.lease.check()
-    import pyarrow as pa
-
     table = batch.table
     if isinstance(changes, pa.Table):
         return _send_and_commit(batch, changes, distinct_specs(changes, table), started)
@@ -168,8 +167,6 @@ def _counted(specs: list[Spec], table: MaxComputeTable) -> tuple[str, ...]:
 
 
 def _send(batch: Batch, frame: DataFrame | pa.Table) -> Written[TaskResult]:
-    import pyarrow as pa
-
     table, sending = batch.table, batch.sending
     here = isinstance(frame, pa.Table)
     return run_tasks(

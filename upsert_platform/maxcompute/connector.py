@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from upsert_platform.connector import KeyReader, Searchable, Writable
 from upsert_platform.errors import Problem
+from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.lookup import MaxComputeKeyReader, lookup_problems
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.model import Insert, Table
 
@@ -29,14 +31,10 @@ class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
 
     def open(self, checked: MaxComputeTable) -> Destination:
         """The table as a destination."""
-        from upsert_platform.maxcompute.destination import MaxComputeDestination
-
         return MaxComputeDestination(checked)
 
     def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
         """Finds rows by read sessions."""
-        from upsert_platform.maxcompute.lookup import MaxComputeKeyReader, lookup_problems
-
         checked, problems = self.check(table)
         if checked is None:
             return None, problems

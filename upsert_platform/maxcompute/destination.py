@@ -37,6 +37,7 @@ from upsert_platform.maxcompute.ddl import compare, prepare_table, schema_differ
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
+from upsert_platform.maxcompute.stored import folded_key, stored_value, stores_as_given
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.writing.judge import Judge
 
@@ -240,20 +241,14 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
 
     def folded_key(self) -> tuple[str, ...]:
         """Primary key columns of which several values are stored as one: several keys may be one row."""
-        from upsert_platform.maxcompute.stored import folded_key
-
         return folded_key(self.table, self._actual()) if self.primary_key else ()
 
     def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
         """What the table holds where rows have `value` in a declared column: partitions have values of their own."""
-        from upsert_platform.maxcompute.stored import stored_value
-
         return stored_value(self.table, self._actual(), name, value)
 
     def writes_here(self) -> bool:
         """Tables that are kept equal to the last value per key, without partitions or CHAR columns."""
-        from upsert_platform.maxcompute.stored import stores_as_given
-
         return self.table.upserts and stores_as_given(self.table, self._actual())
 
     def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.connector import KeyReader
 from upsert_platform.errors import DestinationError, Problem
+from upsert_platform.maxcompute.clients import Clients
+from upsert_platform.maxcompute.connection import ServiceError, explain
+from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, read_task
+from upsert_platform.maxcompute.stored import key_predicate
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.maxcompute.types import stores
 from upsert_platform.model import Table
 from upsert_platform.types import TypeName
 
@@ -48,8 +53,6 @@ class MaxComputeKeyReader(KeyReader):
     @contextmanager
     def open(self) -> Iterator[Callable[[pa.Table], Iterator[pa.RecordBatch]]]:
         """Asks for the table as it is, and compares it with the declaration."""
-        from upsert_platform.maxcompute.clients import Clients
-
         clients = Clients(self.table)
         try:
             actual = clients.project.table(self.table.target)
@@ -62,8 +65,6 @@ class MaxComputeKeyReader(KeyReader):
 
     def _check(self, actual: TableState | None) -> None:
         """A table that has more columns than are declared serves as well."""
-        from upsert_platform.maxcompute.types import stores
-
         what = f"table '{self.table.name}' ({self.table.target})"
         if actual is None:
             raise DestinationError(f"{what}, in which a query finds rows, does not exist")
@@ -86,10 +87,7 @@ class MaxComputeKeyReader(KeyReader):
     def _rows(self, keys: pa.Table, reading: Reading) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from upsert_platform.maxcompute.connection import ServiceError, explain
         from upsert_platform.maxcompute.read_back import declared_columns, open_job
-        from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, read_task
-        from upsert_platform.maxcompute.stored import key_predicate
 
         columns = declared_columns(reading.table, reading.actual)
         named = [item for item in columns if item.name in self.table.primary_key and item.fixed is None]

@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import DestinationError
@@ -23,7 +26,6 @@ from upsert_platform.model import Column
 from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
@@ -108,8 +110,6 @@ def _assign(changes: DataFrame, plan: PartitionPlan) -> DataFrame:
 def _append(
     batch: pa.RecordBatch, values: Any, dynamic: tuple[str, ...], columns: tuple[str, ...], assigner: str
 ) -> pa.RecordBatch:
-    import pyarrow as pa
-
     for name, column in zip(dynamic, columns, strict=True):
         if name not in values or len(values[name]) != batch.num_rows:
             raise ValueError(f"assigner '{assigner}' must give one value per row for partition column '{name}'")
@@ -195,8 +195,6 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable, act
         The frame with deletes sent to the partitions that hold the rows (none where there is no row), and a delete
         added for every row that moves.
     """
-    from functools import reduce
-
     from pyspark.sql import functions as F
 
     names = partition_columns(table.partitions)

@@ -6,6 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
@@ -18,7 +20,6 @@ from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -58,8 +59,6 @@ def first_rows(reading: Reading, limit: int) -> pa.Table:
         DestinationError: the service refuses.
         EndpointError: no answer.
     """
-    import pyarrow as pa
-
     columns = declared_columns(reading.table, reading.actual)
     job = open_job(columns, reading, "")
     found: list[pa.RecordBatch] = []
@@ -91,10 +90,6 @@ def rows_of_keys(reading: Reading, keys: pa.Table, *, most: int) -> pa.Table | N
         DestinationError: the service refuses.
         EndpointError: no answer.
     """
-    import pyarrow as pa
-
-    from upsert_platform.types import arrow_type
-
     if keys.num_rows > min(most, _MOST_KEYS_HERE):
         return None
     columns = declared_columns(reading.table, reading.actual)

@@ -18,14 +18,15 @@ from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession
 from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import Spec, spec_text
 from upsert_platform.maxcompute.partitions import partition_columns
+from upsert_platform.maxcompute.rows import WireColumn, WirePlan
 from upsert_platform.maxcompute.table import TUNNEL_KEY_TYPES, MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
+from upsert_platform.maxcompute.writer import ONLY_ATTEMPT, WriteJob, attempt_of_task, write_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from upsert_platform.maxcompute.rows import WirePlan
 
 _LOGGER = logging.getLogger(__name__)
 TaskFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -119,8 +120,6 @@ class MaxStorageSending:
 
     def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
         """Writes a stream of the session."""
-        from upsert_platform.maxcompute.writer import WriteJob
-
         job = WriteJob(
             connection=self._storage.connection,
             endpoint=self._storage.endpoint,
@@ -134,8 +133,6 @@ class MaxStorageSending:
         own = tuple(self._sessions) if self._table.session_per_task else ()
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from upsert_platform.maxcompute.writer import ONLY_ATTEMPT, attempt_of_task, write_task
-
             attempt = ONLY_ATTEMPT if here else attempt_of_task()
             return write_task(batches, job, attempt=attempt, sessions=own, open_file=open_file)
 
@@ -287,8 +284,6 @@ class TunnelSending:
 
 def wire_plan(table: MaxComputeTable, actual: TableState) -> WirePlan:
     """How the declared columns fill the table's."""
-    from upsert_platform.maxcompute.rows import WireColumn, WirePlan
-
     declared = {column.name.lower(): column for column, _ in table.data_columns}
     columns = []
     for present in actual.columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
@@ -159,7 +160,5 @@ def _literal(column: MySqlColumn, text: str) -> str:
 
 
 def _number(text: str) -> object:
-    from decimal import Decimal
-
     found = Decimal(text)
     return f"{found:f}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
@@ -255,8 +256,6 @@ def server_id_of(settings: MySqlCdcSettings) -> int:
 
 
 def _since(told: TableRows, since: int) -> TableRows:
-    import numpy as np
-
     keep = np.flatnonzero(np.array(told.times) >= since)
     if len(keep) == len(told.times):
         return told

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.model import Table
 from upsert_platform.mysql.chunks import Chunk, condition, table_name
 from upsert_platform.mysql.columns import MySqlTable
+from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.options import MySqlCdcSettings
 from upsert_platform.writing.outcomes import failure_of
 
@@ -78,9 +80,6 @@ def _reading(
 
 def _files(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
     """Writes the rows of chunks, and tells of the files."""
-    from upsert_platform.changelog import rows
-    from upsert_platform.changelog.data_files import write_files
-
     schema = rows.arrow_schema(part.table)
     yield from write_files(_blocks(part, chunks), location=part.location, schema=schema, batch=part.batch)
 
@@ -113,7 +112,6 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _selected(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
     """What SELECTs give, a few megabytes at a time; the server's answer is never held whole."""
-    from upsert_platform.mysql.connection import Connection
     from upsert_platform.mysql.row_packets import read_rows
     from upsert_platform.mysql.text_values import text_reader
 

@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import ReplicationError, TopicError
+from upsert_platform.mysql.connection import Connection, require_row_log
 from upsert_platform.mysql.options import MySqlCdcSettings, StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
+from upsert_platform.mysql.server_state import read_server_log, require_logged
 from upsert_platform.source import MODE_UPSERT, Landed, TakesSnapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from upsert_platform.changelog.accounting import OffsetRange
     from upsert_platform.changelog.head import Head, Positions
     from upsert_platform.changelog.tables import TableLocation
     from upsert_platform.mysql.server_state import ServerLog
@@ -76,9 +78,6 @@ class MySqlTableSource(TakesSnapshots):
             ReplicationError: it does not log rows whole, or not those of the table.
             EndpointError: no answer, or a login that is refused.
         """
-        from upsert_platform.mysql.connection import Connection, require_row_log
-        from upsert_platform.mysql.server_state import read_server_log, require_logged
-
         with Connection(self.settings.server) as connection:
             require_row_log(connection)
             found = connection.query(
@@ -123,8 +122,6 @@ class MySqlTableSource(TakesSnapshots):
         Raises:
             ReplicationError: the position is not in the log any more, or belongs to another server.
         """
-        from upsert_platform.changelog.accounting import OffsetRange
-
         (stream,) = streams
         progress = self.progress(positions)
         if progress is None:
@@ -235,6 +232,4 @@ def _is_consistent(progress: Progress) -> bool:
 
 
 def _range(stream: str, lane: int, start: int, end: int) -> OffsetRange:
-    from upsert_platform.changelog.accounting import OffsetRange
-
     return OffsetRange(stream, lane, start, end)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from upsert_platform.reference.rows import Section
+from upsert_platform.reference.texts import INTRODUCTION
 
 
 @lru_cache(maxsize=1)
@@ -23,8 +24,6 @@ def sections() -> Mapping[str, Section]:
 
 def markdown() -> str:
     """The whole reference."""
-    from upsert_platform.reference.texts import INTRODUCTION
-
     lines = ["<!-- Written by: python -m upsert_platform.reference.markdown -->", "", *INTRODUCTION.splitlines(), ""]
     lines += [f"- [{section.title}](#{_anchor(section.title)})" for section in sections().values()]
     for section in sections().values():

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from upsert_platform.connector import ControlPlace, KeyReader, Searchable, Writable
 from upsert_platform.errors import Problem
 from upsert_platform.model import Table
+from upsert_platform.tablestore.destination import TablestoreDestination
+from upsert_platform.tablestore.lookup import TablestoreKeyReader
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.table import TablestoreTable, read_tablestore_table
 
@@ -30,14 +32,10 @@ class TablestoreConnector(Writable[TablestoreTable], Searchable):
 
     def open(self, checked: TablestoreTable) -> Destination:
         """The table as a destination."""
-        from upsert_platform.tablestore.destination import TablestoreDestination
-
         return TablestoreDestination(checked)
 
     def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
         """Finds rows by BatchGetRow."""
-        from upsert_platform.tablestore.lookup import TablestoreKeyReader
-
         checked, problems = self.check(table)
         return TablestoreKeyReader(checked) if checked is not None else None, problems
 

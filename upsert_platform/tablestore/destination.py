@@ -11,7 +11,7 @@ from upsert_platform.tablestore.controlled import ControlledDestination, report_
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
-from upsert_platform.types import spark_type
+from upsert_platform.types import arrow_type, spark_type
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import opener_of, run_tasks
@@ -126,7 +126,6 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         import pyarrow as pa
 
         from upsert_platform.tablestore.reader import fetching_task
-        from upsert_platform.types import arrow_type
 
         if keys.num_rows > most:
             return None

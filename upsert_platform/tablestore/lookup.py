@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upsert_platform.connector import KeyReader
+from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.schema import check_table
 from upsert_platform.tablestore.table import TablestoreTable
 
 if TYPE_CHECKING:
@@ -23,9 +25,7 @@ class TablestoreKeyReader(KeyReader):
     @contextmanager
     def open(self) -> Iterator[Callable[[pa.Table], Iterator[pa.RecordBatch]]]:
         """Compares the table with its declaration; requests have connections of their own."""
-        from upsert_platform.tablestore.client import Client
         from upsert_platform.tablestore.reader import fetching_task
-        from upsert_platform.tablestore.schema import check_table
 
         client = Client.of(self.table.settings)
         try:

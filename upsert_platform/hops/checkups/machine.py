@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -80,8 +81,6 @@ def disk(folder: str, purpose: str) -> Iterator[Finding]:
 
 def clock(url: str) -> Iterator[Finding]:
     """This machine's clock beside a service's: its answers carry a Date header, whatever they say."""
-    from email.utils import parsedate_to_datetime
-
     import requests
 
     address = url if "://" in url else f"http://{url}"

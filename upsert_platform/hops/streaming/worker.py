@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -100,8 +101,6 @@ class Worker(threading.Thread):
 
 def failures() -> tuple[type[BaseException], ...]:
     """What may pass when it is tried again: the platform's own errors, and those of the systems that it talks to."""
-    import sys
-
     from confluent_kafka import KafkaException
     from deltalake.exceptions import DeltaError
 

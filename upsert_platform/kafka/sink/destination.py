@@ -32,7 +32,7 @@ from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.lease import KafkaLease
-from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
+from upsert_platform.kafka.sink.read_back import last_values, last_values_here, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
@@ -321,8 +321,6 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
 
     def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
         """As `read_recent`, where little was written since then."""
-        from upsert_platform.kafka.sink.read_back import last_values_here
-
         ranges = self.recent_ranges(since)
         if sum(item.offsets for item in ranges) > most:
             return None

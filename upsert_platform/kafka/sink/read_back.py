@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.changelog.changes_here import last_rows
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.errors import TopicError
 from upsert_platform.kafka.source.offsets import discover
@@ -74,7 +75,6 @@ def last_values_here(table: KafkaTable, ranges: Sequence[OffsetRange]) -> pa.Tab
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from upsert_platform.changelog.changes_here import last_rows
     from upsert_platform.kafka.source.read_range import RangeReader
 
     reader = RangeReader(table, reduces=True)

@@ -17,6 +17,7 @@ from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.kafka.modes import OnDataLoss
+from upsert_platform.kafka.source.fetch import fetch_together
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 
@@ -135,8 +136,6 @@ def write_changes_here(
 
 def _fetched(table: KafkaTable, ranges: Sequence[OffsetRange]) -> Fetch | None:
     """Gives records of ranges that were fetched together; None where each is better fetched by itself."""
-    from upsert_platform.kafka.source.fetch import fetch_together
-
     if len(ranges) < 2 or table.settings.on_data_loss is OnDataLoss.CONTINUE:  # begins where a partition still has some
         return None
     held = fetch_together(table.endpoint, ranges, most_bytes=_FETCHED_BYTES)

@@ -12,8 +12,10 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.kafka.endpoint import keeping_admins
 from upsert_platform.kafka.modes import StartupMode
 from upsert_platform.kafka.source import offsets
+from upsert_platform.kafka.source.fetch import close_consumers
+from upsert_platform.kafka.source.oldest import first_times
 from upsert_platform.kafka.source.retention import unread_records
-from upsert_platform.kafka.source.source import write_changes
+from upsert_platform.kafka.source.source import write_changes, write_changes_here
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
 from upsert_platform.writing.outcomes import failure_of
@@ -46,8 +48,6 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
     @contextmanager
     def connected(self) -> Iterator[None]:
         """Keeps clients of the brokers; a consumer is kept in any case, and closed here."""
-        from upsert_platform.kafka.source.fetch import close_consumers
-
         with keeping_admins():
             try:
                 yield
@@ -64,8 +64,6 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
 
     def first_times(self, backlog: Sequence[OffsetRange]) -> Sequence[datetime | None]:
         """The times of the records, which producers or brokers set."""
-        from upsert_platform.kafka.source.oldest import first_times
-
         return first_times(self.kafka, backlog)
 
     def bound(
@@ -89,8 +87,6 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
 
     def write_here(self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation) -> list[DataFile]:
         """Reads ranges one after the other, into as few files as they fill."""
-        from upsert_platform.kafka.source.source import write_changes_here
-
         return write_changes_here(self.kafka, ranges, batch=batch, mode=self.mode, location=location)
 
     def publish(self, positions: Positions) -> None:
