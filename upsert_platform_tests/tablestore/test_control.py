@@ -179,3 +179,33 @@ def test_verdicts_are_kept_without_a_lease(control: ControlTable) -> None:
     control.forget_position()
     record = control.read()
     assert record is None or record.verdict is None
+
+
+def test_a_record_of_an_earlier_version_is_read_and_taken_over(control: ControlTable) -> None:
+    """The cells as they lie in the table: of one who gave the lease back, and then of one who died."""
+    from tablestore.metadata import Condition, Row, RowExistenceExpectation
+
+    def put(*cells: tuple[str, int | str]) -> None:
+        row = Row([("destination", control.table_name)], {"PUT": list(cells)})
+        control._client.repeat("update_row", control._name, row, Condition(RowExistenceExpectation.IGNORE))
+
+    control._create()
+    verdict = '{"batch": 3, "passed": true, "complete": false, "at": "2026-11-21T10:00:00+00:00", "detail": ""}'
+    put(("applied_batch", 3), ("changelog_id", "log"), ("run", "r"), ("table_created_us", 5), ("verdict", verdict))
+    put(("epoch", 7), ("lease_expires_ms", 0))
+    record = control.read()
+    assert record is not None
+    assert (record.applied_batch, record.changelog_id, record.created, record.tenure) == (3, "log", 5, Tenure(epoch=7))
+    assert record.verdict == Verdict(3, True, False, datetime(2026, 11, 21, 10, tzinfo=UTC))
+    with hold_lease(control, owner="new", duration=MINUTE) as lease:
+        assert lease.epoch == 8
+    now = int(time.time() * 1000)
+    put(("epoch", 9), ("holder", "old"), ("lease_token", "t"), ("lease_expires_ms", now + 600_000))
+    with pytest.raises(LeaseHeldError, match="'old'"), hold_lease(control, owner="new", duration=MINUTE):
+        pytest.fail("the lease was not respected")
+    put(("lease_expires_ms", now - 1))
+    with hold_lease(control, owner="new", duration=MINUTE) as lease:
+        assert lease.epoch == 10
+        found = control.read()
+        assert found is not None
+        assert (found.applied_batch, found.verdict) == (3, record.verdict)

@@ -185,3 +185,33 @@ def _counted(read, reads):
         return read(self, **options)
 
     return counting
+
+
+def test_records_of_an_earlier_version_are_read_and_taken_over(destination_of, name):
+    """As their bytes lie in the control topic: position and verdict, and the lease of one who died."""
+    destination = destination_of(name)
+    destination.prepare()
+    control = destination._control
+    found = describe_topic(destination.table.endpoint, name)
+    producer = destination.table.endpoint.open_producer()
+
+    def put(record: str, value: str) -> None:
+        producer.produce(control.name, key=f'{{"record": "{record}", "topic": "{name}"}}', value=value, partition=0)
+        assert producer.flush(10) == 0
+
+    state = f'{{"batch": 4, "changelog_id": "c", "topic_id": "{found.topic_id}", "shares": 0, "partitions": 1'
+    put("state", f'{state}, "marks": [[3, [10]], [4, [12]]], "prefix": ""}}')
+    verdict = '{"batch": 4, "passed": true, "complete": true, "at": "2026-11-21T10:00:00+00:00", "detail": ""}'
+    put("verdict", verdict)
+    put("lease", f'{{"holder": "old", "token": "t", "epoch": 7, "expires": {time.time() + 600}}}')
+    state = destination.state()
+    assert (state.applied_batch, state.changelog_id, state.holder) == (4, "c", "old")
+    assert state.verdict is not None
+    assert (state.verdict.batch, state.verdict.complete) == (4, True)
+    assert list(destination.recent_batches()) == [3, 4]
+    with pytest.raises(LeaseHeldError, match="'old'"), destination.lease(owner="new", duration=MINUTE):
+        pass
+    put("lease", f'{{"holder": "old", "token": "t", "epoch": 7, "expires": {time.time() - 1}}}')
+    with destination.lease(owner="new", duration=MINUTE) as lease:
+        assert lease.epoch == 8
+        assert destination.state().applied_batch == 4
