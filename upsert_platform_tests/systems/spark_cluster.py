@@ -65,7 +65,7 @@ class SparkCluster:
 
     def add_worker(self, number: int, *, wait: bool = True) -> None:
         """Starts a worker, in a folder of its own; returns when the master knows it."""
-        before = self._alive()
+        before = self._alive() if wait else 0
         self.workers[number] = self._start(
             f"worker-{number}", "worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1500m",
             "--webui-port", "0", "--work-dir", str(self.folder / f"work-{number}"), self.url,

@@ -57,3 +57,19 @@ def test_an_executor_that_is_killed_in_each_step_changes_nothing(clustered: Clus
     clustered.run_watched(seen=disturber.see)
     assert clustered.differences() == []
     assert {"changelogs__users", "tables__users_serving", "tables__users_warehouse"} <= set(disturber.hit)
+
+
+def test_a_worker_that_is_killed_and_replaced_changes_nothing(clustered: Clustered, cluster: SparkCluster) -> None:
+    clustered.declare_all(source=", 'batch.max-records' = '2000'")
+    clustered.produce(clustered.users.first_wave(6000))
+    replaced = iter(range(10, 20))
+
+    def replace(cluster: SparkCluster) -> None:
+        cluster.kill_worker(min(cluster.workers))
+        cluster.add_worker(next(replaced), wait=False)
+
+    disturber = Disturber(cluster, replace, steps=("changelogs__users", "tables__users_warehouse"))
+    clustered.run_watched(seen=disturber.see)
+    assert clustered.differences() == []
+    assert disturber.hit == ["changelogs__users", "tables__users_warehouse"]
+    assert len(cluster.workers) == 2
