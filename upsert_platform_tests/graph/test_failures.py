@@ -14,7 +14,13 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.io_managers import ChangelogIOManager, DestinationIOManager
-from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+from upsert_platform.graph.resources import (
+    KafkaResource,
+    MaxComputeResource,
+    PlatformResource,
+    SparkResource,
+    TablestoreResource,
+)
 from upsert_platform.hops.binding import load
 from upsert_platform.hops.changelog_hop import ChangelogPlan
 from upsert_platform.hops.destination_hop import DestinationPlan
@@ -79,22 +85,20 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
         destination=SimpleNamespace(close=lambda: None),
     )
     platform = SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop)
-    spark = SimpleNamespace(on_demand=lambda: None, expect=lambda rows: None, refuse_wrong=lambda platform: None)
+    spark = SimpleNamespace(
+        on_demand=lambda: None, expect=lambda rows: None, refuse_wrong=lambda platform, writes: None
+    )
     context = dg.build_output_context(definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run")
     plan = DestinationPlan(DestinationState(), None)
     DestinationIOManager(platform, spark).handle_output(context, plan)  # type: ignore[arg-type]
     assert context.consume_logged_metadata()["batches_behind"] == dg.MetadataValue.int(0)
 
 
-def test_a_lake_that_cannot_be_written_is_told_in_one_line_before_spark_starts() -> None:
-    class NoSpark:
-        def expect(self, rows: int) -> None:
-            """Takes the number."""
+def test_a_lake_that_cannot_be_written_is_told_in_one_line_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(resource: SparkResource) -> object:
+        raise AssertionError("a session was asked for")
 
-        @property
-        def spark_session(self) -> object:
-            raise AssertionError("a session was asked for")
-
+    monkeypatch.setattr(SparkResource, "spark_session", property(asked))
     nowhere = "/proc/nowhere"
     platform = SimpleNamespace(root=nowhere, changelog_hop=lambda name, run: None, destination_hop=None)
     context = dg.build_output_context(step_key="users", definition_metadata={keys.TABLE_METADATA: "users"}, run_id="r")
@@ -103,7 +107,7 @@ def test_a_lake_that_cannot_be_written_is_told_in_one_line_before_spark_starts()
         (DestinationIOManager, DestinationPlan(DestinationState(), None)),
     ):
         with pytest.raises(dg.Failure) as raised:
-            manager(platform, NoSpark()).handle_output(context, plan)  # type: ignore[arg-type]
+            manager(platform, SparkResource()).handle_output(context, plan)  # type: ignore[arg-type]
         told = raised.value.description or ""
         assert "/proc/nowhere: " in told
         assert "UPSERT_PLATFORM_HOME" in told

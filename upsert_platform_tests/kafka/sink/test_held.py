@@ -8,6 +8,7 @@ import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.hops import verify
+from upsert_platform.model import Options, SourceLocation, Table
 from upsert_platform_tests.kafka.writing import frame, write
 
 
@@ -16,6 +17,7 @@ def compared(spark, destination, changes, tmp_path):
     refused = RefusedStore(str(tmp_path / "refused"))
     hop = SimpleNamespace(
         destination=destination,
+        target=SimpleNamespace(table=Table("held", (), (), Options({}), SourceLocation("test"))),
         refused=refused,
         changes=lambda spark, after, upto: changes,
         store=SimpleNamespace(head=lambda: None),  # nothing is behind those changes
