@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,16 +13,16 @@ import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import DestinationError
-from upsert_platform.hops.verify import check_everything
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME, format_time
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.partition_spec import plan_partitions, refuse_value
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform_tests.hops.expecting import checked
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import Change, frame, stored, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 COLUMNS = {"id": "BIGINT", "v": "STRING", "ds": "STRING"}
 Opened = Callable[..., MaxComputeDestination]
@@ -161,21 +159,6 @@ def test_a_row_that_moves_with_a_null_where_none_may_be_leaves_the_old_one(
     assert stored(maxcompute, destination.table) == [(1, "old", "a"), (2, "new", "b")]
 
 
-@dataclass
-class Expecting:
-    """What `check_everything` needs of a hop."""
-
-    store: ClassVar = SimpleNamespace(head=lambda: None)  # nothing is behind the changes
-
-    destination: MaxComputeDestination
-    refused: RefusedStore
-    expected: list[Change]
-
-    def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
-        assert after == 0
-        return frame(spark, self.destination.table, self.expected)
-
-
 def test_checks_look_at_the_partition_of_the_last_value_when_rows_stay(
     spark: SparkSession, opened: Opened, tmp_path: Path
 ) -> None:
@@ -189,8 +172,8 @@ def test_checks_look_at_the_partition_of_the_last_value_when_rows_stay(
         ("U", (3, "a", "new")),  # only in another partition
         ("U", (5, "a", "old")),  # nowhere
     ]  # and a key 4 that nobody knows
-    hop = Expecting(destination, RefusedStore(str(tmp_path / "refused")), expected)
-    found = check_everything(spark, hop, upto=2)  # type: ignore[arg-type]
+    changes = frame(spark, destination.table, expected)
+    found = checked(spark, destination, changes, RefusedStore(str(tmp_path / "refused")), upto=2)
     assert (found.stale, found.missing, found.extra) == (1, 2, 3)
 
 
@@ -206,8 +189,8 @@ def test_a_row_without_a_partition_value_is_not_taken_for_a_stale_one(
     # No day is written -1, so what is read back is null.
     read = [(0, "-1", None, -1), (1, "-1", day, 7), (2, "x", day, -1)]
     assert sorted(destination.read(spark).collect()) == read
-    hop = Expecting(destination, RefusedStore(str(tmp_path / "refused")), [*rows[:2], ("U", (2, None, day, None))])
-    found = check_everything(spark, hop, upto=1)  # type: ignore[arg-type]
+    changes = frame(spark, destination.table, [*rows[:2], ("U", (2, None, day, None))])
+    found = checked(spark, destination, changes, RefusedStore(str(tmp_path / "refused")), upto=1)
     assert (found.compared, found.stale, found.missing, found.extra) == (3, 1, 0, 0)
     assert found.sample[0]["difference"] == "ds: expected '-1', found 'x'"
 
@@ -229,8 +212,8 @@ def test_a_key_with_a_blank_or_a_fixed_partition_is_found_where_it_is_stored(
     assert stored(maxcompute, destination.table) == stays
     keys = spark.createDataFrame([(1, "uk", " ")], "id BIGINT, area STRING, region STRING")
     assert destination.read(spark, keys=keys).collect() == stays[:1]
-    hop = Expecting(destination, RefusedStore(str(tmp_path / "refused")), rows)
-    assert check_everything(spark, hop, upto=2).passed  # type: ignore[arg-type]
+    changes = frame(spark, destination.table, rows)
+    assert checked(spark, destination, changes, RefusedStore(str(tmp_path / "refused")), upto=2).passed
 
 
 def test_63_an_assigner_computes_the_partition(spark: SparkSession, maxcompute: ServerHandle, opened: Opened) -> None:

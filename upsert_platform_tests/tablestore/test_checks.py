@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, RefusedRow
-from upsert_platform.hops.verify import check_everything
 from upsert_platform.tablestore.destination import TablestoreDestination
+from upsert_platform_tests.hops.expecting import checked
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import table_on
 from upsert_platform_tests.tablestore.test_destination import MINUTE, change_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "score": "DOUBLE"}
 Rows = Sequence[Mapping[str, Any]]
@@ -27,21 +25,6 @@ FIRST = [{"id": n, "name": f"n{n}", "score": 1.0} for n in range(4)]
 SECOND = [{"id": 0, "name": "new", "score": 2.0}, {"id": 1, "name": "new"}, {"id": 2, "_op": "D"}, {"id": 9}]
 LAST = [*SECOND, FIRST[3]]
 """The last change of every key."""
-
-
-@dataclass
-class Expecting:
-    """What `check_everything` needs of a hop."""
-
-    store: ClassVar = SimpleNamespace(head=lambda: None)  # nothing is behind the changes
-
-    destination: TablestoreDestination
-    refused: RefusedStore
-    expected: Rows
-
-    def changes(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
-        assert after == 0
-        return change_frame(spark, self.destination.table, self.expected, sequence=upto)
 
 
 CHANGED = [
@@ -88,11 +71,12 @@ def test_a_check_expects_what_the_modes_write(
         with destination.lease(owner="test", duration=MINUTE) as lease:
             changes = change_frame(spark, destination.table, rows, sequence=batch)
             destination.write(changes, span=span, lease=lease, keep_refused=keep)
-    found = check_everything(spark, Expecting(destination, store, LAST), upto=2)  # type: ignore[arg-type]
+    found = checked(spark, destination, change_frame(spark, destination.table, LAST, sequence=2), store, upto=2)
     assert found.passed, found.sample
     assert found.refused == refused
     nothing = RefusedStore(str(tmp_path / "nothing"))
-    found = check_everything(spark, Expecting(destination, nothing, CHANGED), upto=2)  # type: ignore[arg-type]
+    changed = change_frame(spark, destination.table, CHANGED, sequence=2)
+    found = checked(spark, destination, changed, nothing, upto=2)
     assert (found.stale, found.missing, found.extra) == differing
     assert not any("score: expected None" in item["difference"] for item in found.sample) or not (
         destination.skips_nulls

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.hops import verify
-from upsert_platform.model import Options, SourceLocation, Table
+from upsert_platform_tests.hops.expecting import checked
 from upsert_platform_tests.kafka.writing import frame, write
 
 
 def compared(spark, destination, changes, tmp_path):
     """Counts of a whole check of a destination against a change frame."""
-    refused = RefusedStore(str(tmp_path / "refused"))
-    hop = SimpleNamespace(
-        destination=destination,
-        target=SimpleNamespace(table=Table("held", (), (), Options({}), SourceLocation("test"))),
-        refused=refused,
-        changes=lambda spark, after, upto: changes,
-        store=SimpleNamespace(head=lambda: None),  # nothing is behind those changes
-    )
-    return verify.check_everything(spark, hop, upto=1)
+    return checked(spark, destination, changes, RefusedStore(str(tmp_path / "refused")), upto=1)
 
 
 @pytest.mark.parametrize(
