@@ -22,7 +22,7 @@ _SETTINGS: Final = {
     "log_bin": (("1", "ON"), "start the server with 'log_bin'"),
     "binlog_format": (("ROW",), "set 'binlog_format' = 'ROW'"),
     "binlog_row_image": (("FULL",), "set 'binlog_row_image' = 'FULL'"),
-    "binlog_row_value_options": (("",), "set 'binlog_row_value_options' = ''"),
+    "binlog_row_value_options": (("", "PARTIAL_JSON"), "set 'binlog_row_value_options' = ''"),
 }
 """Variables of a server, to the values that the log is read with and the remedy; one that it does not have is right."""
 

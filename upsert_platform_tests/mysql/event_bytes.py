@@ -55,9 +55,9 @@ def field(kind: int, value: bytes) -> bytes:
 
 def rows(kind: int, columns: int, data: bytes, *, present: bytes | None = None, checksum: bool = False) -> bytes:
     """Rows, in version 2 of the event from type 30 on; `data` holds the images."""
-    body = TABLE_ID.to_bytes(6, "little") + b"\1\0" + (b"\2\0" if 30 <= kind <= 32 else b"") + bytes([columns])
+    body = TABLE_ID.to_bytes(6, "little") + b"\1\0" + (b"\2\0" if 30 <= kind <= 39 else b"") + bytes([columns])
     bitmap = present or ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
-    return event(kind, body + bitmap * (2 if kind in (24, 31) else 1) + data, checksum=checksum)
+    return event(kind, body + bitmap * (2 if kind in (24, 31, 39) else 1) + data, checksum=checksum)
 
 
 def image(*values: bytes | None) -> bytes:

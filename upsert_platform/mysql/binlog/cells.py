@@ -14,6 +14,7 @@ from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog import decimals, numbers, temporal, texts
 from upsert_platform.mysql.binlog.gather import Cells, binary
 from upsert_platform.mysql.binlog.json_binary import JsonText
+from upsert_platform.mysql.binlog.json_diff import JsonPatch
 from upsert_platform.mysql.binlog.table_map import Wire, WireColumn
 from upsert_platform.mysql.columns import MySqlColumn, TypeRules, sql_type
 from upsert_platform.mysql.geometry import geometry_text
@@ -46,6 +47,7 @@ class ColumnReader:
         width: bytes of every value; 0 where it varies.
         prefix: bytes of the length that stands before a value of varying length.
         read: makes an Arrow array of `type` from where values stand.
+        patch: of JSON in binary form, which an update may tell in part: makes the value from the one before.
     """
 
     name: str
@@ -53,6 +55,7 @@ class ColumnReader:
     prefix: int
     type: pa.DataType
     read: Callable[[Cells], pa.Array]
+    patch: Callable[[bytes | None, bytes], str] | None = None
 
 
 def column_reader(wire: WireColumn, column: MySqlColumn, rules: TypeRules, *, table: str) -> ColumnReader:
@@ -123,8 +126,8 @@ def column_reader(wire: WireColumn, column: MySqlColumn, rules: TypeRules, *, ta
         case ((Wire.VARCHAR | Wire.VAR_STRING | Wire.STRING), (longest,)):
             return make(0, 1 if longest < 256 else 2, kind, _of_bytes(column, kind, told))
         case Wire.JSON, (prefix,):
-            writer = JsonText(rules.legacy_json, told)
-            return make(0, prefix, kind, partial(_each, write=writer.write))
+            writer = JsonText(told, rules.legacy_json)
+            return make(0, prefix, kind, partial(_each, write=writer.write), patch=JsonPatch(writer).write)
         case Wire.GEOMETRY, (prefix,):
             return make(0, prefix, kind, partial(_each, write=partial(geometry_text, column=told)))
         case _, (prefix,):

@@ -10,7 +10,7 @@ import base64
 import json
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog.table_map import Wire
@@ -21,34 +21,40 @@ _DOUBLE, _STRING, _OPAQUE = 11, 12, 15
 _LITERALS: Final = ("null", "true", "false")
 _MOST_DEEP: Final = 100
 """Levels that the server accepts at most."""
+Node = str | list["Node"] | dict[str, "Node"]
+"""A value of a document: JSON text, or the values of an array, or those of an object by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class JsonText:
-    """Writes documents.
+class JsonTree:
+    """Reads documents.
 
     Attributes:
-        compact: without blanks after ``:`` and ``,``; the server itself writes one after each.
         column: for messages.
     """
 
-    compact: bool
     column: str
 
-    def write(self, data: bytes) -> str:
-        """One document; an empty one, which an UPDATE IGNORE can leave, is null.
+    def read(self, data: bytes) -> Node:
+        """One document, its scalars as text; an empty one, which an UPDATE IGNORE can leave, is null.
 
         Raises:
             ReplicationError: it is not of the layout.
         """
         if not data:
-            return "null"
+            return _LITERALS[0]
         try:
             return self._value(data[0], memoryview(data)[1:], 0)
         except (IndexError, struct.error, UnicodeDecodeError) as error:
             raise ReplicationError(f"{self.column}: a JSON value cannot be read: {error}") from error
 
-    def _value(self, kind: int, data: memoryview, depth: int) -> str:
+    def _object(self, names: list[str], values: list[Node]) -> Node:
+        return dict(zip(names, values, strict=True))
+
+    def _array(self, values: list[Node]) -> Node:
+        return values
+
+    def _value(self, kind: int, data: memoryview, depth: int) -> Node:
         if kind <= _LARGE_ARRAY:
             return self._container(kind, data, depth + 1)
         if kind == _LITERAL:
@@ -63,7 +69,7 @@ class JsonText:
             return self._opaque(data[0], bytes(_sized(data[1:])))
         raise ReplicationError(f"{self.column}: a JSON value holds the unknown type {kind}")
 
-    def _container(self, kind: int, data: memoryview, depth: int) -> str:
+    def _container(self, kind: int, data: memoryview, depth: int) -> Node:
         if depth > _MOST_DEEP:
             raise ReplicationError(f"{self.column}: a JSON value has more than {_MOST_DEEP} levels")
         large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
@@ -78,7 +84,7 @@ class JsonText:
             for _ in range(count):
                 offset = struct.unpack_from(number, data, at)[0]
                 length = struct.unpack_from("<H", data, at + width)[0]
-                keys.append(_quoted(bytes(_slice(data, offset, length)).decode("utf-8")))
+                keys.append(bytes(_slice(data, offset, length)).decode("utf-8"))
                 at += width + 2
         inlined = (_LITERAL, 5, 6, 7, 8) if large else (_LITERAL, 5, 6)
         values = []
@@ -90,11 +96,7 @@ class JsonText:
                 offset = struct.unpack_from(number, data, at + 1)[0]
                 values.append(self._value(inner, data[offset:], depth))
             at += 1 + width
-        comma, colon = (",", ":") if self.compact else (", ", ": ")
-        if kind in (_SMALL_OBJECT, _LARGE_OBJECT):
-            pairs = (f"{key}{colon}{value}" for key, value in zip(keys, values, strict=True))
-            return "{" + comma.join(pairs) + "}"
-        return "[" + comma.join(values) + "]"
+        return self._object(keys, values) if kind in (_SMALL_OBJECT, _LARGE_OBJECT) else self._array(values)
 
     def _opaque(self, kind: int, data: bytes) -> str:
         """A value of SQL inside JSON; what JSON has no form for is told in base64, as the server does."""
@@ -103,6 +105,35 @@ class JsonText:
         if kind in (Wire.DATE, Wire.DATETIME, Wire.TIMESTAMP, Wire.TIME):
             return _quoted(_temporal(kind, struct.unpack("<q", data)[0]))
         return _quoted(f"base64:type{kind}:{base64.b64encode(data).decode('ascii')}")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText(JsonTree):
+    """Writes documents.
+
+    Attributes:
+        compact: without blanks after ``:`` and ``,``; the server itself writes one after each.
+    """
+
+    compact: bool
+
+    def write(self, data: bytes) -> str:
+        """As `read`, all of it as text."""
+        return cast("str", self.read(data))
+
+    def text(self, node: Node) -> str:
+        """A value that was read as a tree, as text."""
+        if isinstance(node, dict):
+            return cast("str", self._object(list(node), [self.text(value) for value in node.values()]))
+        return cast("str", self._array([self.text(value) for value in node])) if isinstance(node, list) else node
+
+    def _object(self, names: list[str], values: list[Node]) -> Node:
+        comma, colon = (",", ":") if self.compact else (", ", ": ")
+        pairs = (f"{_quoted(name)}{colon}{value}" for name, value in zip(names, values, strict=True))
+        return "{" + comma.join(pairs) + "}"
+
+    def _array(self, values: list[Node]) -> Node:
+        return "[" + ("," if self.compact else ", ").join(cast("list[str]", values)) + "]"
 
 
 def _slice(data: memoryview, offset: int, length: int) -> memoryview:

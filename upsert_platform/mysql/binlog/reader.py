@@ -43,7 +43,6 @@ _REASONS: Final = {
     EventType.EXECUTE_LOAD_QUERY: "LOAD DATA is logged as a statement; set 'binlog_format' = 'ROW'",
     EventType.INCIDENT: "the server says that its log may lack changes; take a new snapshot",
     EventType.XA_PREPARE: "a transaction in two phases (XA) may be rolled back after it is logged",
-    EventType.PARTIAL_UPDATE_ROWS: "JSON is logged in part; set 'binlog_row_value_options' = ''",
     EventType.GTID_TAGGED: "a global id with a tag is not read",
 }  # fmt: skip
 _UNKNOWN: Final = "it is not known, and may change rows"

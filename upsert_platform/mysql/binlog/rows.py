@@ -7,7 +7,7 @@ columns NULL share the steps of that loop. All else is done for all rows of a ba
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,7 @@ KINDS: Final = {
     EventType.WRITE_ROWS: INSERT,
     EventType.UPDATE_ROWS: UPDATE,
     EventType.DELETE_ROWS: DELETE,
+    EventType.PARTIAL_UPDATE_ROWS: UPDATE,
     EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1: INSERT,
     EventType.MARIADB_UPDATE_ROWS_COMPRESSED_V1: UPDATE,
     EventType.MARIADB_DELETE_ROWS_COMPRESSED_V1: DELETE,
@@ -38,11 +39,13 @@ KINDS: Final = {
 """Events with rows, to what they do."""
 _VERSION_2: Final = frozenset(
     (
-        EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS, EventType.MARIADB_WRITE_ROWS_COMPRESSED,
-        EventType.MARIADB_UPDATE_ROWS_COMPRESSED, EventType.MARIADB_DELETE_ROWS_COMPRESSED,
+        EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS, EventType.PARTIAL_UPDATE_ROWS,
+        EventType.MARIADB_WRITE_ROWS_COMPRESSED, EventType.MARIADB_UPDATE_ROWS_COMPRESSED,
+        EventType.MARIADB_DELETE_ROWS_COMPRESSED,
     )
 )  # fmt: skip
 _FIRST_COMPRESSED: Final = EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1
+_PARTIAL_JSON: Final = 1
 ROW_KINDS: Final = {INSERT: ("+I",), UPDATE: ("-U", "+U"), DELETE: ("-D",)}
 """What an event does, to the row kinds of the images of each of its rows."""
 
@@ -55,6 +58,7 @@ class RowsEvent:
         columns: how many there are.
         images: whether all columns stand in the images of a row; one flag per image.
         data: the images, each a bitmap of NULL columns and the values of the others.
+        partial: whether images behind an update say first which of their JSON values are told in part.
     """
 
     table_id: int
@@ -62,6 +66,7 @@ class RowsEvent:
     columns: int
     images: tuple[bool, ...]
     data: bytes
+    partial: bool = False
 
 
 def read_rows_event(event: Event, *, place: str) -> RowsEvent:
@@ -84,7 +89,8 @@ def read_rows_event(event: Event, *, place: str) -> RowsEvent:
     data = reader.take(reader.left)
     if event.type >= _FIRST_COMPRESSED:
         data = unpack_mariadb(data, place=place)
-    return RowsEvent(table_id, kind, columns, tuple(images), data)
+    partial = event.type == EventType.PARTIAL_UPDATE_ROWS
+    return RowsEvent(table_id, kind, columns, tuple(images), data, partial)
 
 
 @dataclass(slots=True)
@@ -118,7 +124,9 @@ class RowScanner:
         self.columns = columns
         self.table = table
         self.bitmap = (len(columns) + 7) // 8
+        self.documents = [index for index, column in enumerate(columns) if column.patch is not None]
         self.layouts: dict[bytes, _Layout] = {}
+        self.told_in_part: dict[int, list[int]] = {}
         self.pieces: list[bytes] = []
         self.size = 0
         self.count = 0
@@ -147,7 +155,9 @@ class RowScanner:
                 " on the server and in sessions that change it, and take a new snapshot"
             )
         try:
-            found = self._scan(event.data, self.size)
+            found = (
+                self._scan_partial(event.data, self.size, place) if event.partial else self._scan(event.data, self.size)
+            )
         except IndexError:
             found = -1
         if found < 0 or found % len(event.images):
@@ -189,6 +199,46 @@ class RowScanner:
         self.count += count
         return count
 
+    def _scan_partial(self, data: bytes, base: int, place: str) -> int:
+        """As `_scan`, of updates whose images behind begin with what they tell in part."""
+        at, end, count = 0, len(data), 0
+        while at < end:
+            at = self._pass(data, at, base, self.count + count)
+            options, at = data[at], at + 1
+            if options not in (0, _PARTIAL_JSON):
+                raise ReplicationError(
+                    f"{place}: a row of {self.table} is logged with the value options {options}; 1 is known"
+                )
+            if options == _PARTIAL_JSON:
+                width = (len(self.documents) + 7) // 8
+                bits, at = int.from_bytes(data[at : at + width], "little"), at + width
+                for number, index in enumerate(self.documents):
+                    if bits >> number & 1:
+                        self.told_in_part.setdefault(index, []).append(self.count + count + 1)
+            at = self._pass(data, at, base, self.count + count + 1)
+            count += 2
+        if at != end:
+            return -1
+        self.count += count
+        return count
+
+    def _pass(self, data: bytes, at: int, base: int, row: int) -> int:
+        """Notes where the values of one image stand; the place behind it."""
+        nulls = data[at : at + self.bitmap]
+        layout = self.layouts.get(nulls)
+        if layout is None:
+            layout = self.layouts[nulls] = self._layout(nulls)
+        at += self.bitmap
+        layout.anchors.append(base + at)
+        for skip, prefix in layout.steps:
+            at += skip
+            if at + prefix > len(data):
+                raise IndexError("an image is cut off")
+            at += int.from_bytes(data[at : at + prefix], "little") + prefix
+            layout.anchors.append(base + at)
+        layout.rows.append(row)
+        return at + layout.tail
+
     def _layout(self, nulls: bytes) -> _Layout:
         bits = int.from_bytes(nulls, "little")
         steps: list[tuple[int, int]] = []
@@ -215,13 +265,14 @@ class RowScanner:
             for layout in self.layouts.values()
             if layout.rows
         ]
-        arrays = [
-            column.read(self._cells(raw, index, found, varying=not column.width))
-            for index, column in enumerate(self.columns)
-        ]
+        arrays = []
+        for index, column in enumerate(self.columns):
+            cells = self._cells(raw, index, found, varying=not column.width)
+            patched = self.told_in_part.get(index)
+            arrays.append(column.read(cells) if patched is None else _patched(column, cells, patched))
         schema = pa.schema([pa.field(column.name, column.type) for column in self.columns])
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        self.pieces, self.kinds, self.times, self.ends, self.layouts = [], [], [], [], {}
+        self.pieces, self.kinds, self.times, self.ends, self.layouts, self.told_in_part = [], [], [], [], {}, {}
         self.size = self.count = 0
         return batch
 
@@ -242,3 +293,20 @@ class RowScanner:
                 ends[rows] = anchors[:, step + 1]
             valid[rows] = True
         return Cells(raw, starts, ends, None if valid.all() else valid)
+
+
+def _patched(column: ColumnReader, cells: Cells, rows: Sequence[int]) -> pa.Array:
+    """Values of a column, of which those of some rows tell what changed of the value in the row before."""
+    assert column.patch is not None
+    whole = np.ones(len(cells), bool) if cells.valid is None else cells.valid.copy()
+    told = [row for row in rows if whole[row]]
+    before = [_bytes(cells, row - 1) if whole[row - 1] else None for row in told]
+    whole[told] = False
+    values = column.read(replace(cells, valid=whole)).to_pylist()
+    for row, document in zip(told, before, strict=True):
+        values[row] = column.patch(document, _bytes(cells, row))
+    return pa.array(values, column.type)
+
+
+def _bytes(cells: Cells, row: int) -> bytes:
+    return bytes(cells.raw[cells.starts[row] : cells.ends[row]])
