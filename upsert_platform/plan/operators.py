@@ -230,8 +230,17 @@ class Join:
             found += self.left.keys
         if self.kind in ("inner", "right") and any(key <= set(self.left_on) for key in self.left.keys):
             found += self.right.keys
-        found += [left | right for left in self.left.keys for right in self.right.keys]
+        found += [
+            left | right for left in self.left.keys for right in self.right.keys if self._tells_apart(left, right)
+        ]
         return tuple(dict.fromkeys(found))
+
+    def _tells_apart(self, left: frozenset[str], right: frozenset[str]) -> bool:
+        """Whether keys of both sides together are one: not where a padded row of each side may have nulls alone."""
+        if self.kind != "full":
+            return True
+        nullable = {field.name for field in (*self.left.fields, *self.right.fields) if field.type.nullable}
+        return not (left | right) <= nullable
 
     @property
     def appends(self) -> bool:

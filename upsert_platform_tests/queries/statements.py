@@ -68,6 +68,8 @@ STATEMENTS: Final = {
     " JOIN orders o ON o.uid = u.id GROUP BY u.region",
     "join of groups": "SELECT a.uid, a.n, b.s FROM (SELECT uid, COUNT(*) AS n FROM orders GROUP BY uid) a FULL JOIN"
     " (SELECT uid, SUM(secs) AS s FROM views GROUP BY uid) b ON a.uid = b.uid",
+    "join whose sides both have a null": "SELECT a.uid AS one, b.uid AS other FROM (SELECT DISTINCT uid FROM orders) a"
+    " FULL JOIN (SELECT DISTINCT uid FROM views) b ON a.uid = b.uid",
     "first rows of groups": "SELECT region, n, rn FROM (SELECT region, n, ROW_NUMBER() OVER (ORDER BY n DESC, region"
     " NULLS FIRST) AS rn FROM (SELECT region, COUNT(*) AS n FROM users GROUP BY region) g) t WHERE rn <= 2",
     "groups of first rows": "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION"
