@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ TABLES = ("users_serving", "users_warehouse")
 _PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")
 """Begins the lines that a run tells about itself."""
 _END_SECONDS = 15.0
+_COMMAND = "upsert-platform"
 
 
 class DemoError(UpsertPlatformError):
@@ -65,7 +67,9 @@ def run_demo(console: Console, *, keep: bool = False) -> None:
         with console.status("starting Kafka, Tablestore and MaxCompute on this machine"):
             variables = supervisor.up(directory)
         console.print(f"[green]✓[/] local stack is up ({', '.join(sorted(_names(directory)))})")
-        _waves(console, variables)
+        elsewhere = bool(os.environ.get(lake.PROJECT_VARIABLE))
+        with _own_project(variables):
+            _waves(console, variables, command=f"{lake.PROJECT_VARIABLE}= {_COMMAND}" if elsewhere else _COMMAND)
     finally:
         if not keep and not already:
             with console.status("stopping what was started"):
@@ -73,11 +77,27 @@ def run_demo(console: Console, *, keep: bool = False) -> None:
             console.print("[green]✓[/] local stack is stopped; its data stay")
 
 
+@contextmanager
+def _own_project(variables: Mapping[str, str]) -> Iterator[None]:
+    """The project that ships with the package, on local servers, whatever the environment names.
+
+    A project of the user's, or servers elsewhere, are none of the demo's business: it would write there.
+    """
+    before = dict(os.environ)
+    os.environ.pop(lake.PROJECT_VARIABLE, None)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def _names(directory: Path) -> list[str]:
     return [item.name for item in supervisor.status(directory) if item.state == "running"]
 
 
-def _waves(console: Console, variables: Mapping[str, str]) -> None:
+def _waves(console: Console, variables: Mapping[str, str], *, command: str) -> None:
     truth = Users(seed=int(time.time())), Pageviews(seed=int(time.time()))
     users = truth[0]
     _wave(console, variables, truth, "first wave: inserts", users.first_wave(FIRST_WAVE))
@@ -86,9 +106,9 @@ def _waves(console: Console, variables: Mapping[str, str]) -> None:
     hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     hints.add_column(no_wrap=True)
     hints.add_column(overflow="fold")  # a path is never cut
-    hints.add_row("these runs, their metadata and checks", "upsert-platform ui")
+    hints.add_row("these runs, their metadata and checks", f"{command} ui")
     hints.add_row("the servers again, with their data", "upsert-platform local up")
-    hints.add_row("records that could not be decoded", "upsert-platform quarantine list")
+    hints.add_row("records that could not be decoded", f"{command} quarantine list")
     hints.add_row("the declarations", _shown(lake.project_path()))
     home = lake.home()
     shown = home if is_uri(home) else _shown(Path(home))

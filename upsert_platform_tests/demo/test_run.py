@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from upsert_platform.demo import run
+from upsert_platform.changelog import lake
+from upsert_platform.demo import instance, run
 from upsert_platform.demo.pageviews import Pageviews, counted, looked_at_last
 from upsert_platform.demo.run import DemoError
 from upsert_platform.local import supervisor
@@ -82,6 +83,28 @@ def test_servers_are_stopped_even_when_they_were_just_starting(tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         run.run_demo(Console(quiet=True))
     assert stopped == [tmp_path / "local"]
+
+
+def test_demo_takes_its_own_project_and_servers_whatever_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path))
+    monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(tmp_path / "shop"))
+    monkeypatch.setenv("UPSERT_KAFKA_BOOTSTRAP_SERVERS", "kafka.shop.example:9092")
+    monkeypatch.setattr(supervisor, "up", lambda directory: {"UPSERT_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9"})
+    monkeypatch.setattr(supervisor, "down", lambda directory: None)
+    found: list[str | None] = []
+
+    def waves(console: Console, variables: Mapping[str, str], *, command: str) -> None:
+        environment = instance.environment()
+        found.extend([str(lake.project_path()), environment["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], command])
+        found.append(environment.get("UPSERT_PLATFORM_PROJECT"))
+
+    monkeypatch.setattr(run, "_waves", waves)
+    run.run_demo(Console(quiet=True))
+    shipped = str(Path(run.__file__).parent / "project")
+    assert found == [shipped, "127.0.0.1:9", "UPSERT_PLATFORM_PROJECT= upsert-platform", None]
+    assert lake.project_path() == tmp_path / "shop", "the environment is as it was"
 
 
 def test_tables_behind_queries_are_compared_with_a_plain_count() -> None:
