@@ -89,6 +89,14 @@ class Lake:
         """A Delta table of a replay into a new table of that name: its changelog, or its refused rows."""
         return self._table(f"replays/{table}", part)
 
+    def replays(self) -> TableLocation:
+        """The folder with the tables of replays into new tables."""
+        return TableLocation(f"{self.root.rstrip('/')}/replays", self.options)
+
+    def erasures(self) -> TableLocation:
+        """The Delta table that tells which keys were erased, when and by whom."""
+        return TableLocation(f"{self.root.rstrip('/')}/erasures", self.options)
+
     def refused(self, table: str) -> TableLocation:
         """The Delta table that holds rows which a destination refused."""
         return self._table("refused", table)

@@ -16,6 +16,7 @@ _COMMANDS: Mapping[str, str] = {
     "audit": "upsert_platform.cli.audit:audit",
     "demo": "upsert_platform.cli.project:demo",
     "doctor": "upsert_platform.cli.doctor:doctor",
+    "erase": "upsert_platform.cli.erase:erase",
     "explain": "upsert_platform.cli.explain:explain",
     "import": "upsert_platform.cli.importing:import_files",
     "init": "upsert_platform.cli.init:init",

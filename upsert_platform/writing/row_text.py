@@ -29,6 +29,11 @@ def refused_row(
     return RefusedRow(key=json_object(own), row=json_object(values), reason=reason)
 
 
+def key_text(rows: pa.RecordBatch, row: int, names: Sequence[str]) -> str:
+    """The key of a row as `refused_row` writes it."""
+    return json_object({name: _plain(rows.column(name), row) for name in names})
+
+
 def json_object(values: dict[str, Any]) -> str:
     """JSON text of a row's values."""
     return json.dumps(values, ensure_ascii=False, default=_shown)
