@@ -11,6 +11,7 @@ from upsert_platform.graph.alerts import declared_alerts
 from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
+from upsert_platform.graph.drain_quarantine import drain_job
 from upsert_platform.graph.freshness_check import freshness_check
 from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
 from upsert_platform.graph.loss_check import loss_check
@@ -76,6 +77,7 @@ def build_definitions(
             sync,
             verify,
             reconcile_job(project),
+            drain_job(project),
             compact,
             stream_job(project),
             *upkeep,

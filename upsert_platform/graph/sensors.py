@@ -13,6 +13,7 @@ import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import keys
+from upsert_platform.graph.drain_quarantine import DRAIN
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.processes import HOST_TAG, is_alive
 from upsert_platform.graph.rebuild import REBUILD
@@ -69,7 +70,7 @@ def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
         if busy:
             return dg.SkipReason(busy)
         state = SensorState.read(context.cursor)
-        state.learn(context.instance, job=SYNC, mended_by=(RECONCILE, REBUILD, REPLAY), steps=steps)
+        state.learn(context.instance, job=SYNC, mended_by=(RECONCILE, REBUILD, REPLAY, DRAIN), steps=steps)
         lags: dict[str, int] = {}
         troubles: list[str] = []
         for name in sources:

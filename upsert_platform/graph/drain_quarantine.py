@@ -1,0 +1,136 @@
+"""Job `drain_quarantine`: tries what was kept aside again, records that did not decode and rows that were refused.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
+from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.op_jobs import job_of
+from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.following import check_keys, follow
+from upsert_platform.hops.replay import replay
+from upsert_platform.hops.replay_refused import check_replayable, replay_refused
+from upsert_platform.model import Project
+
+DRAIN = "drain_quarantine"
+_STEP = "try_again"
+"""A job and a step of one name cannot be loaded as a code location."""
+
+
+class DrainConfig(dg.Config):
+    """What is tried again."""
+
+    tables: list[str] = Field(
+        default_factory=list,
+        description="Declared names of tables that are read (records that did not decode) or written (rows that were"
+        " refused); all, if left out.",
+    )
+    dry_run: bool = Field(False, description="Only show how much is kept aside.")
+
+
+def drain_job(project: Project) -> dg.JobDefinition:
+    """One step: records of table after table, with what follows them, then refused rows of table after table."""
+    read = sorted({table.name for table in project.sources()})
+    written = sorted({insert.target for insert in project.inserts})
+
+    @dg.op(
+        name=_STEP,
+        description=f"Tries what was kept aside of {', '.join([*read, *written])} again.",
+        tags={"dagster/kind/spark": ""},
+        out=dg.Out(dg.Nothing),
+    )
+    def step(
+        context: dg.OpExecutionContext, config: DrainConfig, platform: PlatformResource, spark: SparkResource
+    ) -> None:
+        with told_plainly():
+            spark.refuse_wrong(platform, writes=True)
+            unknown = sorted(set(config.tables) - {*read, *written})
+            if unknown:
+                known = ", ".join([*read, *written])
+                told = f"no insert reads or writes a table '{unknown[0]}'; tables are: {known}"
+                raise DeclarationError([Problem(told, None)])
+            failures: list[str] = []
+            for try_again, names in ((_records, read), (_rows, written)):
+                for name in names:
+                    if config.tables and name not in config.tables:
+                        continue
+                    try:
+                        try_again(context, config, platform, spark, name)
+                    except UpsertPlatformError as error:  # the other tables are tried all the same
+                        failures.append(str(error))
+                        context.log.error(str(error))
+        if failures:
+            raise dg.Failure(description="; ".join(failures), allow_retries=False)
+
+    return job_of(
+        DRAIN,
+        step,
+        description="Decodes the records in quarantine again, as their tables are declared now, commits what is not"
+        " outdated and brings it to the tables; then writes refused rows again, with the values that their keys have by"
+        " now. What fails again stays aside. `dry_run: true` shows.",
+    )
+
+
+def _records(
+    context: dg.OpExecutionContext, config: DrainConfig, platform: PlatformResource, spark: SparkResource, name: str
+) -> None:
+    """Tries records that did not decode again."""
+    run = context.run.run_id
+    hop = platform.changelog_hop(name, run=run)
+    before = hop.store.quarantined_count()
+    if not before or config.dry_run:
+        _observe(context, keys.changelog_key(name), {"dry_run": config.dry_run, "in_quarantine": before})
+        return
+    binding = platform.binding()
+    check_keys(binding, name)
+    session = spark.spark_session
+    done = replay(session, hop.source, hop.store, run=run)
+    counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": len(done.refused)}
+    told = {**counts, "in_quarantine": hop.store.quarantined_count()}
+    _observe(context, keys.changelog_key(name), {"dry_run": False, **told})
+    if done.batch is None:
+        return
+    for table, written in follow(session, binding, platform.lake, name, run=run, tell=context.log.info):
+        if written is not None:
+            _observe(context, keys.destination_key(table), metadata.of_destination_run(written))
+
+
+def _rows(
+    context: dg.OpExecutionContext, config: DrainConfig, platform: PlatformResource, spark: SparkResource, name: str
+) -> None:
+    """Tries rows that a table refused again."""
+    hop = platform.destination_hop(name, run=context.run.run_id)
+    with closing(hop.destination):
+        before = hop.refused.count()
+        if not before or config.dry_run:
+            _observe(context, keys.destination_key(name), {"dry_run": config.dry_run, "refused": before})
+            return
+        try:
+            check_replayable(hop.destination)
+        except DestinationError as error:
+            if name in config.tables:
+                raise
+            context.log.warning(str(error))  # nobody asked for this one
+            return
+        done = replay_refused(spark.spark_session, hop, tell=context.log.warning)
+        counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": done.refused_count}
+        told = {**counts, "not_given": len(done.unknown), "refused": hop.refused.count()}
+        _observe(context, keys.destination_key(name), {"dry_run": False, **told})
+
+
+def _observe(context: dg.OpExecutionContext, key: dg.AssetKey, told: Mapping[str, Any]) -> None:
+    counts = ", ".join(
+        f"{value} {name.replace('_', ' ')}"
+        for name, value in told.items()
+        if isinstance(value, int) and name != "dry_run"
+    )
+    context.log.info(f"{'/'.join(key.path)}: {counts}")
+    context.log_event(dg.AssetObservation(asset_key=key, description=DRAIN, metadata=dict(told)))
