@@ -122,6 +122,11 @@ class Source(ABC):
         del positions
         return {}
 
+    def warnings(self, positions: Positions) -> Sequence[str]:
+        """What people have to be told of positions, each time that they are looked at."""
+        del positions
+        return ()
+
     @abstractmethod
     def land(
         self,

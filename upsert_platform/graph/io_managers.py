@@ -58,6 +58,8 @@ class ChangelogIOManager(_PlatformIOManager):
             self.spark.refuse_wrong(self.platform, writes=True)
             run = hop.execute(self.spark.on_demand(), obj, progress=tell, waiting=context.log.info)
             after = hop.plan()
+        for warning in after.warnings:
+            context.log.warning(warning)
         for topic in after.topics:
             key = keys.stream_key(hop.source.table, topic.name)
             context.log_event(metadata.observed_topic(after, topic.name, key=key))

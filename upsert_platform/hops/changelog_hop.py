@@ -31,6 +31,7 @@ class ChangelogPlan:
         backlog: every offset from the committed position to the end, as ranges.
         versions: topic to where it ends, as text.
         details: what more the committed positions tell.
+        warnings: what people have to be told of them.
     """
 
     head: Head | None
@@ -38,6 +39,7 @@ class ChangelogPlan:
     backlog: tuple[OffsetRange, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, str | int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -104,7 +106,8 @@ class ChangelogHop:
         backlog = self.source.backlog(topics, head.positions if head else Positions())
         versions = {topic.name: self.source.version(topic) for topic in topics}
         details = self.source.details(head.positions) if head else {}
-        return ChangelogPlan(head, tuple(topics), tuple(backlog), versions, details)
+        warnings = self.source.warnings(head.positions) if head else ()
+        return ChangelogPlan(head, tuple(topics), tuple(backlog), versions, details, tuple(warnings))
 
     def execute(
         self,

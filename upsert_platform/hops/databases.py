@@ -16,7 +16,7 @@ from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.declarations.pipeline_source import AskedSource
 from upsert_platform.errors import EndpointError, Problem
 from upsert_platform.model import Options, Table
-from upsert_platform.mysql.catalog import key_problem, list_tables, read_table
+from upsert_platform.mysql.catalog import key_problem, list_tables, read_table, versioned_problem
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, TypeRules, sql_type, table_from_data, table_to_data
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.declared import declared_columns
@@ -41,13 +41,13 @@ def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Probl
     before = kept.read()
     problems: list[Problem] = []
     try:
-        found = _tables(asked.settings)
+        found, versioned = _tables(asked.settings)
     except EndpointError as error:
         if not before:
             return [], [Problem(f"source: {error}", place)]
         told = f"source: {error}; its tables are taken to be as they were when it answered last"
         problems.append(Problem(told, place, "warning"))
-        found = list(before.values())
+        found, versioned = list(before.values()), {}
     gone = sorted(before.keys() - {table.full_name for table in found})
     if gone:
         told = f"source: {', '.join(gone)} of {asked.settings.server} are not there any more"
@@ -70,7 +70,7 @@ def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Probl
         problems += [Problem(f"source: {text}", place, "warning") for text in _other_types(carried, table)]
         columns, unread = declared_columns(carried, asked.settings.type_rules, location=place)
         without_key = key_problem(table)
-        faults = [without_key] if without_key is not None else []
+        faults = [problem for problem in (without_key, versioned.get(table.full_name)) if problem is not None]
         faults += [f"table {table.full_name}: {text}" for text in unread]
         problems += [Problem(f"source: {text}", place) for text in faults]
         if not faults:
@@ -89,10 +89,13 @@ def _options(asked: AskedSource, table: MySqlTable) -> Options:
     return Options(values, places)
 
 
-def _tables(settings: MySqlSource) -> list[MySqlTable]:
+def _tables(settings: MySqlSource) -> tuple[list[MySqlTable], dict[str, str]]:
+    """The tables, and what is wrong with some, by their full names."""
     with Connection(settings.server) as connection:
         found = [read_table(connection, *names) for names in list_tables(connection, settings.selection)]
-    return [table for table in found if table is not None]
+        tables = [table for table in found if table is not None]
+        problems = {table.full_name: versioned_problem(connection, table.schema, table.name) for table in tables}
+    return tables, {name: problem for name, problem in problems.items() if problem is not None}
 
 
 def evolved(before: MySqlTable | None, now: MySqlTable, behavior: str) -> MySqlTable:

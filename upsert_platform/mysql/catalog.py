@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, read_elements
 from upsert_platform.mysql.names import TableSelection
 
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
     from upsert_platform.mysql.connection import Connection
 
 _SYSTEM: Final = ("information_schema", "mysql", "performance_schema", "sys")
+_VERSIONED: Final = "SYSTEM VERSIONED"
 _LENGTH: Final = re.compile(r"\((\d+)\)")
 _NAMES: Final = (
-    "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-    " ORDER BY table_schema, table_name"
+    "SELECT table_schema, table_name FROM information_schema.tables"
+    " WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY table_schema, table_name"
 )
+_KIND: Final = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _COLUMNS: Final = (
     "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale,"
     " datetime_precision, character_set_name, is_nullable FROM information_schema.columns"
@@ -35,12 +38,33 @@ _CASCADES: Final = (
 
 
 def list_tables(connection: Connection, selection: TableSelection) -> list[tuple[str, str]]:
-    """Schema and name of every table that is read; views and the server's own tables are not."""
+    """Schema and name of every table that a selection names; views and the server's own tables are left out."""
     return [
         (schema, name)
         for schema, name in connection.query(_NAMES)
         if schema.lower() not in _SYSTEM and selection.has(schema, name)
     ]
+
+
+def versioned_problem(connection: Connection, schema: str, name: str) -> str | None:
+    """Why a table that keeps its earlier rows (MariaDB) cannot be followed; None of another table."""
+    if connection.query(_KIND, (schema, name)) != [(_VERSIONED,)]:
+        return None
+    return (
+        f"table {schema}.{name} is system-versioned: the log tells of its earlier rows as of rows that are there;"
+        " leave it out by 'tables.exclude', or take the versions away (ALTER TABLE ... DROP SYSTEM VERSIONING)"
+    )
+
+
+def require_one_row_per_key(connection: Connection, schema: str, name: str) -> None:
+    """Stops where a table keeps its earlier rows.
+
+    Raises:
+        ReplicationError: it is system-versioned.
+    """
+    problem = versioned_problem(connection, schema, name)
+    if problem is not None:
+        raise ReplicationError(problem)
 
 
 def read_table(connection: Connection, schema: str, name: str) -> MySqlTable | None:

@@ -8,14 +8,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-_TOKEN: Final = re.compile(
-    r"/\*(?!!|M!).*?\*/|--[ \t][^\n]*|#[^\n]*|/\*M?!\d*|\*/"
-    r"|'(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[\w$]+|\S",
-    re.DOTALL,
-)
-_COMMENTS: Final = ("/*", "--", "#", "*/")
+from upsert_platform.mysql.tokens import plain, tokens
+
 _UNLOGGED: Final = frozenset(("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "REORGANIZE", "CONVERT"))
 """Words before PARTITION or TABLESPACE that make rows come or go without a row in the log."""
+
+
+_DELETING: Final = frozenset(("UNIQUE", "PRIMARY", "PARTITION"))
+"""Words that make ALTER IGNORE TABLE delete the rows that do not fit."""
 
 
 class Effect(StrEnum):
@@ -40,13 +40,12 @@ def effect_on(sql: str, *, schema: str, table: tuple[str, str], exact: bool = Fa
         table: schema and name.
         exact: whether names that differ by case alone are of two tables.
     """
-    tokens = [token for token in _TOKEN.findall(sql) if not token.startswith(_COMMENTS)]
-    return _Statement(tokens, schema, table, str if exact else str.casefold).effect()
+    return _Statement(tokens(sql), schema, table, str if exact else str.casefold).effect()
 
 
 class _Statement:
-    def __init__(self, tokens: list[str], schema: str, table: tuple[str, str], fold: Callable[[str], str]) -> None:
-        self.tokens = tokens
+    def __init__(self, words: list[str], schema: str, table: tuple[str, str], fold: Callable[[str], str]) -> None:
+        self.tokens = words
         self.schema = schema
         self.table = (fold(table[0]), fold(table[1]))
         self.fold = fold
@@ -107,6 +106,7 @@ class _Statement:
                 return effect
 
     def _altered(self) -> Effect:
+        ignores = "IGNORE" in (word.upper() for word in self.tokens[:4])
         while self._accept("ONLINE", "OFFLINE", "IGNORE"):
             pass
         if not self._accept("TABLE"):
@@ -120,6 +120,8 @@ class _Statement:
         if named != self.table:
             return Effect.ROWS if self.table in (becomes, *others) else Effect.NONE
         if others or any(word in _UNLOGGED and following in ("PARTITION", "TABLESPACE") for word, following in pairs):
+            return Effect.ROWS
+        if ignores and not _DELETING.isdisjoint(words):
             return Effect.ROWS
         return Effect.ALTERED if becomes in (None, self.table) else Effect.GONE
 
@@ -166,9 +168,7 @@ class _Statement:
     def _plain(self) -> str:
         word = self._word()
         self.at += 1
-        if word[:1] in ("`", '"'):
-            return word[1:-1].replace(word[0] * 2, word[0])
-        return word
+        return plain(word)
 
     def _word(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""

@@ -18,8 +18,8 @@ from upsert_platform.mysql.catalog import key_problem, read_table
 from upsert_platform.mysql.chunks import batch_chunks, find_chunks
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.landing import Landing
-from upsert_platform.mysql.log_batch import REBUILD, LogBatch, next_change
-from upsert_platform.mysql.options import StartupMode
+from upsert_platform.mysql.log_batch import REBUILD, LogBatch, begun_at, next_change
+from upsert_platform.mysql.options import OnUnloggedValues, StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
@@ -71,7 +71,10 @@ def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
             )
         unknown = next_change(settings, table, start=position, upto=told_at)
         if unknown is None or not snapshot:
-            return Progress(log.identity, position, table, told_at, unknown_upto=unknown, snapshot=snapshot)
+            begun = begun_at(settings, position)
+            return Progress(
+                log.identity, position, table, told_at, unknown_upto=unknown, snapshot=snapshot, begun=begun
+            )
         # The table was changed in between: the log behind that is told by the columns as they are now.
 
 
@@ -99,7 +102,7 @@ def _moved(progress: Progress, log: ServerLog) -> Progress:
         )
     position = LogPosition("other.000000", 4, progress.position.gtids)
     consistent = log.end if progress.consistent is not None else None
-    return replace(progress, server=log.identity, position=position, told_at=log.end, consistent=consistent)
+    return replace(progress, server=log.identity, position=position, told_at=log.end, consistent=consistent, begun=0)
 
 
 def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPosition) -> LogPosition:
@@ -162,18 +165,39 @@ class LandedBatch:
             progress = _moved(progress, server_log)
         files: list[DataFile] = []
         read, ended = self.read, False
+        # Chunks that are read from here on show what statements before did to rows.
+        unread_upto = server_log.end if progress.snapshot and progress.after is None and not moved else None
         if progress.snapshot:
             files, progress, ended = self._chunks(progress, visible=server_log.end if moved else progress.position)
             read += sum(item.rows for item in files)
         with Connection(self.settings.server) as connection:
             end = log_end(connection)
         since = self.settings.startup_timestamp if self.settings.startup_mode is StartupMode.TIMESTAMP else None
-        log = LogBatch(self.settings, progress, self.landing, start=self.number, since=since, by_gtids=moved)
+        log = LogBatch(
+            self.settings,
+            progress,
+            self.landing,
+            start=self.number,
+            since=since,
+            by_gtids=moved,
+            unread_upto=unread_upto,
+        )
         files += self._written(self._log_rows(log, end, read))
         number = self._number_behind(log, end)
         made = replace(
-            progress, position=log.position, table=log.table, told_at=log.told_at, unknown_upto=log.unknown_upto
+            progress,
+            position=log.position,
+            table=log.table,
+            told_at=log.told_at,
+            unknown_upto=log.unknown_upto,
+            begun=log.begun,
         )
+        if log.rewritten and self.settings.on_unlogged_values is OnUnloggedValues.SNAPSHOT:
+            # The log goes on from here; rows that chunks find are older than what it tells.
+            return self._landed(
+                files, replace(made, snapshot=True, after=None, consistent=None), number=number, read=read
+            )
+        made = replace(made, rewritten=(*made.rewritten, *log.rewritten))
         if ended:
             # What a chunk saw of later changes, the log tells up to here.
             made = replace(made, snapshot=False, consistent=end, swept_before=progress.rebuilt_from, rebuilt_from=0)

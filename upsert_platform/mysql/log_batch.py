@@ -16,14 +16,15 @@ from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog.reader import LogReader, SchemaChange, TableRows, Told
 from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
-from upsert_platform.mysql.catalog import read_table
+from upsert_platform.mysql.catalog import read_table, require_one_row_per_key
 from upsert_platform.mysql.columns import MySqlTable
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.ddl import Effect, effect_on
 from upsert_platform.mysql.landing import Landing
-from upsert_platform.mysql.options import MySqlCdcSettings, NewColumns, OnTruncate
-from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.options import MySqlCdcSettings, NewColumns, OnTruncate, OnUnloggedValues
+from upsert_platform.mysql.position import LogPosition, MariaDbGtids
 from upsert_platform.mysql.progress import Progress
+from upsert_platform.mysql.rewritten import given_values, rewritten_columns
 
 _BATCH_BYTES: Final = 256 << 20
 """Bytes of the log after which a batch ends with the transaction that it is in."""
@@ -55,9 +56,12 @@ class LogBatch:
         start: the number of the first byte, of `progress.LOG`.
         by_gtids: the position is of another server, and is found here by its global ids.
         since: milliseconds since 1970; rows of statements that began before are passed over.
+        unread_upto: what stands in the log up to there was done before the rows were read that count.
 
     Attributes:
-        position: behind the last transaction read; with `table`, `told_at` and `unknown_upto` what `Progress` keeps.
+        position: behind the last transaction read; with `table`, `told_at`, `unknown_upto` and `begun` what `Progress`
+            keeps.
+        rewritten: columns to which a statement may have given other values in rows that were read, with its place.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class LogBatch:
         start: int,
         since: int | None = None,
         by_gtids: bool = False,
+        unread_upto: LogPosition | None = None,
     ) -> None:
         self.position = progress.position
         self.table = progress.table
@@ -82,6 +87,9 @@ class LogBatch:
         self._altered_at: LogPosition | None = None
         self._stopped = False
         self._by_gtids = by_gtids
+        self._unread_upto = unread_upto
+        self.begun = progress.begun
+        self.rewritten: tuple[str, ...] = ()
 
     def read(self, end: LogPosition) -> Iterator[pa.RecordBatch]:
         """Rows up to an end of the log that the server told, or to the end of the batch.
@@ -93,20 +101,31 @@ class LogBatch:
         if self.position.order() >= end.order():
             return
         with self._stream() as stream:
-            reader = LogReader(self.position, self._find, rules=self._settings.type_rules, checksum=stream.checksum)
-            at_end = True
+            reader = LogReader(
+                self.position,
+                self._find,
+                rules=self._settings.type_rules,
+                checksum=stream.checksum,
+                begun=0 if self._by_gtids else self.begun,
+            )
+            at_end, broken_off = True, True
             for event in stream:
                 for told in reader.read(event):
                     yield from self._told(told)
                 ends = reader.distance >= _BATCH_BYTES or reader.position.order() >= end.order()
                 if self._stopped or (ends and not reader.in_transaction):
                     at_end = reader.place.order() >= end.order() and not self._stopped
+                    broken_off = False
                     break
+            if broken_off:
+                self._require_end(reader, end)
             for told in reader.drain():
                 yield from self._told(told)
             if isinstance(stream, SpooledLog):
                 stream.settle(reader.position)
         self.position, self.counts.distance = reader.position, reader.distance
+        file, begun = reader.begun
+        self.begun = begun
         if reader.in_transaction:
             raise ReplicationError(
                 f"MySQL server {self._settings.server}: its log ended within a transaction at {reader.place}; run it"
@@ -115,9 +134,23 @@ class LogBatch:
         if at_end and end.order() > self.position.order():
             # Events without rows, at a file's beginning say, end no transaction.
             self.position = LogPosition(end.file, end.offset, self.position.gtids or end.gtids)
+        if file != self.position.file:
+            self.begun = 0
         if self._altered_at is not None:
             # Asked for when the stream has ended: a second reader of the same id would end the first.
             self.unknown_upto = next_change(self._settings, self.table, start=self._altered_at, upto=self.told_at)
+
+    def _require_end(self, reader: LogReader, end: LogPosition) -> None:
+        """A server ends a stream without a word when somebody ends its statement: what follows was not read."""
+        if self._by_gtids and reader.place == self.position:
+            # Nothing came: it has to be so that there is nothing.
+            known = MariaDbGtids.parse(self.position.gtids).last
+            wanted = MariaDbGtids.parse(end.gtids).last
+            ended = all(domain in known and known[domain][1] >= last for domain, (_, last) in wanted.items())
+        else:
+            ended = reader.place.order() >= end.order()
+        if not ended:
+            raise cut_off(self._settings, reader, end)
 
     def _stream(self) -> LogStream | SpooledLog:
         server, server_id = self._settings.server, server_id_of(self._settings)
@@ -203,6 +236,7 @@ class LogBatch:
     def _altered(self, change: SchemaChange) -> None:
         settings = self._settings
         with Connection(settings.server) as connection:
+            require_one_row_per_key(connection, self.table.schema, self.table.name)
             table = read_table(connection, self.table.schema, self.table.name)
             told_at = log_end(connection)
         if table is None:
@@ -223,8 +257,49 @@ class LogBatch:
                 " 'schema.change.behavior' = 'exception' this stops the pipeline; with another one a run that begins"
                 " now carries them"
             )
+        self._judge(change, table)
         self.table, self.told_at = table, told_at
         self._altered_at, self._stopped = change.place, True
+
+    def _judge(self, change: SchemaChange, table: MySqlTable) -> None:
+        """Notes the columns to which the statement may have given other values in rows that were read."""
+        if self._unread_upto is not None and change.place.order() <= self._unread_upto.order():
+            return
+        with Connection(self._settings.server) as connection:
+            given = given_values(connection, table)
+        followed = self._landing.columns
+        names = rewritten_columns(
+            self.table, table, sql=change.sql, strict=change.strict, given=given, followed=followed
+        )
+        if not names:
+            return
+        told = f"{', '.join(names)} (since {change.place})"
+        if self._settings.on_unlogged_values is OnUnloggedValues.FAIL:
+            raise ReplicationError(
+                f"table {table.full_name}: a statement may have given other values to rows that are there, of which its"
+                f" log has no row: {told}; {REBUILD}"
+            )
+        self.rewritten = (told,)
+
+
+def cut_off(settings: MySqlCdcSettings, reader: LogReader, end: LogPosition) -> ReplicationError:
+    """A log that ended before the place that the server had told."""
+    return ReplicationError(
+        f"MySQL server {settings.server}: it ended its log at {reader.place}, before the end {end} that it had told, as"
+        " it does when somebody ends the statement of a reader (KILL QUERY); run it again"
+    )
+
+
+def begun_at(settings: MySqlCdcSettings, position: LogPosition) -> int:
+    """When the server began the file of a position: seconds since 1970."""
+    with SpooledLog(spool_of(settings.server), position, server_id=server_id_of(settings), begins=False) as stream:
+        reader = LogReader(position, lambda *_: None, rules=settings.type_rules, checksum=stream.checksum)
+        for event in stream:
+            list(reader.read(event))
+            if reader.begun[1]:
+                break
+    file, begun = reader.begun
+    return begun if file == position.file else 0
 
 
 def next_change(
@@ -244,7 +319,7 @@ def next_change(
                         return told.place
             if reader.place.order() >= upto.order():
                 return None
-    return None
+    raise cut_off(settings, reader, upto)
 
 
 def server_id_of(settings: MySqlCdcSettings) -> int:

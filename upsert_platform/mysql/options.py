@@ -92,6 +92,14 @@ class OnTruncate(StrEnum):
     DELETE = "delete"
 
 
+class OnUnloggedValues(StrEnum):
+    """What a statement does that may give columns other values in rows that are there, without a row in the log."""
+
+    WARN = "warn"
+    SNAPSHOT = "snapshot"
+    FAIL = "fail"
+
+
 class NewColumns(StrEnum):
     """What columns do that are not declared."""
 
@@ -176,6 +184,13 @@ class ServerSettings(Settings):
         origin="platform",
         description="What a TRUNCATE TABLE does: fail stops with a message, delete deletes every row that was there.",
     )
+    on_unlogged_values: Annotated[OnUnloggedValues, BeforeValidator(_lower)] = option(
+        "on-unlogged-values",
+        OnUnloggedValues.WARN,
+        origin="platform",
+        description="What an ALTER TABLE does that gives values to rows that are there, such as the DEFAULT of a new"
+        " column, which no log tells: warn names the columns until a new snapshot, snapshot takes one, fail stops.",
+    )
     tls: Annotated[TlsMode, BeforeValidator(_lower)] = option(
         "tls.mode",
         TlsMode.PREFERRED,
@@ -214,6 +229,16 @@ class ServerSettings(Settings):
             if given != (self.startup_mode is mode):
                 told = f"needs {name}" if not given else f"is what {name} goes with"
                 raise ValueError(f"'scan.startup.mode' = '{mode.value}' {told}")
+        return self
+
+    @model_validator(mode="after")
+    def _snapshots_are_read(self) -> Self:
+        reads = self.startup_mode in (StartupMode.INITIAL, StartupMode.SNAPSHOT)
+        if self.on_unlogged_values is OnUnloggedValues.SNAPSHOT and not reads:
+            raise ValueError(
+                f"'on-unlogged-values' = 'snapshot' reads the whole table, and 'scan.startup.mode' ="
+                f" '{self.startup_mode.value}' the log alone; take 'warn' or 'fail'"
+            )
         return self
 
     @property

@@ -36,6 +36,9 @@ class Progress:
         swept_before: rows whose last batch is before this one are to be deleted next; 0 if none are.
         consistent: position from which on the changelog equals what the table was then; None while there is
             none.
+        begun: seconds since 1970 at which the server began the file of the position; 0 if that is not known.
+        rewritten: columns to which statements may have given other values in rows that the changelog has, with their
+            places in the log; a new snapshot begins without any.
     """
 
     server: str
@@ -48,6 +51,8 @@ class Progress:
     rebuilt_from: int = 0
     swept_before: int = 0
     consistent: LogPosition | None = None
+    begun: int = 0
+    rewritten: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """As text, for the commit."""
@@ -61,4 +66,5 @@ class Progress:
             found[name] = LogPosition(**found[name]) if found[name] is not None else None
         found["table"] = table_from_data(found["table"])
         found["after"] = tuple(found["after"]) if found["after"] is not None else None
+        found["rewritten"] = tuple(found.get("rewritten", ()))
         return cls(**found)

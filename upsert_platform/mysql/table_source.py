@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.errors import ReplicationError, TopicError
+from upsert_platform.mysql.catalog import require_one_row_per_key
 from upsert_platform.mysql.connection import Connection, require_row_log
 from upsert_platform.mysql.options import MySqlCdcSettings, StartupMode
 from upsert_platform.mysql.position import LogPosition
@@ -75,7 +76,7 @@ class MySqlTableSource(TakesSnapshots):
 
         Raises:
             TopicError: the server has no such table.
-            ReplicationError: it does not log rows whole, or not those of the table.
+            ReplicationError: it does not log rows whole, or not those of the table alone.
             EndpointError: no answer, or a login that is refused.
         """
         with Connection(self.settings.server) as connection:
@@ -89,6 +90,7 @@ class MySqlTableSource(TakesSnapshots):
                     f"table '{self.table.name}': MySQL server {connection.server} has no table {self.stream}, or user"
                     f" '{connection.server.user}' may not read it: GRANT SELECT ON {self.stream} TO that user"
                 )
+            require_one_row_per_key(connection, self.settings.database, self.settings.table)
             log = read_server_log(connection)
             require_logged(connection, self.settings.database)
         number = log.end.order()
@@ -114,7 +116,19 @@ class MySqlTableSource(TakesSnapshots):
             "log_position": str(progress.position),
             "consistent_from": consistent,
             "snapshot_rows": positions.offsets[self.stream].get(SNAPSHOT, 0),
+            **({"values_not_followed": "; ".join(progress.rewritten)} if progress.rewritten else {}),
         }
+
+    def warnings(self, positions: Positions) -> Sequence[str]:
+        """Columns that may differ from the database until a new snapshot."""
+        progress = self.progress(positions)
+        if progress is None or not progress.rewritten:
+            return ()
+        return (
+            f"table {self.stream}: a statement gave, or may have given, other values to rows that were there, of which"
+            f" the log has no row: {'; '.join(progress.rewritten)}. Rows that were not changed since differ from the"
+            f" database: {_REBUILD}, or let 'on-unlogged-values' = 'snapshot' do it the next time",
+        )
 
     def backlog(self, streams: Sequence[TableStream], positions: Positions) -> Sequence[OffsetRange]:
         """Bytes of the log behind the position, and rows of a snapshot that is not read yet (an estimate).

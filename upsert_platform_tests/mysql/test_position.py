@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
 from upsert_platform.mysql.position import GtidSet, LogPosition, MariaDbGtids
+from upsert_platform.mysql.progress import Progress
 
 
 @given(st.lists(st.integers(1, 40)))
@@ -48,3 +53,15 @@ def test_files_are_ordered_by_their_numbers() -> None:
 def test_a_position_is_kept_as_text() -> None:
     position = LogPosition("log.000001", 7, "0-1-7")
     assert LogPosition.from_json(position.to_json()) == position
+
+
+def test_the_state_of_an_earlier_version_is_read() -> None:
+    """As it was written before it told when a file was begun, and which values no log tells."""
+    table = MySqlTable("shop", "t", (MySqlColumn("id", "int"),), ("id",))
+    place = LogPosition("log.000002", 400, "0-1-7")
+    told = json.loads(Progress("server-id 1", place, table, place, after=("5",)).to_json())
+    assert (told.pop("begun"), told.pop("rewritten")) == (0, [])
+    found = Progress.from_json(json.dumps(told))
+    assert found == Progress("server-id 1", place, table, place, after=("5",))
+    later = replace(found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",))
+    assert Progress.from_json(later.to_json()) == later

@@ -49,6 +49,9 @@ def test_tables_are_found_when_the_project_is_loaded(tmp_path: Path) -> None:
             assert "table shop.c has no primary key" in told["error"][0]
             assert "column 'id' has the type uuid, which is not read" in told["error"][1]
             connection.query("DROP TABLE shop.c, shop.d")
+            connection.query("CREATE TABLE shop.e (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+            assert "table shop.e is system-versioned" in loaded()[1]["error"][0]
+            connection.query("DROP TABLE shop.e")
             connection.query("ALTER TABLE shop.a DROP COLUMN v, ADD COLUMN w INT")
             project, told = loaded()
             assert [column.name for column in project.tables["shop.a"].columns] == ["id", "w", "v"]

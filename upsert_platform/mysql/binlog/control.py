@@ -17,6 +17,8 @@ _WITH_CHECKSUM: Final = (5, 6, 1)
 _STANDALONE: Final = 0x01
 _PREPARED_XA: Final = 0x40
 _COMPLETED_XA: Final = 0x80
+_STRICT: Final = 0x0060_0000
+"""STRICT_TRANS_TABLES and STRICT_ALL_TABLES among the modes of a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +117,18 @@ def read_mariadb_gtid(event: Event) -> Gtid:
     )
 
 
-def read_query(event: Event) -> tuple[str, int]:
-    """QUERY up to its text: the schema, and where in the body the text begins."""
+def read_query(event: Event) -> tuple[str, bool, int]:
+    """QUERY up to its text: the schema, whether its session was strict, and where in the body the text begins.
+
+    A strict session refuses values that do not fit their column. The modes of a session stand behind its flags, where a
+    server writes them.
+    """
     reader = Reader(event.body, "event QUERY")
     reader.take(8)
     schema_length = reader.number(1)
     reader.take(2)
-    reader.take(reader.number(2))
+    status = reader.take(reader.number(2))
+    modes = int.from_bytes(status[6:14], "little") if status[:1] == b"\0" and status[5:6] == b"\1" else 0
     schema = reader.take(schema_length).decode("utf-8", "backslashreplace")
     reader.take(1)
-    return schema, reader.at
+    return schema, bool(modes & _STRICT), reader.at

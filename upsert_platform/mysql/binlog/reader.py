@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import ReplicationError
@@ -73,11 +74,13 @@ class SchemaChange:
     Attributes:
         schema: that names without one belong to.
         place: right behind it in the log.
+        strict: whether it fails where a value does not fit its column.
     """
 
     schema: str
     sql: str
     place: LogPosition
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +108,14 @@ class LogReader:
         start: where the first event stands.
         find: the table of that schema and name as the catalogue has it, or None for one that is not wanted.
         checksum: whether the server adds checksums to events; every file's own description has the last word.
+        begun: seconds since 1970 at which the server began the file of `start`; 0 if that is not known.
 
     Attributes:
         position: behind the last transaction that was read whole.
         in_transaction: whether the last event belongs to a transaction that has not ended.
         distance: bytes of the log from `start` to the end of the last event.
         place: behind the last event, be it within a transaction.
+        begun: the file that is read, and when the server began it; 0 where that is not known.
     """
 
     def __init__(
@@ -120,7 +125,9 @@ class LogReader:
         *,
         rules: TypeRules,
         checksum: bool,
+        begun: int = 0,
     ) -> None:
+        self.begun = (start.file, begun)
         self.position = start
         self.in_transaction = False
         self.distance = 0
@@ -179,12 +186,14 @@ class LogReader:
                 rotate = control.read_rotate(event)
                 if rotate.file != self._file:
                     self._base = self.distance - rotate.position
+                    self.begun = (rotate.file, 0)
                 self._file = rotate.file
                 if not event.flags & ARTIFICIAL:
                     self.place = LogPosition(rotate.file, rotate.position)
                     self.position = LogPosition(rotate.file, rotate.position, self.position.gtids)
             case EventType.FORMAT_DESCRIPTION:
                 self._require_ended(place, "the server was started anew")
+                self._require_same_file(event)
                 self._checksum = control.read_format(event).checksum
                 self._described = True
                 self._maps = {}
@@ -214,6 +223,18 @@ class LogReader:
                 reason = next((told for kind, told in _REASONS.items() if kind == other), _UNKNOWN)
                 raise ReplicationError(f"{place}: event {event_name(other)}: {reason}")
 
+    def _require_same_file(self, event: Event) -> None:
+        """A file may have the name of one that is gone; when they were begun tells them apart."""
+        begun, self.begun = self.begun[1], (self._file, event.time)
+        if begun not in (0, event.time):
+            then, now = (datetime.fromtimestamp(seconds, UTC) for seconds in (begun, event.time))
+            raise ReplicationError(
+                f"file {self._file} of the log is another one than was read: that one was begun at"
+                f" {then:%Y-%m-%d %H:%M:%S} UTC, and this one at {now:%Y-%m-%d %H:%M:%S}. The log was reset, or the"
+                " server was set up anew, and what changed in between is known to the database alone; take a new"
+                " snapshot: job 'rebuild' with this table"
+            )
+
     def _begin(self, gtid: control.Gtid | None, place: str) -> None:
         self._require_ended(place, "another transaction begins")
         self._gtid = gtid
@@ -235,7 +256,7 @@ class LogReader:
         self._gtid, self.in_transaction, self._rows_seen = None, False, False
 
     def _statement(self, event: Event, place: str) -> Iterator[Told]:
-        schema, at = control.read_query(event)
+        schema, strict, at = control.read_query(event)
         packed = event.body[at:]
         if event.type == EventType.MARIADB_QUERY_COMPRESSED:
             packed = unpack_mariadb(packed, place=place)
@@ -256,7 +277,7 @@ class LogReader:
             case Meaning.DDL:
                 yield from self._rows_told()
                 self._wanted, self._scanners = {}, {}
-                yield SchemaChange(schema, sql, LogPosition(self._file, event.end))
+                yield SchemaChange(schema, sql, LogPosition(self._file, event.end), strict)
                 if not self.in_transaction:
                     self._commit(event)
             case Meaning.NOTHING | Meaning.SAVEPOINT | Meaning.ROLLBACK_TO:

@@ -6,6 +6,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
+from upsert_platform.mysql.tokens import tokens
+
 _COMMENT: Final = re.compile(r"/\*(?!!|M!).*?\*/|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$)", re.DOTALL)
 _CONDITIONAL: Final = re.compile(r"/\*M?!\d*")
 _WORD: Final = re.compile(r"[A-Za-z_]+")
@@ -52,7 +54,10 @@ def meaning(sql: str) -> Meaning:
         return Meaning.XA
     if first in _DDL:
         return Meaning.DDL
-    # MariaDB's SET STATEMENT ... FOR has any statement behind it.
-    if first in _CHANGES or words[:2] == ["SET", "STATEMENT"]:
+    if words[:2] == ["SET", "STATEMENT"]:
+        # MariaDB's SET STATEMENT ... FOR has any statement behind it.
+        inner = tokens(text)
+        return meaning(" ".join(inner)) if [word.upper() for word in inner[:2]] != words[:2] else Meaning.UNKNOWN
+    if first in _CHANGES:
         return Meaning.CHANGE
     return Meaning.NOTHING if first in _HARMLESS else Meaning.UNKNOWN

@@ -16,6 +16,7 @@ _END_WHEN_CAUGHT_UP: Final = 0x01
 """Flag of a dump: the server ends the stream after its last event, instead of waiting for another."""
 _OK, _ERROR, _END = 0x00, 0xFF, 0xFE
 _PURGED: Final = 1236
+_LOST: Final = 2013
 _SAME_ID: Final = "same server_uuid/server_id"
 _MARIADB_CAPABILITY: Final = 4
 """What MariaDB is told that a replica understands: its global ids, and every event before them."""
@@ -132,6 +133,11 @@ class LogStream:
 
     def _broken(self, error: Exception) -> EndpointError | ReplicationError:
         number, text = error.args[0] if error.args else None, str(error)
+        if number == _LOST:
+            lost = endpoint_error(self._connection.server, error)
+            return EndpointError(
+                f"{lost}; a server ends its connection to a reader when another one has its 'server-id'"
+            )
         if number != _PURGED and _SAME_ID not in text:
             return endpoint_error(self._connection.server, error)
         if _SAME_ID in text:

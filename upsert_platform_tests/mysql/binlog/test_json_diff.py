@@ -123,7 +123,8 @@ def quoted(name: str) -> str:
 @given(DOCUMENTS, st.data())
 def test_any_steps_give_what_a_model_gives(document: Any, data: st.DataObject) -> None:
     """The model changes Python's own lists and dictionaries while it chooses the steps."""
-    model, told = copy.deepcopy(document), []
+    model: Any = copy.deepcopy(document)
+    told: list[Step] = []
     for _ in range(data.draw(st.integers(0, 4))):
         holder, path = model, "$"
         if not isinstance(holder, list | dict):

@@ -231,6 +231,8 @@ STATEMENTS = [
     ("/* a */ update t set a = 1", "is logged as a statement"),
     ("REPLACE t VALUES (1)", "is logged as a statement"),
     ("SET STATEMENT max_statement_time = 5 FOR INSERT INTO t VALUES (1)", "is logged as a statement"),
+    ("SET STATEMENT max_statement_time = 5 FOR XA PREPARE X'01'", "two phases"),
+    ("SET STATEMENT max_statement_time = 5", "begins with 'SET'"),
     ("XA PREPARE X'01'", "two phases"),
     ("FROBNICATE t", "begins with 'FROBNICATE'"),
     ("", "is not known"),
@@ -241,6 +243,50 @@ STATEMENTS = [
 def test_a_statement_that_may_change_rows_stops(sql: str, told: str) -> None:
     with pytest.raises(ReplicationError, match=told):
         read_all(log_reader(TABLE), [query(sql, end=5)])
+
+
+DEFINITIONS = [
+    ("SET STATEMENT max_statement_time = 5 FOR ALTER TABLE t ADD c INT", True),
+    ("SET STATEMENT a = 1, b = 'FOR' FOR /* x */ TRUNCATE TABLE t", True),
+    ("SET STATEMENT max_statement_time = 5 FOR ANALYZE TABLE t", False),
+    ("set statement a=1 for set statement b=2 for drop table t", True),
+]
+
+
+@pytest.mark.parametrize(("sql", "changes_tables"), DEFINITIONS)
+def test_what_stands_behind_settings_of_a_statement(sql: str, changes_tables: bool) -> None:
+    reader = log_reader(TABLE)
+    told = read_all(reader, [query(sql, end=300)])
+    assert told == ([SchemaChange("shop", sql, LogPosition("log.000001", 300))] if changes_tables else [])
+    assert reader.position.offset == 300
+
+
+def test_a_statement_of_a_strict_session() -> None:
+    for modes, strict in ((1 << 21, True), (1 << 22, True), (1 << 23, False)):
+        status = b"\0" + bytes(4) + b"\1" + struct.pack("<Q", modes)
+        body = struct.pack("<IIBHH", 7, 0, 4, 0, len(status)) + status + b"shop\0ALTER TABLE t ADD c INT"
+        told = read_all(log_reader(TABLE), [event(2, body, end=300)])
+        assert [item.strict for item in told if isinstance(item, SchemaChange)] == [strict]
+
+
+def test_a_file_that_was_begun_anew_stops() -> None:
+    """`event` dates what it makes 1,700,000,000."""
+
+    def stream(begun: int, *events: bytes) -> LogReader:
+        reader = LogReader(
+            LogPosition("log.000001", 99), lambda *_: None, rules=TypeRules(), checksum=False, begun=begun
+        )
+        read_all(reader, [rotate("log.000001", 99), format_description(), *events])
+        return reader
+
+    assert stream(0).begun == stream(1_700_000_000).begun == ("log.000001", 1_700_000_000)
+    with pytest.raises(ReplicationError, match=r"^file log\.000001 of the log is another one than was read.*'rebuild'"):
+        stream(1_600_000_000)
+    later = struct.pack("<I", 1_700_000_009) + format_description()[4:]
+    following = stream(1_700_000_000, rotate("log.000002", flags=0), later)
+    assert following.begun == ("log.000002", 1_700_000_009)
+    with pytest.raises(ReplicationError, match=r"^file log\.000002"):
+        read_all(following, [format_description()])
 
 
 @pytest.mark.parametrize("sql", ["ROLLBACK", "ROLLBACK TO SAVEPOINT s", "ROLLBACK WORK"])

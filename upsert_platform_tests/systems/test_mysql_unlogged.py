@@ -1,0 +1,170 @@
+"""Statements that give values to rows that are there: no log tells them, so they are named, or read by a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.table_source import MySqlTableSource
+from upsert_platform_tests.systems.followed import CHUNK, Followed, fill
+
+pytestmark = pytest.mark.systems
+
+
+def test_a_default_of_a_new_column_is_named_until_a_new_snapshot(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    followed = follow(new_columns="fail")
+    followed.sync()
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more INT NOT NULL DEFAULT 7")
+    connection.query(f"UPDATE {schema}.t SET v = 1 WHERE id < 10")
+    followed.sync()
+    assert {row[3] for row in followed.rows() if row[0] < 10} == {7}
+    assert {row[3] for row in followed.rows() if row[0] >= 10} == {None}, "the log has no row of them"
+    for _ in range(2):
+        plan = followed.hop().plan()
+        (told,) = plan.warnings
+        assert f"table {schema}.t: a statement gave, or may have given, other values" in told
+        assert "more (since log." in told
+        assert "'rebuild'" in told
+        assert str(plan.details["values_not_followed"]).startswith("more (since log.")
+        connection.query(f"DELETE FROM {schema}.t WHERE id = 11")
+        followed.sync()
+    assert followed.hop().begin_anew() is not None
+    assert followed.hop().plan().warnings == ()
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+    assert followed.hop().plan().warnings == ()
+
+
+STATEMENTS = [
+    ("ADD COLUMN more INT DEFAULT 7", "more"),
+    ("CHANGE v w INT", "w"),
+    ("ADD COLUMN more INT AS (v + 1) STORED", "more"),
+    ("MODIFY name CHAR(2)", "name"),
+    ("DROP COLUMN v, ADD COLUMN v INT DEFAULT 3", "v"),
+]
+
+
+@pytest.mark.parametrize(("change", "column"), STATEMENTS)
+def test_a_snapshot_reads_what_no_log_tells(
+    change: str, column: str, connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = id")
+    warns = follow()
+    warns.sync()
+    connection.query(f"UPDATE {schema}.t SET v = 1000 WHERE id = 3")
+    connection.query(f"ALTER TABLE {schema}.t {change}")
+    connection.query(f"DELETE FROM {schema}.t WHERE id = 5")
+    connection.query(f"UPDATE {schema}.t SET id = 500 WHERE id = 6")
+    with pytest.raises(ReplicationError, match=rf"of which its log has no row: {column} \(since log\.\d+:\d+\)"):
+        follow(on_unlogged_values="fail").sync()
+    reads = follow(on_unlogged_values="snapshot", **CHUNK)
+    run = reads.sync()
+    assert run.batches > 1
+    assert reads.rows() == reads.wanted()
+    reads.sums()
+    plan = reads.hop().plan()
+    assert (plan.backlog, plan.warnings) == ((), ())
+
+
+def test_a_snapshot_that_is_being_read_begins_again(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks before the statement have the old values; those behind it, and a log that goes on, the new ones."""
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
+    fill(connection, schema)
+    followed = follow(on_unlogged_values="snapshot", **CHUNK)
+    hop = followed.hop()
+    land = MySqlTableSource.land
+    rounds = iter(range(100))
+
+    def disturbed(self: MySqlTableSource, *given: Any, **more: Any) -> Any:
+        number = next(rounds)
+        connection.query(f"UPDATE {schema}.t SET name = 'r{number}' WHERE id % 5 = {number % 5}")
+        if number == 3:
+            connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v, ADD COLUMN v INT DEFAULT 8 AFTER id")
+        connection.query(f"DELETE FROM {schema}.t WHERE id = {number * 3 + 1}")
+        return land(self, *given, **more)
+
+    monkeypatch.setattr(MySqlTableSource, "land", disturbed)
+    followed.sync(hop)
+    monkeypatch.setattr(MySqlTableSource, "land", land)
+    followed.sync(hop)
+    assert next(rounds) > 11, "the chunks that there are, and those before the statement"
+    assert followed.rows() == followed.wanted()
+    assert {row[1] for row in followed.rows()} == {8}
+    followed.sums()
+
+
+def test_a_statement_before_the_first_chunk_changes_nothing_that_was_read(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(connection, schema)
+    followed = follow()
+    hop = followed.hop()
+    begin = MySqlTableSource.progress
+    done: list[bool] = []
+
+    def late(self: MySqlTableSource, *given: Any) -> Any:
+        found = begin(self, *given)
+        if not done:
+            done.append(True)
+            connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v, ADD COLUMN v INT DEFAULT 8 AFTER id")
+        return found
+
+    followed.sync(hop)
+    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
+    assert hop.begin_anew() is not None
+    plan = hop.plan()
+    monkeypatch.setattr(MySqlTableSource, "progress", late)
+    hop.execute(followed.spark, plan)
+    monkeypatch.setattr(MySqlTableSource, "progress", begin)
+    followed.sync(hop)
+    assert followed.rows() == followed.wanted()
+    assert followed.hop().plan().warnings == ()
+
+
+HARMLESS = [
+    "ADD COLUMN more INT",
+    "ADD INDEX i (v)",
+    "MODIFY name VARCHAR(200) NOT NULL",
+    "DROP COLUMN v",
+    "ALTER COLUMN v SET DEFAULT 9",
+]
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_statements_that_leave_rows_alone_are_not_named(
+    change: str, connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema, 5)
+    followed = follow(on_unlogged_values="fail")
+    followed.sync()
+    connection.query("SET SESSION sql_mode = 'STRICT_TRANS_TABLES'")
+    connection.query(f"ALTER TABLE {schema}.t {change}")
+    followed.sync()
+    assert followed.hop().plan().warnings == ()
+    assert followed.rows() == followed.wanted()
+
+
+def test_rows_that_alter_ignore_deletes_stop(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    followed = follow()
+    followed.sync()
+    connection.query(f"UPDATE {schema}.t SET v = id % 7")
+    connection.query(f"ALTER IGNORE TABLE {schema}.t ADD UNIQUE INDEX u (v)")
+    assert len(followed.wanted()) == 7
+    with pytest.raises(ReplicationError, match=r"moved rows in or out that are not in the log \(ALTER IGNORE TABLE\)"):
+        followed.sync()
+    assert followed.hop().begin_anew() is not None
+    followed.sync()
+    assert followed.rows() == followed.wanted()
