@@ -119,7 +119,7 @@ def quoted(name: str) -> str:
     return f".{json.dumps(name, ensure_ascii=False)}"
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(DOCUMENTS, st.data())
 def test_any_steps_give_what_a_model_gives(document: Any, data: st.DataObject) -> None:
     """The model changes Python's own lists and dictionaries while it chooses the steps."""
