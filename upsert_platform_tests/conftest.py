@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
     from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
     from upsert_platform_tests.secure_kafka import SecureBroker
+
+# What is told of somebody's own session is not what tests expect.
+os.environ["UPSERT_SPARK_SESSION"] = "off"
 
 _TOGETHER = {
     "/interop/": "interop",

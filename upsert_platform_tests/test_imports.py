@@ -98,6 +98,7 @@ LIGHT = (
     "mysql.table_source", "hops.checkups.databases", "hops.databases",
     "cli.submit_args", "cli.setup", "jvm.profiles", "jvm.placement",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
+    "jvm.warm_session", "jvm.warm_offer", "jvm.warm_process", "cli.warm", "cli.durations",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
 IN_WORKERS = (

@@ -30,6 +30,7 @@ _COMMANDS: Mapping[str, str] = {
     "resume": "upsert_platform.cli.pause:resume",
     "replay": "upsert_platform.cli.replay:replay",
     "send": "upsert_platform.cli.send:send",
+    "session": "upsert_platform.cli.warm:session",
     "setup": "upsert_platform.cli.setup:setup",
     "status": "upsert_platform.cli.status:status",
     "stream": "upsert_platform.cli.stream:stream",

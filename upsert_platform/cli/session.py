@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def spark_session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """A Spark session, and what tells a line, while the terminal shows that something is going on.
 
-    The session is closed at the end, unless it was there before.
+    The session is closed at the end, unless it was there before, or is the warm one.
 
     Args:
         doing: what is shown: ``comparing orders``.
@@ -23,16 +23,16 @@ def spark_session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], No
     from rich.console import Console
 
     from upsert_platform.changelog import lake
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.jvm.warm_session import close_session, session_for_run
 
     console = Console(highlight=False, stderr=True)
     with console.status("opening a Spark session") as spinner:
         before = SparkSession.getActiveSession()
-        spark = before or open_session(lake=lake.home())
+        spark = before or session_for_run(lake=lake.home(), tell=console.print)
         try:
             spinner.update(doing)
             yield spark, console.print
         finally:
             if before is None:
-                spinner.update("closing the Spark session")
-                spark.stop()
+                spinner.update("leaving the Spark session")
+                close_session(spark)

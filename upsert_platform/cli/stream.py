@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from upsert_platform.options import parse_duration
+from upsert_platform.cli.durations import Seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,31 +25,15 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 0.2
 
 
-class _Seconds(click.ParamType):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds of ``1s``, ``500 ms`` or ``10 min``."""
-        if isinstance(value, float):
-            return value
-        try:
-            found = parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if not isinstance(found, timedelta) or found <= timedelta(0):
-            self.fail(f"'{value}' is not a duration above zero, such as 1s or 500 ms", param, ctx)
-        return found.total_seconds()
-
-
 @click.command(short_help="Keep tables equal to their topics, second by second.")
 @click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
 @click.option("--tables", multiple=True, help="Destination table, or several joined by commas; all if left out.")
-@click.option("--max-delay", type=_Seconds(), default="1s", show_default=True, help="How old a record may get.")
+@click.option("--max-delay", type=Seconds(), default="1s", show_default=True, help="How old a record may get.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics on 127.0.0.1.")
 @click.option(
-    "--report-every", type=_Seconds(), default="60s", show_default=True, help="Lines, checks and events for Dagster."
+    "--report-every", type=Seconds(), default="60s", show_default=True, help="Lines, checks and events for Dagster."
 )
-@click.option("--for", "lasting", type=_Seconds(), help="End after so long; until it is stopped if left out.")
+@click.option("--for", "lasting", type=Seconds(), help="End after so long; until it is stopped if left out.")
 def stream(
     project: Path | None,
     tables: tuple[str, ...],

@@ -23,14 +23,14 @@ from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
-from upsert_platform.jvm.session import open_session
+from upsert_platform.jvm.warm_session import close_session, session_for_run
 
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
 
 
 class SparkResource(LazyPySparkResource):
-    """The Spark session of a run, closed at its end.
+    """The Spark session of a run, closed at its end: the warm one of `upsert-platform session up` where it fits.
 
     It is opened when a hop has more than `little_rows` to do, or what only Spark computes. `settings` win over those of
     the profile and over the platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
@@ -88,12 +88,13 @@ class SparkResource(LazyPySparkResource):
 
             self._opened = SparkSession.getActiveSession() is None
             settings = {**self.spark_config, **self.settings}
-            self._spark_session = open_session(settings, profile=self.profile, brief=self._brief)
+            tell = dg.get_dagster_logger().info
+            self._spark_session = session_for_run(settings, profile=self.profile, brief=self._brief, tell=tell)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Stops the session if this run opened it."""
+        """Stops the session if this run opened it, and leaves a warm one."""
         if self._opened and self._spark_session is not None:
-            self._spark_session.stop()
+            close_session(self._spark_session)
             self._spark_session, self._opened = None, False
 
 

@@ -15,7 +15,7 @@ from upsert_platform.jvm.profiles import MASTERS, Profile, SparkPlace, profile_o
 _CONNECT: Final = (
     "profile 'connect' cannot be used: the client of Spark Connect needs protobuf 6.33 or newer, and the Tablestore"
     " SDK, which is installed beside it, one older than 6; and tasks count through SparkContext, which that client has"
-    " not. Use 'standalone', 'yarn' or 'kubernetes'; for a session that stays open, 'upsert-platform stream'"
+    " not. Use 'standalone', 'yarn' or 'kubernetes'; for a session that stays open, 'upsert-platform session up'"
 )
 
 

@@ -29,7 +29,7 @@ def scratch_folder() -> Path:
     Raises:
         OSError: it cannot be made.
     """
-    folder = root() / f"{os.getpid()}-{_began(os.getpid()) or 0:.0f}"
+    folder = root() / f"{os.getpid()}-{began_at(os.getpid()) or 0:.0f}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
@@ -41,15 +41,20 @@ def sweep() -> list[str]:
         pid, _, began = folder.name.partition("-")
         if not pid.isdigit() or not began.isdigit():
             continue
-        now = _began(int(pid))
-        if now is not None and abs(now - int(began)) <= _SLACK_SECONDS:
+        if is_process(int(pid), int(began)):
             continue
         shutil.rmtree(folder, ignore_errors=True)
         removed.append(folder.name)
     return removed
 
 
-def _began(pid: int) -> float | None:
+def is_process(pid: int, began: float) -> bool:
+    """Whether a process is there that began then: numbers of processes come again."""
+    now = began_at(pid)
+    return now is not None and abs(now - began) <= _SLACK_SECONDS
+
+
+def began_at(pid: int) -> float | None:
     """When a process began, in seconds since 1970; None if there is none (a zombie is none)."""
     import psutil
 

@@ -144,9 +144,14 @@ def open_session(
     session = builder.getOrCreate()
     if place.is_cluster:
         _await_executors(session, place)
-        if "spark.sql.shuffle.partitions" not in place.given:
-            session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
+        deal_for_cores(session, place)
     return session
+
+
+def deal_for_cores(session: SparkSession, place: SparkPlace) -> None:
+    """Shuffles into as many parts as a cluster has cores, unless a number is given."""
+    if "spark.sql.shuffle.partitions" not in place.given:
+        session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
 
 
 def _await_executors(session: SparkSession, place: SparkPlace) -> None:

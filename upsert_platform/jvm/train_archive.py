@@ -12,11 +12,14 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.jvm.class_archive import archive_file, spark_folder
 from upsert_platform.jvm.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SECONDS: Final = 300
 _ABANDONED_SECONDS: Final = 3600
@@ -88,11 +91,14 @@ def _noted(archive: Path) -> Path | None:
         return None
 
 
-def _train(archive: str, folder: str) -> None:
-    from pyspark import SparkContext
+def exercise(spark: SparkSession, folder: str) -> None:
+    """Does in small what runs do.
+
+    Args:
+        folder: for a table.
+    """
     from pyspark.sql import functions as F
 
-    spark = open_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"})
     table = str(Path(folder) / "table")
     made = spark.range(1000).selectExpr("id % 10 AS k", "id AS v", "'text' AS s", "TIMESTAMP_NTZ '2026-01-01' AS t")
     for _ in range(2):
@@ -100,6 +106,13 @@ def _train(archive: str, folder: str) -> None:
     stored = spark.read.schema(made.schema).parquet(table).where("v > 10")
     last = stored.groupBy("k").agg(F.max_by(F.struct("s", "t"), F.struct("v")).alias("last")).persist()
     last.select("k", "last.*").join(stored, "k", "full_outer").groupBy("k").count().collect()
+
+
+def _train(archive: str, folder: str) -> None:
+    from pyspark import SparkContext
+
+    spark = open_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"})
+    exercise(spark, folder)
     gateway = SparkContext._gateway  # noqa: SLF001 - the program waits for its JVM
     spark.stop()
     gateway.shutdown()

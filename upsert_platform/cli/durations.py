@@ -1,0 +1,28 @@
+"""Durations as commands take them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from upsert_platform.options import parse_duration
+
+
+class Seconds(click.ParamType):
+    """A duration above zero, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds of ``1s``, ``500 ms`` or ``10 min``."""
+        if isinstance(value, float):
+            return value
+        try:
+            found = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not isinstance(found, timedelta) or found <= timedelta(0):
+            self.fail(f"'{value}' is not a duration above zero, such as 1s or 500 ms", param, ctx)
+        return found.total_seconds()

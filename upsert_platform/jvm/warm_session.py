@@ -1,0 +1,211 @@
+"""A Spark session that outlives runs, from the side of a run: found, judged to fit, worked in, left.
+
+A process of its own (`warm_process`) keeps a JVM with an open SparkContext. A run connects to that JVM as PySpark
+connects to one that it started (py4j, on loopback, with a secret), and works in a session of its own there, with its
+own settings and views. One run at a time: it holds a lock of the file system, which ends with its process however that
+ends. What a killed run left behind is cleared before another works there. A run that finds the session at work, gone,
+or opened with other settings opens one for itself, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.jvm.placement import refuse_wrong
+from upsert_platform.jvm.profiles import SparkPlace, spark_place
+from upsert_platform.jvm.session import deal_for_cores, open_session, prepare_environment
+from upsert_platform.jvm.warm_offer import Offer, Turn, folder, withdraw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CLEARED_SECONDS: Final = 30.0
+"""How long cancelled jobs of a killed run may take to end."""
+_GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+_turn: Turn | None = None
+"""Of this process, while it works in the warm session."""
+
+
+def session_for_run(
+    settings: Mapping[str, str] | None = None,
+    *,
+    profile: str | None = None,
+    lake: str | None = None,
+    brief: bool = False,
+    tell: Callable[[str], None],
+) -> SparkSession:
+    """The warm session, where there is one that fits and is free; else one of this process (`open_session`).
+
+    Args:
+        tell: is given a line where a warm session is there and is not used, and why.
+
+    Raises:
+        EndpointError: as `open_session` does.
+    """
+    place = spark_place(settings, profile=profile)
+    refuse_wrong(place, lake=lake)
+    prepare_environment(place)
+    found = _attach(place, tell)
+    return open_session(settings, profile=profile, lake=lake, brief=brief) if found is None else found
+
+
+def close_session(session: SparkSession) -> None:
+    """Stops a session of `session_for_run`, or leaves it where it is the warm one."""
+    if _turn is None:
+        session.stop()
+    else:
+        _leave(session)
+
+
+def clear(session: SparkSession, jvm: int, *, cancel: bool) -> bool:
+    """Makes the SparkContext of a session as it was before a run.
+
+    Python workers end, since modules that they imported may be others for the next run.
+
+    Args:
+        jvm: its process; workers are below it unless a cluster has them.
+        cancel: jobs may run, of a run that was killed.
+
+    Returns:
+        False if jobs did not end in half a minute.
+    """
+    context = session.sparkContext
+    if cancel:
+        context.cancelAllJobs()
+    _end_workers(jvm)
+    tracker = context.statusTracker()
+    deadline = time.monotonic() + _CLEARED_SECONDS
+    while tracker.getActiveJobsIds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    session.catalog.clearCache()
+    for kept in context._jsc.getPersistentRDDs().values():  # noqa: SLF001 - PySpark has no other way to name them
+        kept.unpersist()
+    return True
+
+
+def _attach(place: SparkPlace, tell: Callable[[str], None]) -> SparkSession | None:
+    global _turn
+    from pyspark import SparkContext
+
+    if _turn is not None or SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to tell
+        return None
+    where = folder()
+    offer = None if where is None else Offer.read(where)
+    if where is None or offer is None:
+        return None
+    own = "this run opens a session of its own"
+    if not offer.is_alive():
+        tell(f"the warm Spark session (process {offer.pid}) is gone: {own}; see {where / 'session.log'}")
+        withdraw(where, offer)
+        return None
+    differing = offer.differs_in(place)
+    if differing:
+        shown = ", ".join(differing[:3]) + (f" and {len(differing) - 3} more" if len(differing) > 3 else "")
+        tell(
+            f"the warm Spark session was opened with another {shown}: {own}; 'upsert-platform session down', then 'up'"
+            " renews it"
+        )
+        return None
+    turn = Turn.take(where)
+    if turn is None:
+        tell(f"the warm Spark session is at work for process {Turn.holder(where) or 'unknown'}: {own}")
+        return None
+    session = None
+    if Offer.read(where) == offer:  # it may have ended before the turn was taken
+        try:
+            session = _connect(offer, cancel=bool(turn.left))
+        except OSError as error:
+            tell(f"the warm Spark session (process {offer.pid}) does not answer ({error}): {own}")
+    if session is None:
+        turn.end(left=turn.left)
+        return None
+    turn.begin()
+    _turn = turn
+    if place.is_cluster:
+        deal_for_cores(session, place)
+    return session
+
+
+def _connect(offer: Offer, *, cancel: bool) -> SparkSession:
+    """A session of its own on the SparkContext of the JVM.
+
+    Raises:
+        OSError: the JVM does not answer, or jobs of a killed run do not end.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    before = {name: os.environ.get(name) for name in _GATEWAY}
+    os.environ.update(zip(_GATEWAY, (str(offer.port), offer.secret), strict=True))
+    try:
+        gateway = launch_gateway()
+    except Py4JError as error:
+        raise ConnectionError(f"port {offer.port}") from error
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
+    java = getattr(gateway.jvm, "org.apache.spark.SparkContext").getOrCreate()
+    wrapped = gateway.jvm.JavaSparkContext(java)
+    context = SparkContext(gateway=gateway, jsc=wrapped, conf=SparkConf(_jconf=wrapped.getConf()))
+    opened = getattr(gateway.jvm, "org.apache.spark.sql.classic.SparkSession").getDefaultSession().get()
+    session = SparkSession(context, jsparkSession=opened.newSession())
+    if not clear(session, offer.workers_below, cancel=cancel):
+        _disconnect(session)
+        raise TimeoutError("jobs of a run that was killed do not end")
+    return session
+
+
+def _leave(session: SparkSession) -> None:
+    """Gives the session to the next run."""
+    global _turn
+    from py4j.protocol import Py4JError
+
+    turn, _turn = _turn, None
+    assert turn is not None
+    cleared = False
+    try:
+        with suppress(Py4JError):  # the JVM is gone: whoever comes next is told
+            session.catalog.clearCache()
+            cleared = not session.sparkContext.statusTracker().getActiveJobsIds()
+    finally:
+        _disconnect(session)
+        turn.end(left="" if cleared else turn.left or str(os.getpid()))
+
+
+def _disconnect(session: SparkSession) -> None:
+    """Forgets the JVM without ending it: PySpark can only stop both."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession as Sessions
+
+    context, gateway = session.sparkContext, SparkContext._gateway  # noqa: SLF001
+    context._jsc = None  # noqa: SLF001 - `stop` would stop the SparkContext of the JVM
+    context.stop()
+    Sessions._instantiatedSession = Sessions._activeSession = None  # noqa: SLF001
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    assert gateway is not None
+    gateway.close()
+
+
+def _end_workers(jvm: int) -> None:
+    """Ends Python workers, whose parents are the daemons of a JVM: a daemon has imported nothing but PySpark."""
+    import psutil
+
+    workers = []
+    with suppress(psutil.NoSuchProcess):  # the JVM, and daemons of its that end, come and go by themselves
+        for daemon in psutil.Process(jvm).children() if jvm else ():
+            workers += daemon.children(recursive=True)
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    psutil.wait_procs(workers, timeout=10)
