@@ -119,7 +119,7 @@ def run_erase(
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
     monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(stack.project))
     with monkeypatch.context() as kept_open:
-        kept_open.setattr("upsert_platform.jvm.session.open_session", lambda **_: spark)
+        kept_open.setattr("upsert_platform.jvm.warm_session.open_session", lambda *_, **__: spark)
         kept_open.setattr(spark, "stop", lambda: None)
         done = CliRunner().invoke(main, ["erase", *arguments])
     assert isinstance(done.exception, SystemExit | None), done.exception

@@ -81,7 +81,7 @@ def test_mended_limit_brings_present_values_once(
         kept = hop.refused.keys()["key"].to_pylist()
     assert sorted(json.loads(key)["user_id"] for key in kept) == [2, 4]  # a later value of 3 was taken
     with monkeypatch.context() as kept_open:
-        kept_open.setattr("upsert_platform.jvm.session.open_session", lambda: spark)
+        kept_open.setattr("upsert_platform.jvm.warm_session.open_session", lambda *_, **__: spark)
         kept_open.setattr(spark, "stop", lambda: None)
         still = quarantine(stack, monkeypatch, "replay", "users_copy", '{"user_id":2}')
     assert "0 replayed, 0 superseded by later values, 1 still refused" in still.output

@@ -48,11 +48,11 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
     assert serving["deletes"] > serving["deletes_never_written"] == serving["deletes_unmatched"] == 0
     assert all(checks_of(second).values())
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a Spark session was asked for")
 
     with monkeypatch.context() as without_spark:
-        without_spark.setattr("upsert_platform.jvm.session.open_session", refuse)
+        without_spark.setattr("upsert_platform.graph.resources.session_for_run", refuse)
         again = stack.run()
     assert again.success
     assert metadata_of(again, "changelogs", "users")["records"] == 0
