@@ -90,7 +90,10 @@ def _delay(
     warehouse: str | None,
     goal: str,
 ) -> dict[str, Any]:
-    """Records of random keys at a steady rate; rows that nobody else touches are looked for by the vendor's client."""
+    """Records of random keys at a steady rate; rows that nobody else touches are looked for by the vendor's client.
+
+    Sent as soon as the process says that it streams: what it takes to start one is not a delay of one that runs.
+    """
     stack = _stack(folder, variables)
     delays: list[float] = []
     stack.declare(warehouse=warehouse)
@@ -101,6 +104,7 @@ def _delay(
         try:
             lines: list[str] = []
             threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
+            _await_start(process, lines)
             sent = _produced(stack, rate, seconds, delays)
             page = _page(lines)
             process.send_signal(signal.SIGTERM)
@@ -122,6 +126,13 @@ def _delay(
         batches=_metric(page, r'batches_total\{kind="table",table="users_serving"\}'),
         jvm_memory_mb=round(peak.jvm),
     )
+
+
+def _await_start(process: subprocess.Popen[str], lines: list[str]) -> None:
+    deadline = time.monotonic() + 60
+    while "streaming to" not in "".join(lines):
+        assert process.poll() is None and time.monotonic() < deadline, "".join(lines)[-3000:]
+        time.sleep(0.05)
 
 
 def _produced(stack: Stack, rate: int, seconds: float, delays: list[float]) -> int:
