@@ -17,7 +17,7 @@ from upsert_platform.destination import Destination
 from upsert_platform.graph.processes import name_host
 from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound
 from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.connectors import by_endpoint
+from upsert_platform.hops.connectors import by_endpoint, keep_connections
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
 from upsert_platform.hops.query_hop import QueryHop
@@ -178,9 +178,14 @@ class PlatformResource(dg.ConfigurableResource):
     _binding: Binding | None = PrivateAttr(default=None)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Notes with a run where it is carried out."""
+        """Notes with a run where it is carried out, and keeps connections for its short questions."""
+        keep_connections()
         if context.run is not None and context.instance is not None:
             name_host(context.instance, context.run.run_id)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Lets the connections go."""
+        keep_connections(keep=False)
 
     @property
     def root(self) -> str:

@@ -10,6 +10,7 @@ from upsert_platform.errors import Problem
 from upsert_platform.generated.connector import DatagenConnector, FakerConnector, ValuesConnector
 from upsert_platform.hops.connect_connector import ConnectConnector, ConnectTarget
 from upsert_platform.kafka.connector import ChangeTopicConnector, KafkaConnector, UpsertKafkaConnector
+from upsert_platform.kafka.endpoint import keep_admins
 from upsert_platform.kafka.shared import dead_letter_problems, meeting_problems
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
@@ -61,6 +62,11 @@ def searchable() -> Mapping[str, Searchable]:
 def by_endpoint(defaults: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
     """Options per endpoint (``kafka``, ``tablestore``, ``maxcompute``) as options per connector."""
     return {name: defaults[found.endpoint] for name, found in CONNECTORS.items() if found.endpoint in defaults}
+
+
+def keep_connections(*, keep: bool = True) -> None:
+    """From here on in this thread, connections for short questions serve one hop after the other, or no longer."""
+    keep_admins(keep=keep)
 
 
 def kind_of(table: Table) -> str:

@@ -171,9 +171,9 @@ class KafkaEndpoint:
         name = b"" if kept is None else pickle.dumps(self)
         found = None if kept is None else kept.pop(name, None)
         admin = self._open_admin() if found is None else found
+        admin.errors.clear()  # of connections that were closed since, as brokers do when they are not used
         yield admin
         if kept is not None:
-            admin.errors.clear()
             kept[name] = admin
 
     def _open_admin(self) -> ClusterAdmin:
@@ -198,6 +198,11 @@ def keeping_admins() -> Iterator[None]:
         yield
     finally:
         _kept_admins.reset(before)
+
+
+def keep_admins(*, keep: bool = True) -> None:
+    """From here on in this thread, administration clients stay connected as within `keeping_admins`, or no longer."""
+    _kept_admins.set({} if keep else None)
 
 
 def use_kerberos_config(path: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
 from confluent_kafka import Producer
 
+from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -51,9 +53,11 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a Spark session was asked for")
 
-    with monkeypatch.context() as without_spark:
+    opens = patch.object(KafkaEndpoint, "_open_admin", autospec=True, side_effect=KafkaEndpoint._open_admin)
+    with monkeypatch.context() as without_spark, opens as opened:
         without_spark.setattr("upsert_platform.graph.resources.session_for_run", refuse)
         again = stack.run()
+    assert opened.call_count == 1, "one connection serves all short questions of a run"
     assert again.success
     assert metadata_of(again, "changelogs", "users")["records"] == 0
     assert checks_of(again) == {}
