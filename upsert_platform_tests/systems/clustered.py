@@ -124,7 +124,7 @@ class Clustered(Stack):
         """What is wrong when tables have had so long to catch up; returns as soon as nothing is."""
         deadline = time.monotonic() + seconds
         while (found := self.differences()) and time.monotonic() < deadline:
-            time.sleep(1.0)
+            time.sleep(3.0)
         return found
 
 

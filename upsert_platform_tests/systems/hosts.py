@@ -12,7 +12,7 @@ from pathlib import Path
 from upsert_platform.local.s3 import S3
 from upsert_platform_tests.graph.stack import Stack
 
-_SECONDS = 300
+_SECONDS = 900
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +18,11 @@ from upsert_platform_tests.systems.installed import Installed
 from upsert_platform_tests.systems.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.systems, pytest.mark.timeout(1200)]
+
+STREAM_SECONDS = 60.0
+"""In which records are sent to a topic that is streamed."""
+STREAM_PATIENCE = 480.0
+"""How long a busy machine may take to open a session, and to catch up."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +46,9 @@ def clustered(
     return project_on(cluster, installed, s3_server, tmp_path, variables, topic)
 
 
-def test_sync_and_query_with_a_packed_interpreter(clustered: Clustered, cluster: SparkCluster, archive: Path) -> None:
+def test_sync_query_and_stream_with_a_packed_interpreter(
+    clustered: Clustered, cluster: SparkCluster, archive: Path
+) -> None:
     clustered.settings = settings_of(cluster, spark__archives=f"{archive}#environment")
     clustered.declare_all()
     clustered.produce(clustered.users.first_wave(3000))
@@ -48,6 +58,25 @@ def test_sync_and_query_with_a_packed_interpreter(clustered: Clustered, cluster:
     assert {"changelogs__users", "tables__users_serving", "tables__users_warehouse", "tables__regions"} <= set(steps)
     assert len(cluster.unpacked()) == 2  # both executors had one of their own
     assert not list(clustered.path.rglob("*.parquet"))
+    unpacked = len(cluster.unpacked())
+
+    with (clustered.path / "stream.log").open("wb") as log:
+        process = subprocess.Popen(
+            clustered.command("stream"), env=clustered.environment(), cwd=clustered.path, stdout=log, stderr=log
+        )
+        for _ in range(8):
+            clustered.produce(clustered.users.second_wave(150))
+            time.sleep(STREAM_SECONDS / 8)
+        try:
+            wrong = clustered.differences_after(STREAM_PATIENCE)
+        finally:
+            process.send_signal(signal.SIGINT)
+            ended = process.wait(STREAM_PATIENCE)
+    told = (clustered.path / "stream.log").read_text("utf-8")
+    assert wrong == [], told[-4000:]
+    assert ended >= 0, told[-4000:]  # it drained, and was not killed
+    assert clustered.differences() == []
+    assert len(cluster.unpacked()) > unpacked  # the stream's executors did the work
 
 
 def test_an_executor_that_is_killed_in_each_step_changes_nothing(clustered: Clustered, cluster: SparkCluster) -> None:
