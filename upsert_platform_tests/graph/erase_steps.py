@@ -77,10 +77,10 @@ def _shared_session() -> SparkSession:
 def _main() -> None:
     from upsert_platform.cli.main import main
     from upsert_platform.hops import leased
-    from upsert_platform.jvm import session
+    from upsert_platform.jvm import warm_session
 
     spark = _shared_session()
-    session.open_session = lambda *_, **__: spark
+    warm_session.open_session = lambda *_, **__: spark
     leased.LEASE = LEASE
     kill_at(sys.argv[1])
     main(["erase", *sys.argv[2:]])
