@@ -24,6 +24,19 @@ NOBODY = cast("SparkSession", None)
 """Nothing is read by Spark here."""
 
 
+def reset(connection: Connection) -> None:
+    """Begins the log anew; a server refuses it as long as a reader that has just ended may need it."""
+    for left in range(300, -1, -1):
+        try:
+            connection.query("RESET MASTER")
+        except EndpointError:
+            if not left:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
 @pytest.mark.parametrize("read_between", [False, True])
 def test_a_log_that_was_reset_is_not_read_as_if_it_went_on(
     read_between: bool, spark: SparkSession, tmp_path: Path
@@ -32,7 +45,7 @@ def test_a_log_that_was_reset_is_not_read_as_if_it_went_on(
     with start_mariadb(tmp_path / "server", die_with_parent=True) as mariadb:
         server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
         with Connection(server) as connection:
-            connection.query("RESET MASTER")
+            reset(connection)
             connection.query("CREATE DATABASE shop")
             fill(connection, "shop")
             followed = Followed(spark, server, "shop", "t", tmp_path, {})
@@ -42,7 +55,7 @@ def test_a_log_that_was_reset_is_not_read_as_if_it_went_on(
                 followed.sync()
             place = log_end(connection)
             time.sleep(1.1)  # a server dates its files to the second
-            connection.query("RESET MASTER")
+            reset(connection)
             connection.query("DELETE FROM shop.t WHERE id % 2 = 0")
             while log_end(connection).order() <= place.order():
                 connection.query("UPDATE shop.t SET v = v + 1")
@@ -77,7 +90,7 @@ def test_a_log_that_is_reset_between_two_tables_of_a_run(spark: SparkSession, tm
             tables[0].sync()
             place = log_end(connection)
             time.sleep(1.1)
-            connection.query("RESET MASTER")
+            reset(connection)
             for until in (first, place):
                 if until is place:
                     connection.query("FLUSH BINARY LOGS")
@@ -136,7 +149,8 @@ def test_a_reader_that_another_one_of_its_id_ends_tells_so(connection: Connectio
         next(events)
         with LogStream(server, start, server_id=4714, to_end=True) as second:
             assert sum(map(len, second)) > 27_000_000
-        with pytest.raises(EndpointError, match="when another one has its 'server-id'"):
+        # A thread that waits to send is ended with its connection; another one says why.
+        with pytest.raises((EndpointError, ReplicationError), match="'server-id'"):
             for _ in events:
                 pass
 
