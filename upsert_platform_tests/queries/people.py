@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+from tablestore import OTSClient
 
 from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan, Destination
 from upsert_platform.hops.connectors import searchable, writable
@@ -89,6 +90,14 @@ def people_on_tablestore(server: TablestoreServer) -> People:
             "tablestore.access.key.secret": server.access_key_secret,
         }
     )  # fmt: skip
+
+
+def drop_from_tablestore(server: TablestoreServer, people: People) -> None:
+    """Removes the table, and what is known of its writers."""
+    client = OTSClient(server.endpoint, server.access_key_id, server.access_key_secret, server.instance)
+    options = people.table.options
+    for name in (options["table.name"], options["control.table"]):
+        client.delete_table(name)
 
 
 def kept_over(people: People, world: World, sql: str, *, name: str = "query") -> Kept:

@@ -24,7 +24,7 @@ from upsert_platform.queries.store import QueryStore
 from upsert_platform.queries.tasks import Answer, Task
 from upsert_platform.queries.upkeep import compact, remove_unused
 from upsert_platform_tests.local.tablestore.server import ServerHandle
-from upsert_platform_tests.queries.people import People, people_on_tablestore
+from upsert_platform_tests.queries.people import People, drop_from_tablestore, people_on_tablestore
 from upsert_platform_tests.queries.statements import STATEMENTS
 from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
 from upsert_platform_tests.soak.query_models import ClosingModel, LookupModel, Model
@@ -167,6 +167,7 @@ def _judge(history: _History, snapshots: duckdb.DuckDBPyConnection) -> None:
 def _people(server: ServerHandle, rng: random.Random, opened: ExitStack) -> People:
     """A table for lookup joins."""
     people = people_on_tablestore(server)
+    opened.callback(drop_from_tablestore, server, people)  # an instance has so many tables
     opened.callback(people.destination.close)
     people.rng = rng
     return people
