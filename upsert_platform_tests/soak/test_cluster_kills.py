@@ -34,6 +34,7 @@ def test_kills_of_executors_and_workers(
             cluster.add_worker(next(numbers), wait=False)
 
     kills, wanted = 0, max(1, round(KILLS * scale))
+    (tmp_path / "installed").mkdir()
     installed = install_wheel(tmp_path / "installed")
     with (
         start_s3(tmp_path / "s3", die_with_parent=True) as s3,
