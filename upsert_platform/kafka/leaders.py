@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import OffsetSpec
 
 _PAUSE: Final = 0.1
+_NONE_KNOWN: Final = "_NOENT"
+"""What the client itself says of partitions of which the brokers name no leader."""
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -70,4 +72,4 @@ def _has_no_leader(future: Future[Any]) -> bool:
     from confluent_kafka import KafkaException
 
     error = future.exception(timeout=0) if future.done() else None
-    return isinstance(error, KafkaException) and error.args[0].name() in NO_LEADER
+    return isinstance(error, KafkaException) and error.args[0].name() in {*NO_LEADER, _NONE_KNOWN}

@@ -79,7 +79,7 @@ def listed(client: Listing) -> dict[tuple[str, int], int]:
 
 
 def test_offsets_that_an_administrator_lists_are_asked_for_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Listing({1: KafkaError.LEADER_NOT_AVAILABLE}, {1: NOT_LEADER})
+    client = Listing({1: KafkaError.LEADER_NOT_AVAILABLE}, {1: KafkaError._NOENT})
     assert listed(client) == {("t", 0): 7, ("t", 1): 7}
     assert client.asked == [[0, 1], [1], [1]]
     monkeypatch.setattr("upsert_platform.kafka.leaders.REQUEST_SECONDS", 0.3)
