@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +82,16 @@ def pytest_configure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and config.getvalue("numprocesses"):
         config.pluginmanager.register(_AtOnce(reporter))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test of systems that is skipped fails: what it needs is installed by `scripts/setup-systems`."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("systems") is not None:
+        report.outcome = "failed"
+        report.longrepr = f"a test of systems was skipped: {report.longrepr}"
+    return report
 
 
 class _AtOnce:

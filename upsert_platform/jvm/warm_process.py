@@ -83,6 +83,9 @@ def _keep(session: SparkSession, offer: Offer, where: Path, jvm: object, stops: 
         if jvm.poll() is not None:  # type: ignore[attr-defined]
             print(f"the JVM (process {offer.jvm}) ended", file=sys.stderr, flush=True)  # noqa: T201
             return 1
+        if session.sparkContext._jsc.sc().isStopped():  # noqa: SLF001 - a run may do so, by its own code
+            print("a run stopped Spark", file=sys.stderr, flush=True)  # noqa: T201
+            return 1
         turn = Turn.take(where, seconds=0)
         if turn is None:
             used = time.monotonic()

@@ -21,6 +21,7 @@ from upsert_platform.jvm.session import deal_for_cores, open_session, prepare_en
 from upsert_platform.jvm.warm_offer import Offer, Turn, folder, withdraw
 
 if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
     from pyspark.sql import SparkSession
 
 _CLEARED_SECONDS: Final = 30.0
@@ -46,10 +47,7 @@ def session_for_run(
     Raises:
         EndpointError: as `open_session` does.
     """
-    place = spark_place(settings, profile=profile)
-    refuse_wrong(place, lake=lake)
-    prepare_environment(place)
-    found = _attach(place, tell)
+    found = _attach(spark_place(settings, profile=profile), lake, tell)
     return open_session(settings, profile=profile, lake=lake, brief=brief) if found is None else found
 
 
@@ -89,7 +87,7 @@ def clear(session: SparkSession, jvm: int, *, cancel: bool) -> bool:
     return True
 
 
-def _attach(place: SparkPlace, tell: Callable[[str], None]) -> SparkSession | None:
+def _attach(place: SparkPlace, lake: str | None, tell: Callable[[str], None]) -> SparkSession | None:
     global _turn
     from pyspark import SparkContext
 
@@ -99,6 +97,8 @@ def _attach(place: SparkPlace, tell: Callable[[str], None]) -> SparkSession | No
     offer = None if where is None else Offer.read(where)
     if where is None or offer is None:
         return None
+    refuse_wrong(place, lake=lake)
+    prepare_environment(place)
     own = "this run opens a session of its own"
     if not offer.is_alive():
         tell(f"the warm Spark session (process {offer.pid}) is gone: {own}; see {where / 'session.log'}")
@@ -136,12 +136,10 @@ def _connect(offer: Offer, *, cancel: bool) -> SparkSession:
     """A session of its own on the SparkContext of the JVM.
 
     Raises:
-        OSError: the JVM does not answer, or jobs of a killed run do not end.
+        OSError: the JVM does not answer or has stopped its SparkContext, or jobs of a killed run do not end.
     """
     from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
 
     before = {name: os.environ.get(name) for name in _GATEWAY}
     os.environ.update(zip(_GATEWAY, (str(offer.port), offer.secret), strict=True))
@@ -154,46 +152,61 @@ def _connect(offer: Offer, *, cancel: bool) -> SparkSession:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
-    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
-    java = getattr(gateway.jvm, "org.apache.spark.SparkContext").getOrCreate()
-    wrapped = gateway.jvm.JavaSparkContext(java)
-    context = SparkContext(gateway=gateway, jsc=wrapped, conf=SparkConf(_jconf=wrapped.getConf()))
-    opened = getattr(gateway.jvm, "org.apache.spark.sql.classic.SparkSession").getDefaultSession().get()
-    session = SparkSession(context, jsparkSession=opened.newSession())
-    if not clear(session, offer.workers_below, cancel=cancel):
-        _disconnect(session)
-        raise TimeoutError("jobs of a run that was killed do not end")
+    session = None
+    try:
+        session = _session_of(gateway)
+        if not clear(session, offer.workers_below, cancel=cancel):
+            raise TimeoutError("jobs of a run that was killed do not end")
+    except (Py4JError, TimeoutError) as error:
+        _disconnect(session, gateway)
+        raise error if isinstance(error, TimeoutError) else ConnectionError("it has stopped Spark") from error
     return session
+
+
+def _session_of(gateway: ClientServer) -> SparkSession:
+    """A new session beside the one that the JVM opened.
+
+    Raises:
+        Py4JError: there is none, or the JVM is gone.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
+    opened = getattr(gateway.jvm, "org.apache.spark.sql.classic.SparkSession").getDefaultSession().get()
+    wrapped = gateway.jvm.JavaSparkContext(opened.sparkContext())
+    context = SparkContext(gateway=gateway, jsc=wrapped, conf=SparkConf(_jconf=wrapped.getConf()))
+    return SparkSession(context, jsparkSession=opened.newSession())
 
 
 def _leave(session: SparkSession) -> None:
     """Gives the session to the next run."""
     global _turn
     from py4j.protocol import Py4JError
+    from pyspark import SparkContext
 
     turn, _turn = _turn, None
     assert turn is not None
     cleared = False
     try:
-        with suppress(Py4JError):  # the JVM is gone: whoever comes next is told
+        with suppress(Py4JError, AttributeError):  # the JVM is gone, or Spark was stopped: whoever comes next is told
             session.catalog.clearCache()
             cleared = not session.sparkContext.statusTracker().getActiveJobsIds()
     finally:
-        _disconnect(session)
+        _disconnect(session, SparkContext._gateway)  # noqa: SLF001
         turn.end(left="" if cleared else turn.left or str(os.getpid()))
 
 
-def _disconnect(session: SparkSession) -> None:
+def _disconnect(session: SparkSession | None, gateway: ClientServer) -> None:
     """Forgets the JVM without ending it: PySpark can only stop both."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession as Sessions
 
-    context, gateway = session.sparkContext, SparkContext._gateway  # noqa: SLF001
-    context._jsc = None  # noqa: SLF001 - `stop` would stop the SparkContext of the JVM
-    context.stop()
+    if session is not None:
+        session.sparkContext._jsc = None  # noqa: SLF001 - `stop` would stop the SparkContext of the JVM
+        session.sparkContext.stop()
     Sessions._instantiatedSession = Sessions._activeSession = None  # noqa: SLF001
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-    assert gateway is not None
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
     gateway.close()
 
 

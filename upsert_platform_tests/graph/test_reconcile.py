@@ -29,17 +29,18 @@ def spoil_serving(stack: Stack, keys: list[int]) -> None:
         assert client.batch_write_row(request).is_all_succeed()
 
 
-def spoil_warehouse(stack: Stack, keys: list[int]) -> None:
+def spoil_warehouse(stack: Stack, keys: list[int], *, added_to: str = "") -> None:
+    """Takes rows out, changes as many, and adds as many (to a partition: ``PARTITION (name = 'value') ``)."""
     from odps import ODPS
 
     names = ("ACCESS_ID", "ACCESS_KEY", "PROJECT", "ENDPOINT")
     client = ODPS(*[stack.variables[f"UPSERT_MAXCOMPUTE_{name}"] for name in names])
     gone, stale = (", ".join(map(str, part)) for part in (keys[:EACH], keys[EACH : 2 * EACH]))
-    more = ", ".join(f"({900_000 + number}, 'nobody', 'r', 1.5BD, NULL)" for number in range(EACH))
+    more = ", ".join(f"({900_000 + number}, 'nobody', 1.5BD, NULL)" for number in range(EACH))
     for statement in (
         f"DELETE FROM {stack.table} WHERE user_id IN ({gone})",
         f"UPDATE {stack.table} SET name = 'x' WHERE user_id IN ({stale})",
-        f"INSERT INTO {stack.table} (user_id, name, region, balance, updated_at) VALUES {more}",
+        f"INSERT INTO {stack.table} {added_to}(user_id, name, balance, updated_at) VALUES {more}",
     ):
         client.execute_sql(statement)
 

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from upsert_platform_tests.graph.stack import Stack
-from upsert_platform_tests.graph.test_reconcile import EACH, command, repair
+from upsert_platform_tests.graph.test_reconcile import EACH, command, repair, spoil_warehouse
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -14,8 +14,6 @@ pytestmark = pytest.mark.usefixtures("spark")
 def test_a_hundred_spoiled_rows_of_each_kind_in_partitions_are_found_and_exactly_those_are_written(
     stack: Stack,
 ) -> None:
-    from odps import ODPS
-
     stack.declare(serving=None)
     declared = stack.project / "users.sql"
     text = declared.read_text("utf-8")
@@ -29,17 +27,7 @@ def test_a_hundred_spoiled_rows_of_each_kind_in_partitions_are_found_and_exactly
         keys = sorted(key for key, row in stack.users.rows.items() if row["region"] != "test")
         regions = {row["region"] for row in stack.users.rows.values()} - {"test"}
         assert len(regions) > 1, "rows lie in several partitions"
-        names = ("ACCESS_ID", "ACCESS_KEY", "PROJECT", "ENDPOINT")
-        client = ODPS(*[stack.variables[f"UPSERT_MAXCOMPUTE_{name}"] for name in names])
-        gone, stale = (", ".join(map(str, part)) for part in (keys[:EACH], keys[EACH : 2 * EACH]))
-        more = ", ".join(f"({900_000 + number}, 'nobody', 1.5BD, NULL)" for number in range(EACH))
-        for statement in (
-            f"DELETE FROM {stack.table} WHERE user_id IN ({gone})",
-            f"UPDATE {stack.table} SET name = 'x' WHERE user_id IN ({stale})",
-            f"INSERT INTO {stack.table} PARTITION (region = 'elsewhere') (user_id, name, balance, updated_at)"
-            f" VALUES {more}",
-        ):
-            client.execute_sql(statement)
+        spoil_warehouse(stack, keys, added_to="PARTITION (region = 'elsewhere') ")
         found = {"missing": EACH, "extra": EACH, "stale": EACH}
         code, (told,) = command(stack, "verify", "users_warehouse")
         assert (code, {name: told[name] for name in found}) == (3, found)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.latest import latest_per_key
@@ -114,3 +117,27 @@ def purge(connection: Connection) -> None:
 
 
 CHUNK = {"scan__incremental__snapshot__chunk__size": "7"}
+
+
+@contextmanager
+def disturbed_landings(disturb: Callable[[int], None]) -> Iterator[Callable[[], int]]:
+    """Snapshots read one chunk a batch, and something happens before each is landed.
+
+    Args:
+        disturb: is given how many were landed before.
+
+    Yields:
+        What tells how many were landed.
+    """
+    land, landed = MySqlTableSource.land, 0
+
+    def disturbed(self: MySqlTableSource, *given: Any, **more: Any) -> Any:
+        nonlocal landed
+        disturb(landed)
+        landed += 1
+        return land(self, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
+        patch.setattr(MySqlTableSource, "land", disturbed)
+        yield lambda: landed

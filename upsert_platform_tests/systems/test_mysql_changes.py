@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,8 +12,7 @@ from upsert_platform.errors import EndpointError, ReplicationError
 from upsert_platform.local.mariadb import USER, start_mariadb
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
-from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform_tests.systems.followed import CHUNK, Followed, fill, purge
+from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill, purge
 
 pytestmark = pytest.mark.systems
 
@@ -43,24 +41,18 @@ def test_columns_that_are_added_dropped_and_widened(
 def test_a_table_that_changes_within_its_snapshot(
     connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
     fill(connection, schema)
     followed = follow(new_columns="ignore", **CHUNK)
     hop = followed.hop()
-    land = MySqlTableSource.land
-    rounds = iter(range(100))
 
-    def disturbed(self: MySqlTableSource, *given: Any, **more: Any) -> Any:
-        number = next(rounds)
+    def disturb(number: int) -> None:
         connection.query(f"UPDATE {schema}.t SET name = 'r{number}' WHERE id % 5 = {number % 5}")
         if number == 2:
             connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v")
         connection.query(f"UPDATE {schema}.t SET name = 's{number}' WHERE id % 7 = {number % 7}")
-        return land(self, *given, **more)
 
-    monkeypatch.setattr(MySqlTableSource, "land", disturbed)
-    followed.sync(hop)
-    monkeypatch.setattr(MySqlTableSource, "land", land)
+    with disturbed_landings(disturb):
+        followed.sync(hop)
     followed.sync(hop)
     names = [column.name for column in hop.source.table.columns]
     assert names == ["id", "v", "name"]

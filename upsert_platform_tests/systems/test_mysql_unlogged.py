@@ -10,7 +10,7 @@ import pytest
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform_tests.systems.followed import CHUNK, Followed, fill
+from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill
 
 pytestmark = pytest.mark.systems
 
@@ -75,29 +75,23 @@ def test_a_snapshot_reads_what_no_log_tells(
 
 
 def test_a_snapshot_that_is_being_read_begins_again(
-    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+    connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:
     """Chunks before the statement have the old values; those behind it, and a log that goes on, the new ones."""
-    monkeypatch.setattr("upsert_platform.mysql.landed_batch.batch_chunks", lambda *_, **__: 1)
     fill(connection, schema)
     followed = follow(on_unlogged_values="snapshot", **CHUNK)
     hop = followed.hop()
-    land = MySqlTableSource.land
-    rounds = iter(range(100))
 
-    def disturbed(self: MySqlTableSource, *given: Any, **more: Any) -> Any:
-        number = next(rounds)
+    def disturb(number: int) -> None:
         connection.query(f"UPDATE {schema}.t SET name = 'r{number}' WHERE id % 5 = {number % 5}")
         if number == 3:
             connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v, ADD COLUMN v INT DEFAULT 8 AFTER id")
         connection.query(f"DELETE FROM {schema}.t WHERE id = {number * 3 + 1}")
-        return land(self, *given, **more)
 
-    monkeypatch.setattr(MySqlTableSource, "land", disturbed)
+    with disturbed_landings(disturb) as landed:
+        followed.sync(hop)
     followed.sync(hop)
-    monkeypatch.setattr(MySqlTableSource, "land", land)
-    followed.sync(hop)
-    assert next(rounds) > 11, "the chunks that there are, and those before the statement"
+    assert landed() > 11, "the chunks that there are, and those before the statement"
     assert followed.rows() == followed.wanted()
     assert {row[1] for row in followed.rows()} == {8}
     followed.sums()

@@ -43,6 +43,10 @@ counted = session.sparkContext.accumulator(0)
 numbers = session.range(1000)
 numbers.createOrReplaceTempView("numbers")
 session.conf.set("spark.sql.shuffle.partitions", "1")
+if sys.argv[1] == "stop":
+    session.stop()  # as code of the user's own may do
+    close_session(session)
+    sys.exit()
 if sys.argv[1] == "slow":
     numbers.cache().mapInArrow(slowly, numbers.schema).count()
 total = numbers.mapInArrow(doubled, numbers.schema).groupBy().sum().first()[0]
@@ -164,6 +168,17 @@ def test_a_session_that_does_not_fit_or_is_gone_is_told_and_not_used(warm: Warm)
     others = warm.command("status")
     assert (others.returncode, "is not a folder that only this user may open" in others.stderr) == (1, True)
     session.chmod(0o700)
+
+
+def test_a_session_that_a_run_stops_ends(warm: Warm) -> None:
+    up = warm.up()
+    stopping = warm.start("stop")
+    output, _ = stopping.communicate(timeout=240)
+    assert stopping.returncode == 0, output
+    wait_for(lambda: not is_there(up["process"]))
+    assert "a run stopped Spark" in (warm.path / "session" / "session.log").read_text("utf-8")
+    assert warm.status() == {"up": False}
+    assert f"total {TWICE} counted 1000" in warm.run()
 
 
 def test_a_session_without_runs_ends(warm: Warm) -> None:
