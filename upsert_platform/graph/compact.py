@@ -38,7 +38,8 @@ class Applied:
         everywhere: the lowest batch of all tables and queries.
         tables: the batches of the tables.
         upto: the batch up to which history may be reduced: a table that is being written comes to hold a later one that
-            nobody can tell yet, and is compared with what the changelog tells up to that.
+            nobody can tell yet, and is compared with what the changelog tells up to that; and a query is still to
+            read what it has not applied, since superseded records move event time too.
     """
 
     everywhere: int
@@ -144,11 +145,13 @@ def applied_of(
     head = before.batch if before is not None else 0
     lowest: list[int] = []
     tables: set[int] = set()
-    written: list[int] = []
+    awaited: list[int] = []
     for bound in binding.queries.values():
         if source in bound.query.tables:
             found = query_store(bound, platform.lake).head()
-            lowest.append(found.positions.offsets.get(source, {}).get(0, 0) if found is not None else 0)
+            applied = found.positions.offsets.get(source, {}).get(0, 0) if found is not None else 0
+            lowest.append(applied)
+            awaited += [applied] if found is not None else []  # a new query begins with what is there
     for name, target in binding.targets.items():
         if target.source.table.name != source:
             continue
@@ -160,13 +163,13 @@ def applied_of(
                 hop.destination.close()
             applied = state.applied_batch
             lowest.append(applied)
-            written += [applied] if state.holder is not None else []
+            awaited += [applied] if state.holder is not None else []
         except UpsertPlatformError as error:
             warn(f"tombstones are kept, because table '{name}' does not tell what it has: {error}")
             lowest.append(0)
             applied = applied_before(store, name)
         tables.add(applied)
-    return Applied(min(lowest, default=0), frozenset(tables), min([head, *written]))
+    return Applied(min(lowest, default=0), frozenset(tables), min([head, *awaited]))
 
 
 def _tells_before(platform: PlatformResource, source: str) -> bool:

@@ -79,6 +79,36 @@ def test_while_a_table_is_written_history_is_reduced_up_to_what_it_holds(stack: 
         hop.destination.close()
 
 
+def test_what_a_query_has_not_read_is_not_reduced(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    counted = stack.project / "counted.sql"
+    connector = "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json', 'auto.create' = 'true'"
+    counted.write_text(
+        f"CREATE TABLE counted (region STRING, n BIGINT, PRIMARY KEY (region) NOT ENFORCED) WITH ({connector},"
+        f" 'topic' = '{stack.topic}-counted', 'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}');"
+        " INSERT INTO counted SELECT region, COUNT(*) FROM users GROUP BY region;",
+        "utf-8",
+    )
+    changelog = stack.platform().changelog_hop("users", run="test")
+
+    def found() -> Applied:
+        return applied_of(stack.platform(), "users", changelog.store, run="test", warn=pytest.fail)
+
+    def read() -> int:
+        stack.produce(stack.users.second_wave(10))
+        head = changelog.execute(OnDemand(lambda: pytest.fail("few records")), changelog.plan()).head
+        return head.batch
+
+    stack.produce(stack.users.first_wave(30))
+    batch = read()
+    assert found().upto == batch, "a query that never ran begins with what is there"
+    assert stack.run().success
+    held = found()
+    assert held.upto == held.everywhere > 0
+    assert read() > held.upto
+    assert found() == held, "the query goes on from there"
+
+
 def test_table_that_was_away_while_deletes_were_dropped_is_refused(stack: Stack) -> None:
     hop = stack.hop("users_serving")
     head = Head("id", 9, Positions(), floor=7)

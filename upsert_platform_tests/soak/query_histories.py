@@ -26,7 +26,7 @@ from upsert_platform.queries.upkeep import compact, remove_unused
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.queries.people import People, drop_from_tablestore, people_on_tablestore
 from upsert_platform_tests.queries.statements import STATEMENTS
-from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
+from upsert_platform_tests.queries.world import KEYS, Kept, World, plan_query, same_rows
 from upsert_platform_tests.soak.query_models import ClosingModel, LookupModel, Model
 from upsert_platform_tests.soak.query_statements import Maker, Statement
 
@@ -289,14 +289,17 @@ def _compact_inputs(world: World, histories: Sequence[_History], spark: SparkSes
         head = source.head()
         if head is None or not head.batch or world.rng.random() < 0.5:
             continue
-        applied = [head.batch]
-        for history in histories:
-            if name in history.kept.query.tables:
-                mine = history.kept.store.head()
-                applied.append(mine.positions.offsets.get(name, {}).get(0, 0) if mine else 0)
-        if compaction.is_worthwhile(source, applied_everywhere=min(applied)):
-            compaction.compact(spark, source, applied_everywhere=min(applied))
+        heads = [history.kept.store.head() for history in histories if name in history.kept.query.tables]
+        applied = [mine.positions.offsets.get(name, {}).get(0, 0) if mine else 0 for mine in heads]
+        everywhere = min(applied, default=head.batch)
+        begun = [batch for batch, mine in zip(applied, heads, strict=True) if mine is not None]
+        upto = min(begun, default=head.batch)
+        if compaction.is_worthwhile(source, applied_everywhere=everywhere, upto=upto):
+            compaction.compact(spark, source, applied_everywhere=everywhere, upto=upto)
             counts["compactions of inputs"] += 1
+            if upto == head.batch and name in KEYS and name in world.last:  # no query will see superseded records
+                key, _ = KEYS[name]
+                world.last[name] = list({record[key]: record for record in world.last[name]}.values())
 
 
 def _exact(world: World) -> dict[Any, tuple[float | None, ...]]:
