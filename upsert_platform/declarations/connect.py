@@ -34,7 +34,7 @@ from upsert_platform.sql.declarations import (
 )
 from upsert_platform.sql.lexer import shown
 from upsert_platform.sql.variables import Variables
-from upsert_platform.tablestore.connect.failure_settings import FailureSettings
+from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.table import CLIENT_PREFIX, COLUMNS, CONNECTOR, FAILURE_OPTIONS, HEADERS
 from upsert_platform.tablestore.connect.transforms.chain import Chain
 from upsert_platform.tablestore.connect.transforms.options import PREFIXES, read_transforms

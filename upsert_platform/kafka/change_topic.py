@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 
 from upsert_platform.kafka.modes import DeliveryGuarantee, FieldsInclude, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
-from upsert_platform.kafka.quarantine_settings import lower
+from upsert_platform.kafka.quarantine_options import lower
 from upsert_platform.model import Options, Table
 from upsert_platform.options import Boolean, option
 

@@ -25,7 +25,7 @@ from upsert_platform.kafka.modes import (
     StartupMode,
     StorageEngine,
 )
-from upsert_platform.kafka.quarantine_settings import QuarantineSettings, lower
+from upsert_platform.kafka.quarantine_options import QuarantineSettings, lower
 from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, option
 
 PAGES = "flink, alibaba, volcengine, tencent"

@@ -23,7 +23,7 @@ from upsert_platform.platform_options import PlatformSettings
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
-from upsert_platform.tablestore.connect.failure_settings import FailureSettings
+from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.options import ConnectSettings
 from upsert_platform.tablestore.options import TablestoreSettings
 

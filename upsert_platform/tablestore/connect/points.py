@@ -13,7 +13,7 @@ from upsert_platform.tablestore.connect.frame import Batches, records_of
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import REFUSED, RefusedRecord, to_row
 from upsert_platform.tablestore.connect.timeseries import TimeseriesPoint, timeseries_point
-from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTable
+from upsert_platform.tablestore.connect.timeseries_options import TimeseriesTable
 from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWriter
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.control import ControlTable

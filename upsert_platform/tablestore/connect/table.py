@@ -15,7 +15,7 @@ from upsert_platform.masking import NO_MASK, Mask
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.options import nearest, option_fields, read_settings
 from upsert_platform.tablestore import limits
-from upsert_platform.tablestore.connect.failure_settings import FailureSettings
+from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.options import (
     TABLE_OPTIONS,
     ConnectSettings,
@@ -23,7 +23,7 @@ from upsert_platform.tablestore.connect.options import (
     read_connect_tables,
 )
 from upsert_platform.tablestore.connect.record import MessageFormat
-from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTable, read_timeseries_table
+from upsert_platform.tablestore.connect.timeseries_options import TimeseriesTable, read_timeseries_table
 from upsert_platform.tablestore.connect.transforms.chain import Chain
 from upsert_platform.tablestore.connect.transforms.options import LISTS, PREFIXES, read_transforms
 from upsert_platform.tablestore.options import TablestoreSettings

@@ -10,7 +10,7 @@ from typing import Any, Final
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.converted import read_record
 from upsert_platform.tablestore.connect.record import ConnectRecord, Fields
-from upsert_platform.tablestore.connect.timeseries_settings import TOPIC, TimeseriesTable
+from upsert_platform.tablestore.connect.timeseries_options import TOPIC, TimeseriesTable
 from upsert_platform.tablestore.connect.values import (
     DirtyRecordError,
     Value,

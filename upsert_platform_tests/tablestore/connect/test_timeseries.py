@@ -14,7 +14,7 @@ from upsert_platform.errors import DestinationError
 from upsert_platform.model import Options
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.timeseries import TimeseriesPoint, timeseries_point
-from upsert_platform.tablestore.connect.timeseries_settings import TimeseriesTable, read_timeseries_table
+from upsert_platform.tablestore.connect.timeseries_options import TimeseriesTable, read_timeseries_table
 from upsert_platform.tablestore.connect.timeseries_writer import TimeseriesWriter, create_timeseries_table
 from upsert_platform.tablestore.connect.values import DirtyRecordError
 from upsert_platform.tablestore.transport import Endpoint, Transport
