@@ -60,8 +60,9 @@ def up(idle: float, profile: str | None) -> None:
             raise click.ClickException("another 'session up' is at it: see 'upsert-platform session status'")
         if ended is not None or time.monotonic() > deadline:
             process.terminate()
+            why = f"did not open within {_UP_SECONDS:.0f} s" if ended is None else f"did not open (status {ended})"
             lines = "\n".join(log.read_text("utf-8", "replace").splitlines()[-_TAIL_LINES:])
-            raise click.ClickException(f"the session did not open; {log} ends with:\n{lines}")
+            raise click.ClickException(f"the session {why}; {log} ends with:\n{lines}")
         time.sleep(0.1)
     click.echo(_told(found, where))
 
