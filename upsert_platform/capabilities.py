@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,50 @@ class ReadsRecent(ABC):
     @abstractmethod
     def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
         """What `Destination.read` gives for keys that batches after `since` wrote, at the cost of those batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByKey:
+    """How a task reads the rows of keys.
+
+    Attributes:
+        read: a function for ``mapInArrow``, which can be pickled: it gets the columns of the primary key, each key
+            once, and gives the rows that are there, in declared columns and types.
+    """
+
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsByShare:
+    """How tasks read rows in shares.
+
+    Attributes:
+        shares: how many there are.
+        read: a function for ``mapInArrow``, which can be pickled: it gets numbers of shares in its only column, and
+            gives their rows in declared columns and types.
+        others: whether rows of keys are among them that were not written since the batch that was asked for.
+        tells_deletes: whether keys that were deleted since then are among them, each once: rows have `_op` then.
+        held: gives change rows as the destination's formats hold them; None where they hold every value.
+    """
+
+    shares: int
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    others: bool
+    tells_deletes: bool = False
+    held: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
+
+
+class ReadsInTasks(ABC):
+    """A destination whose rows Spark's tasks read as Arrow, so that comparing them needs neither the JVM nor a join."""
+
+    @abstractmethod
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
+        """How tasks read the rows that batches after `since` wrote; None where `Destination.read` costs less.
+
+        Rows may be given that `Destination.read` would not give (those that a later one replaced), never fewer: whoever
+        compares takes unequal sides for a reason to look closer, and only equal ones for an answer.
+        """
 
 
 class ComparesSchema(ABC):

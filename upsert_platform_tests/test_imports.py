@@ -88,7 +88,8 @@ LIGHT = (
     "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",
     "hops.replay_start", "cli.session", "cli.importing", "declarations.importing",
     "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
-    "hops.verify", "hops.verify_here", "hops.comparison", "hops.changes_here", "hops.on_demand", "hops.leased",
+    "hops.verify", "hops.verify_here", "hops.equal_in_tasks", "hops.comparison", "hops.changes_here", "hops.on_demand",
+    "hops.leased",
     "changelog.changes_here", "sql.native", "hops.dead_letters", "hops.transform",
     "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
@@ -106,7 +107,7 @@ IN_WORKERS = (
     "tablestore.reader", "tablestore.task", "tablestore.writer", "tablestore.connect.writer",
     "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
     "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader", "mysql.snapshot",
-    "mysql.landing", "mysql.text_values", "changelog.replays",
+    "mysql.landing", "mysql.text_values", "changelog.replays", "changelog.summed_in_tasks", "queries.native_insert",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

@@ -7,7 +7,7 @@ to Spark (`latest.latest_per_key`), whose cost per row does not grow with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -37,8 +37,10 @@ _OUTPUT_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class _Span:
-    """What a task needs to know.
+class SpanReduction:
+    """The function for ``mapInArrow`` that gets numbers of tasks: the rows of the keys that fall to each.
+
+    Rows have `columns`, `_kind`, `_seq` and `_partitions`.
 
     Attributes:
         paths: of the files, relative to the changelog.
@@ -53,6 +55,11 @@ class _Span:
     after: int
     upto: int
     tasks: int
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from _reduced(self, number)
 
 
 def latest_of_span(
@@ -72,17 +79,22 @@ def latest_of_span(
         columns: the other columns to keep; the key may be among them.
         ordered: see `latest_per_key`.
     """
-    found = None if ordered else _in_tasks(spark, store, after=after, upto=upto, key=key, columns=columns)
-    if found is not None:
-        return found
-    rows_of_span = store.read(spark, after=after, upto=upto)
-    return latest_per_key(rows_of_span, key=key, columns=columns, ordered=ordered)
+    found = None if ordered else reduction_in_tasks(spark, store, after=after, upto=upto, key=key, columns=columns)
+    if found is None:
+        rows_of_span = store.read(spark, after=after, upto=upto)
+        return latest_per_key(rows_of_span, key=key, columns=columns, ordered=ordered)
+    kinds = {column.name: column.type for column in rows.stored_columns(store.table)}
+    given = [
+        f"{quote_name(name)} {spark_type(kind)}" for name in found.columns for kind in [kinds[name]] if kind is not None
+    ]
+    ddl = [*given, f"{rows.KIND} STRING", f"{SEQUENCE} BIGINT", f"{PARTITIONS_MET} INT"]
+    return spark.range(0, found.tasks, 1, found.tasks).mapInArrow(found, ", ".join(ddl))
 
 
-def _in_tasks(
+def reduction_in_tasks(
     spark: SparkSession, store: ChangelogStore, *, after: int, upto: int, key: Sequence[str], columns: Sequence[str]
-) -> DataFrame | None:
-    """The rows that count by Arrow, if it can tell keys apart and there is not too much for it."""
+) -> SpanReduction | None:
+    """What gives the rows that count by Arrow, if it can tell keys apart and there is not too much for it."""
     kinds = {column.name: column.type for column in rows.stored_columns(store.table)}
     if not all(can_be_told_apart(kinds[name]) for name in key):
         return None
@@ -98,24 +110,10 @@ def _in_tasks(
     )
     names = tuple(dict.fromkeys([*key, *columns]))
     paths = tuple(item.path for item in files)
-    span = _Span(store.location, store.table, paths, names, tuple(key), after, upto, tasks)
-    given = [f"{quote_name(name)} {spark_type(kind)}" for name in names for kind in [kinds[name]] if kind is not None]
-    ddl = [*given, f"{rows.KIND} STRING", f"{SEQUENCE} BIGINT", f"{PARTITIONS_MET} INT"]
-    return spark.range(0, tasks, 1, tasks).mapInArrow(_reducing(span), ", ".join(ddl))
+    return SpanReduction(store.location, store.table, paths, names, tuple(key), after, upto, tasks)
 
 
-def _reducing(span: _Span) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``."""
-
-    def reduce(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from _reduced(span, number)
-
-    return reduce
-
-
-def _reduced(span: _Span, number: int) -> Iterator[pa.RecordBatch]:
+def _reduced(span: SpanReduction, number: int) -> Iterator[pa.RecordBatch]:
     """The rows of the keys that fall to a task."""
     import pyarrow as pa
 

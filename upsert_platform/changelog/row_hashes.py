@@ -65,8 +65,10 @@ def _hash_bytes(array: pa.Array) -> np.ndarray:
     count = len(array)
     _, offsets_buffer, data = array.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[array.offset : array.offset + count + 1]
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    padded = np.frombuffer((data.to_pybytes() if data is not None else b"") + bytes(8), dtype=np.uint8)
+    starts, lengths = offsets[:-1] - offsets[:1], np.diff(offsets)
+    # Of a slice only its own bytes are copied.
+    used = b"" if data is None or not count else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+    padded = np.frombuffer(used + bytes(8), dtype=np.uint8)
     words = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
     found = mix(lengths.astype(np.uint64) ^ _SEED)
     left = np.arange(count)
@@ -80,7 +82,8 @@ def _hash_bytes(array: pa.Array) -> np.ndarray:
         at += 8
 
 
-def _hash_column(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+def hash_cells(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """A hash of 64 bits per value, one and the same for all nulls; no two numbers of a column share one."""
     array = normal(values)
     kind = array.type
     nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -114,5 +117,5 @@ def hash_rows(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     found = np.full(table.num_rows, _SEED, dtype=np.uint64)
     for name in columns:
         with np.errstate(over="ignore"):
-            found = mix(found * np.uint64(31) + _hash_column(table.column(name)))
+            found = mix(found * np.uint64(31) + hash_cells(table.column(name)))
     return found

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 from upsert_platform.capabilities import StoresOtherValues, WritesHere
 from upsert_platform.changelog.changes_here import can_be_told_apart, change_rows, last_rows
 from upsert_platform.changelog.latest import PARTITIONS_MET
-from upsert_platform.changelog.rows import BATCH, KIND, KIND_DELETE, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
+from upsert_platform.changelog.rows import BATCH, KIND, KIND_DELETE, stored_columns
 from upsert_platform.connector import Writable
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, Destination
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, Destination
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from upsert_platform.changelog.store import ChangelogStore
+    from upsert_platform.queries.native_insert import NativeInsert
 
 _NULL = "NULL"
-_MICROSECOND_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,17 @@ class InsertHere:
     """An insert that is computed here.
 
     Attributes:
-        values: how each column that is written is computed from those of the source; None for null.
-        condition: of the WHERE clause.
-        digits: of seconds that the target has room for.
+        native: what is computed.
     """
 
     target: Target
-    columns: tuple[Column, ...]
-    values: tuple[Native | None, ...]
-    condition: Native | None
-    digits: int
+    native: NativeInsert
 
     @classmethod
     def of(cls, target: Target, destination: Destination) -> Self | None:
         """The form of an insert; None where Spark has to compute it, or to write it. After `Destination.prepare`."""
+        from upsert_platform.queries.native_insert import NativeInsert
+
         source, insert = target.source.table, target.insert
         stored = {column.name: column.type for column in stored_columns(source) if column.type is not None}
         keyed = all(can_be_told_apart(stored.get(name)) for name in source.primary_key)
@@ -87,7 +84,8 @@ class InsertHere:
             if (found is None and text != _NULL) or not _is_carried(found, column, stored, digits):
                 return None
             values.append(found)
-        return cls(target, columns, tuple(values), condition, digits)
+        key = tuple(target.table.primary_key)
+        return cls(target, NativeInsert(columns, key, tuple(values), condition, digits))
 
     def changes(self, store: ChangelogStore, files: Any, *, after: int, upto: int) -> ChangesHere:
         """The changes of the batches after `after` and up to `upto`.
@@ -101,35 +99,11 @@ class InsertHere:
         names = [column.name for column in stored_columns(source)]
         rows = change_rows(store, files, columns=names, after=after, upto=upto)
         reduced = last_rows(rows, key=source.primary_key)
-        table = self._changes(reduced)
+        table = self.native.changes(reduced, sequence=BATCH)
         deleted = pc.sum(pc.equal(reduced.column(KIND), KIND_DELETE)).as_py() or 0
         deletes = pc.sum(pc.equal(table.column(OPERATION), OPERATION_DELETE)).as_py() or 0
         met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
         return ChangesHere(table, met, max(0, deletes - deleted))
-
-    def _changes(self, reduced: pa.Table) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from upsert_platform.queries.steps import evaluate
-
-        put = pc.is_in(reduced.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
-        if self.condition is not None:
-            put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced), False))
-        found: dict[str, Any] = {}
-        for column, value in zip(self.columns, self.values, strict=True):
-            assert column.type is not None
-            kind = arrow_type(column.type)
-            if value is None:
-                found[column.name] = pa.nulls(reduced.num_rows, kind)
-                continue
-            array = _cut(evaluate(value, reduced), column.type, self.digits)
-            if column.name not in self.target.table.primary_key:
-                array = _where(put, array)
-            found[column.name] = array
-        found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)
-        found[SEQUENCE] = reduced.column(BATCH)
-        return pa.table(found).combine_chunks()
 
 
 def _is_written_here(destination: Destination) -> bool:
@@ -151,32 +125,3 @@ def _is_carried(value: Native | None, column: Column, stored: Mapping[str, Logic
         return False
     cut = bool(digits) and cut_fractions("value", column.type, digits=digits) != "value"
     return not cut or column.type.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.TIME)
-
-
-def _cut(values: Any, kind: LogicalType, digits: int) -> Any:
-    """Moments without the digits that a type does not declare, downwards; see `sql.rendered.cut_fractions`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not digits or kind.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.TIME):
-        return values
-    step = 10 ** (_MICROSECOND_DIGITS - min(kind.precision or 0, digits, _MICROSECOND_DIGITS))
-    if step == 1:
-        return values
-    micros = values.cast(pa.int64())
-    rest = pc.subtract(micros, pc.multiply(pc.divide(micros, step), step))  # of the sign of the value
-    rest = pc.if_else(pc.less(rest, 0), pc.add(rest, step), rest)
-    return pc.subtract(micros, rest).cast(values.type)
-
-
-def _where(put: Any, values: Any) -> Any:
-    """The values of rows that are put, null elsewhere; of nested types too."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_nested(values.type):
-        return pc.if_else(put, values, pa.scalar(None, values.type))
-    import numpy as np
-
-    places = pc.if_else(put, pa.array(np.arange(len(values))), pa.scalar(None, pa.int64()))
-    return values.take(places)

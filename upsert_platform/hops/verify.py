@@ -28,6 +28,7 @@ from upsert_platform.changelog.refused import key_frame
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination
 from upsert_platform.hops.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Comparison, describe, sampled_since
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.equal_in_tasks import equal_in_tasks
 from upsert_platform.hops.equal_sums import HASHES, WANTED, EqualRows, equal_rows, hashes_tell, with_hashes
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.verify_here import check_batch_here
@@ -62,8 +63,11 @@ def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: i
     destination = hop.destination
     recent = destination if isinstance(destination, ReadsRecent) else None
     since, earlier_rows = sampled_since(hop, after, None if recent is None else recent.recent_batches())
+    equality = equal_in_tasks(spark, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
+    if equality.rows is not None:
+        return _passed(equality.rows, batch=upto, complete=False)
     changes = hop.changes(spark, after=since, upto=upto)
-    if since < after:
+    if since < after and not equality.compared:  # of sides that differ no other sample is drawn
         changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
     changes = as_held(destination, changes)
 
@@ -222,10 +226,7 @@ def _may_have_expired(hop: DestinationHop) -> int:
 def _compare(hop: DestinationHop, changes: DataFrame, read: _Read, *, batch: int, complete: bool) -> Comparison:
     equal = _equal_by_sums(hop, changes, read)
     if equal is not None:
-        return Comparison(
-            batch, complete, equal.rows, missing=0, extra=0, stale=0, refused=0, sample=(),
-            rows=equal.wanted if complete else None,
-        )  # fmt: skip
+        return _passed(equal, batch=batch, complete=complete)
     changes = changes.persist()  # it is read as keys and as rows
     actual = read(changes.select(*[_column(name) for name in hop.destination.primary_key]))
     judged = judged_rows(hop, changes, actual).drop(CHANGE).persist()
@@ -238,6 +239,13 @@ def _compare(hop: DestinationHop, changes: DataFrame, read: _Read, *, batch: int
     finally:
         judged.unpersist()
         changes.unpersist()
+
+
+def _passed(equal: EqualRows, *, batch: int, complete: bool) -> Comparison:
+    return Comparison(
+        batch, complete, equal.rows, missing=0, extra=0, stale=0, refused=0, sample=(),
+        rows=equal.wanted if complete else None,
+    )  # fmt: skip
 
 
 def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> DataFrame:

@@ -14,7 +14,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ComparesSchema, KeepsOlderRows, PacesCommits, StoresOtherValues, WritesHere
+from upsert_platform.capabilities import (
+    ComparesSchema,
+    KeepsOlderRows,
+    PacesCommits,
+    ReadsInTasks,
+    RowsByShare,
+    StoresOtherValues,
+    WritesHere,
+)
 from upsert_platform.destination import (
     BatchSpan,
     Destination,
@@ -25,7 +33,7 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
+from upsert_platform.errors import DestinationError, LeaseHeldError
 from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.clients import Clients
@@ -34,6 +42,7 @@ from upsert_platform.maxcompute.compaction import compact_partitions, compact_wh
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.control import ControlRecord
 from upsert_platform.maxcompute.ddl import compare, prepare_table, schema_difference, truncate_statements
+from upsert_platform.maxcompute.kept_version import kept_version
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
@@ -52,7 +61,9 @@ _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
 
 
-class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, WritesHere, PacesCommits, ComparesSchema):
+class MaxComputeDestination(
+    Destination, KeepsOlderRows, StoresOtherValues, WritesHere, ReadsInTasks, PacesCommits, ComparesSchema
+):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
     kind = "maxcompute"
@@ -205,24 +216,7 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
         more: dict[str, int | float | str] = {"compacted_partitions": compacted}
         if since:
             more["seconds_since_last_commit"] = since
-        return replace(report, metrics={**report.metrics, **more, **self._history()})
-
-    def _history(self) -> dict[str, int | float | str]:
-        """What a Delta table kept of the commit: its version, for how long, and how to read it. For people."""
-        if not self.table.upserts:
-            return {}
-        try:
-            actual = self._client.table(self.table.target)
-        except (UpsertPlatformError, ServiceError) as error:
-            _LOGGER.warning("%s: its version is not known: %s", self._what, error)
-            return {}
-        if actual is None or actual.version is None:
-            return {}
-        found: dict[str, int | float | str] = {
-            "table_version": actual.version,
-            "time_travel": f"SELECT * FROM {self.table.target} VERSION AS OF {actual.version}",
-        }
-        return found | ({} if actual.history_hours is None else {"history_hours": actual.history_hours})
+        return replace(report, metrics={**report.metrics, **more, **kept_version(self._client, self.table, self._what)})
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         """Rows of the table as it is now, in declared types.
@@ -256,6 +250,12 @@ class MaxComputeDestination(Destination, KeepsOlderRows, StoresOtherValues, Writ
         from upsert_platform.maxcompute.read_back import rows_of_keys
 
         return rows_of_keys(self._clients.reading(self._actual()), keys, most=most)
+
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
+        """All rows, by the splits of a read session; few keys are rather named to the service."""
+        from upsert_platform.maxcompute.read_back import rows_by_share
+
+        return rows_by_share(self._clients.reading(self._actual()), rows=rows)
 
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from upsert_platform.capabilities import RowsByShare
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
@@ -50,6 +52,19 @@ def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None 
         EndpointError: no answer.
     """
     return _read(spark, declared_columns(reading.table, reading.actual), reading, keys)
+
+
+def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:
+    """How tasks read all rows, in declared columns and types; None where so few are wanted that they are named instead.
+
+    Raises:
+        DestinationError: the service refuses.
+        EndpointError: no answer.
+    """
+    if rows <= MOST_PREDICATE_KEYS:
+        return None
+    job = open_job(declared_columns(reading.table, reading.actual), reading, "")
+    return RowsByShare(job.session.splits, partial(read_task, job=job), others=True)
 
 
 def first_rows(reading: Reading, limit: int) -> pa.Table:

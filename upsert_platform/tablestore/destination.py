@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ComparesSchema, ExpiresRows, WritesByMode, WritesHere
+from upsert_platform.capabilities import ComparesSchema, ExpiresRows, ReadsInTasks, RowsByKey, WritesByMode, WritesHere
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere, ComparesSchema):
+class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere, ReadsInTasks, ComparesSchema):
     """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -116,6 +116,12 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         ranges = read_ranges(self.table)
         frame = spark.createDataFrame([(bounds,) for bounds in ranges], RANGES_DDL).repartition(len(ranges))
         return frame.mapInArrow(scanning_task(self.table), schema)
+
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey:
+        """Rows of keys, 100 per request."""
+        from upsert_platform.tablestore.reader import fetching_task
+
+        return RowsByKey(fetching_task(self.table))
 
     def writes_here(self) -> bool:
         """Always: a row is written by itself."""

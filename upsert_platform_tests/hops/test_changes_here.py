@@ -208,7 +208,7 @@ def changes(text: str, records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     names = [rows.KIND, rows.BATCH, *(column.name for column in source.columns if column.name != "since")]
     schema = pa.schema([rows.arrow_schema(source).field(name) for name in names])
     table = pa.Table.from_pylist([dict(zip(names, record, strict=True)) for record in records], schema=schema)
-    found = here._changes(table)
+    found = here.native.changes(table, sequence=rows.BATCH)
     assert found.column_names == [*(column.name for column in target.columns), "_op", "_seq"]
     return [tuple(row.values()) for row in found.to_pylist()]
 

@@ -14,10 +14,13 @@ from upsert_platform.changelog import latest_in_tasks, rows
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.summed_in_tasks import ExpectedRows
+from upsert_platform.hops import equal_in_tasks
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.model import Table
+from upsert_platform.types import arrow_type
 from upsert_platform_tests.hops.test_changes_here import MemoryHere
 from upsert_platform_tests.sql.reading import errors
 from upsert_platform_tests.sql.reading import read as read_sql
@@ -122,3 +125,20 @@ def test_changes_are_those_of_spark(
         for after, upto in ((0, 3), (1, 2)):
             found = here.changes(store, store.files(), after=after, upto=upto).table
             assert texts(found) == texts(hop.changes(spark, after=after, upto=upto).toArrow()), (condition, after)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_tasks_sum_up_the_rows_that_spark_computes(
+    name: str, store: ChangelogStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every type that is not nested: what a check expects does not depend on who computes it."""
+    hop = hop_of(name, "b IS NULL OR i > 3", store)
+    kinds = [(column.name, arrow_type(column.type)) for column in hop.destination.columns if column.type is not None]
+    fields = pa.schema([(name, kind) for name, kind in kinds if not pa.types.is_nested(kind)])
+    task = ExpectedRows(fields, pa.schema([fields.field("id"), fields.field("k")]))
+    here, _ = equal_in_tasks._told(equal_in_tasks._expected(spark, hop, task, since=0, upto=3))
+    monkeypatch.setattr(InsertHere, "of", lambda *_: None)
+    by_spark, _ = equal_in_tasks._told(equal_in_tasks._expected(spark, hop, task, since=0, upto=3))
+    assert here == by_spark
+    assert here.expected.rows > 20
+    assert here.deleted.rows > 20

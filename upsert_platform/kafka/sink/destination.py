@@ -15,7 +15,15 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsRecent, TellsBefore, WritesHere
+from upsert_platform.capabilities import (
+    ComparesSchema,
+    HoldsLess,
+    ReadsInTasks,
+    ReadsRecent,
+    RowsByShare,
+    TellsBefore,
+    WritesHere,
+)
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import (
     BatchSpan,
@@ -32,7 +40,7 @@ from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.lease import KafkaLease
-from upsert_platform.kafka.sink.read_back import last_values, last_values_here, ranges_behind
+from upsert_platform.kafka.sink.read_back import TopicRows, last_values, last_values_here, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
@@ -48,7 +56,7 @@ _log = logging.getLogger(__name__)
 _FENCED_AT_ONCE = 16
 
 
-class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ComparesSchema):
+class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInTasks, ComparesSchema):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:
@@ -335,6 +343,16 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, Compares
         return pa.Table.from_batches(
             HeldRows(self.table, self.read_as)(iter(changes.to_batches())), schema=changes.schema
         )
+
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
+        """The last record per key of each range that batches after `since` wrote, tombstones too."""
+        from upsert_platform.kafka.sink.held import HeldRows
+
+        if not self.read_as.is_upsert:
+            return None
+        ranges = tuple(self.recent_ranges(since))
+        held = HeldRows(self.table, self.read_as)
+        return RowsByShare(len(ranges), TopicRows(self.read_as, ranges), others=False, tells_deletes=True, held=held)
 
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.changes_here import last_rows
 from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import TopicError
 from upsert_platform.kafka.source.offsets import discover
 from upsert_platform.kafka.source.source import read_changes
@@ -68,6 +70,37 @@ def last_values(
         found = found.join(keys.select(*key), list(table.primary_key), "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
+
+
+@dataclass(frozen=True)
+class TopicRows:
+    """The function for ``mapInArrow`` that gets numbers of ranges, and gives the last record per key of each.
+
+    Rows have the physical columns and `_op`; of a tombstone those of the key. A key that is in several ranges, in
+    several parts of one that is long, or spelled in several ways, has a row for each.
+    """
+
+    table: KafkaTable
+    ranges: tuple[OffsetRange, ...]
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from upsert_platform.kafka.source.read_range import RangeReader
+
+        reader = RangeReader(self.table, reduces=True)
+        names = [column.name for column in self.table.table.physical_columns]
+        kinds = pa.array(rows.CHANGE_KINDS, pa.string())
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for part in reader.read(self.ranges[number]):
+                    kind = part.column(rows.KIND).cast(pa.string())
+                    deleted = pc.equal(kind, rows.KIND_DELETE)
+                    told = part.select(names).append_column(
+                        OPERATION, pc.if_else(deleted, OPERATION_DELETE, OPERATION_UPSERT)
+                    )
+                    yield told.filter(pc.is_in(kind, value_set=kinds))
 
 
 def last_values_here(table: KafkaTable, ranges: Sequence[OffsetRange]) -> pa.Table:

@@ -1,0 +1,191 @@
+"""The two sides of a comparison in Spark's tasks: what rows must be, and what a destination gives, each as sums.
+
+Runs in Spark's workers, through ``mapInArrow``. Rows stay in the task that made or read them; the driver gets sums
+(`row_sums`), and hashes of keys where the destination gives rows of other keys too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.changelog.row_hashes import mix
+from upsert_platform.changelog.row_sums import Hashes, RowSums, row_hashes
+from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
+
+Batches = Iterator[pa.RecordBatch]
+Task = Callable[[Batches], Batches]
+TOLD_DDL: Final = "told STRING, keys BINARY"
+"""What a task yields: one row with its sums as JSON, and hashes of keys."""
+_SIDES: Final = ("expected", "found", "deleted", "found_deleted")
+_PROBED_ROWS: Final = 256
+
+
+@dataclass(slots=True)
+class Told:
+    """What tasks tell.
+
+    Attributes:
+        rows: of the expected side, deletes too.
+        expected: the rows that the destination has to have.
+        found: the rows that it has.
+        deleted: the keys that it must not have.
+        found_deleted: those that it tells as deleted, if it does.
+    """
+
+    rows: int = 0
+    expected: RowSums = field(default_factory=RowSums)
+    found: RowSums = field(default_factory=RowSums)
+    deleted: RowSums = field(default_factory=RowSums)
+    found_deleted: RowSums = field(default_factory=RowSums)
+
+    def add(self, text: str) -> None:
+        """Adds what another task told."""
+        other = json.loads(text)
+        self.rows += other["rows"]
+        for name in _SIDES:
+            getattr(self, name).add_sums(RowSums.from_json(other[name]))
+
+    def to_batch(self, keys: Hashes | None = None) -> pa.RecordBatch:
+        """The row of `TOLD_DDL`."""
+        told = {"rows": self.rows, **{name: getattr(self, name).to_json() for name in _SIDES}}
+        given = None if keys is None else keys.tobytes()
+        return pa.record_batch({"told": pa.array([json.dumps(told)]), "keys": pa.array([given], pa.binary())})
+
+
+@dataclass(frozen=True)
+class Then:
+    """Two functions for ``mapInArrow``, one after the other in the same task."""
+
+    first: Task
+    then: Task
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.then(self.first(batches))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """About one in so many of the keys that no batch after `after` wrote: of another batch other keys."""
+
+    after: int
+    one_in: int
+
+
+@dataclass(frozen=True)
+class ExpectedRows:
+    """The task of the expected side; it gets change rows, one per key.
+
+    Attributes:
+        fields: columns of the table, in its types.
+        key: those of its primary key.
+        sample: which rows are looked at; None: all of them.
+        held: rows as the destination's formats hold them; None where they hold every value.
+        read: reads the rows of keys, which are then the found side; None where others do.
+        tells_keys: whether hashes of the keys are told.
+    """
+
+    fields: pa.Schema
+    key: pa.Schema
+    sample: Sample | None = None
+    held: Task | None = None
+    read: Task | None = None
+    tells_keys: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+        told = Told()
+        keys: list[Hashes] = []
+        looked_at = self._looked_at(batches, told)
+        if self.read is not None:
+            for found in self.read(batch.select(self.key.names) for batch in looked_at):
+                told.found.add(found, self.fields)
+        else:
+            for batch in looked_at:
+                if self.tells_keys:
+                    keys.append(key_hashes(batch, self.key))
+        yield told.to_batch(np.concatenate(keys) if keys else None)
+
+    def _looked_at(self, batches: Batches, told: Told) -> Batches:
+        for every in batches:
+            batch = self._as_held(self._sampled(every))
+            if not batch.num_rows:
+                continue
+            told.rows += batch.num_rows
+            wanted = pc.equal(batch.column(OPERATION), OPERATION_UPSERT)
+            told.expected.add(_filtered(batch, wanted), self.fields)
+            told.deleted.add(_filtered(batch, pc.invert(wanted)), self.key)
+            yield batch
+
+    def _sampled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.sample is None or not batch.num_rows:
+            return batch
+        hashes = mix(key_hashes(batch, self.key) ^ np.uint64(self.sample.after))
+        drawn = pa.array(hashes % np.uint64(self.sample.one_in) == 0)
+        return _filtered(batch, pc.or_(pc.greater(batch.column(SEQUENCE), self.sample.after), drawn))
+
+    def _as_held(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as the formats hold them; of formats that hold the first rows as they are, without another look.
+
+        Where only later rows lose something, both sides differ, and whoever looks closer finds out.
+        """
+        if self.held is None or not batch.num_rows:
+            return batch
+        first = batch.slice(0, _PROBED_ROWS)
+        if pa.Table.from_batches(self.held(iter([first]))).equals(pa.Table.from_batches([first])):
+            return batch
+        (held,) = self.held(iter([batch]))
+        return held
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """The task of the found side, where rows are read by shares; it gets numbers of shares.
+
+    Attributes:
+        fields: columns of the table, in its types.
+        key: those of its primary key.
+        read: gives the rows of shares.
+        among: only rows with keys of these hashes count, which are sorted; None: all count.
+        tells_deletes: whether rows have `_op`.
+    """
+
+    fields: pa.Schema
+    key: pa.Schema
+    read: Task
+    among: Hashes | None = None
+    tells_deletes: bool = False
+
+    def __call__(self, numbers: Batches) -> Batches:
+        told = Told()
+        for every in self.read(numbers):
+            batch = every if self.among is None else _among(every, self.key, self.among)
+            if self.tells_deletes:
+                put = pc.equal(batch.column(OPERATION), OPERATION_UPSERT)
+                told.found_deleted.add(_filtered(batch, pc.invert(put)), self.key)
+                batch = _filtered(batch, put)
+            told.found.add(batch, self.fields)
+        yield told.to_batch()
+
+
+def _among(batch: pa.RecordBatch, key: pa.Schema, among: Hashes) -> pa.RecordBatch:
+    """The rows with certain keys. Another key of the same hash makes both sides differ, and hides no row."""
+    if not len(among):
+        return batch.slice(0, 0)
+    hashes = key_hashes(batch, key)
+    places = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
+    return _filtered(batch, pa.array(among[places] == hashes))
+
+
+def key_hashes(batch: pa.RecordBatch, key: pa.Schema) -> Hashes:
+    """A hash of 64 bits per row, of its key."""
+    return row_hashes(batch, key)[0]
+
+
+def _filtered(batch: pa.RecordBatch, wanted: Any) -> pa.RecordBatch:
+    return batch if pc.all(wanted, min_count=0).as_py() else batch.filter(wanted)

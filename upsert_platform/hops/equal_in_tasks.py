@@ -1,0 +1,152 @@
+"""Equality of a batch and of what a destination holds for it, by sums that tasks make of rows in Arrow.
+
+Neither side passes through the JVM where Arrow computes the insert, and no row meets another: the tasks that reduce the
+changelog sum up what must be, and those that read the destination what is there (`changelog/summed_in_tasks.py`).
+Where the sums differ nothing is known yet, and `verify` joins both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from upsert_platform.capabilities import ReadsInTasks, RowsByKey, StoresOtherValues
+from upsert_platform.changelog.latest_in_tasks import MOST_ROWS, reduction_in_tasks
+from upsert_platform.changelog.rows import stored_columns
+from upsert_platform.hops.changes_here import InsertHere
+from upsert_platform.hops.comparison import SAMPLE_ROWS
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.equal_sums import EqualRows
+from upsert_platform.types import arrow_type, quote_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, Hashes, Task, Told
+
+
+class Equality(NamedTuple):
+    """What sums tell.
+
+    Attributes:
+        compared: whether there are sums of both sides.
+        rows: how many rows there are where both sides are equal; else None.
+    """
+
+    compared: bool
+    rows: EqualRows | None
+
+
+NOT_COMPARED: Final = Equality(compared=False, rows=None)
+
+
+def equal_in_tasks(
+    spark: SparkSession, hop: DestinationHop, *, since: int, after: int, upto: int, earlier_rows: int
+) -> Equality:
+    """Compares the keys of the batches after `after` and up to `upto`, and a sample of those after `since`.
+
+    Args:
+        earlier_rows: change rows between `since` and `after`.
+    """
+    destination = hop.destination
+    fields = _fields(hop)
+    if not isinstance(destination, ReadsInTasks) or fields is None or hop.refused.keys().num_rows:
+        return NOT_COMPARED
+    rows = hop.rows_between(after=since, upto=upto)
+    reads = destination.reads_in_tasks(since=since, rows=rows)
+    if reads is None:
+        return NOT_COMPARED
+    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, Sample
+
+    key = _schema([fields.field(name) for name in destination.primary_key])
+    sample = Sample(after, max(1, earlier_rows // SAMPLE_ROWS)) if since < after else None
+    if isinstance(reads, RowsByKey):
+        task = ExpectedRows(fields, key, sample, read=reads.read)
+        told, _ = _told(_expected(spark, hop, task, since=since, upto=upto))
+        return _judged(told)
+    if not reads.others:  # all that was written since then is read anyway: no sample of it
+        task = ExpectedRows(fields, key, held=reads.held)
+        finding = FoundRows(fields, key, reads.read, tells_deletes=reads.tells_deletes)
+        expected = _expected(spark, hop, task, since=since, upto=upto)
+        told, _ = _told(expected.union(_in_shares(spark, finding, reads.shares)))
+        return _judged(told, tells_deletes=reads.tells_deletes)
+    if rows > MOST_ROWS:  # their keys are known to this process and to every task
+        return NOT_COMPARED
+    task = ExpectedRows(fields, key, sample, held=reads.held, tells_keys=True)
+    told, keys = _told(_expected(spark, hop, task, since=since, upto=upto))
+    found, _ = _told(_in_shares(spark, FoundRows(fields, key, reads.read, among=_sorted(keys)), reads.shares))
+    told.found.add_sums(found.found)
+    return _judged(told)
+
+
+def _fields(hop: DestinationHop) -> pa.Schema | None:
+    """The columns of the table in Arrow; None where equal hashes would not mean equal values."""
+    from upsert_platform.changelog.row_sums import are_told_apart
+
+    columns = hop.destination.columns
+    kinds = [arrow_type(column.type) for column in columns if column.type is not None]
+    if len(kinds) < len(columns) or not all(map(are_told_apart, kinds)):
+        return None
+    import pyarrow as pa
+
+    return pa.schema([pa.field(column.name, kind) for column, kind in zip(columns, kinds, strict=True)])
+
+
+def _schema(fields: Sequence[pa.Field]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(fields)
+
+
+def _expected(spark: SparkSession, hop: DestinationHop, task: ExpectedRows, *, since: int, upto: int) -> DataFrame:
+    """What the tasks of the expected side tell: by Arrow from the changelog on, or else of rows that Spark computes."""
+    from pyspark.sql import functions as F
+
+    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
+
+    insert = InsertHere.of(hop.target, hop.destination)
+    source = hop.target.source.table
+    if insert is not None:
+        names = [column.name for column in stored_columns(source)]
+        reduction = reduction_in_tasks(spark, hop.store, after=since, upto=upto, key=source.primary_key, columns=names)
+        if reduction is not None:
+            from upsert_platform.queries.native_insert import ChangesOfRows
+
+            return _in_shares(spark, Then(ChangesOfRows(reduction, insert.native), task), reduction.tasks)
+    changes = hop.changes(spark, after=since, upto=upto)
+    destination = hop.destination
+    if isinstance(destination, StoresOtherValues):
+        names = [column.name for column in destination.columns]
+        changes = changes.withColumns({name: destination.stored_value(name, F.col(quote_name(name))) for name in names})
+    return changes.mapInArrow(task, TOLD_DDL)
+
+
+def _in_shares(spark: SparkSession, task: Task, shares: int) -> DataFrame:
+    """What a task tells that gets numbers of shares, one each."""
+    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL
+
+    return spark.range(0, shares, 1, max(1, shares)).mapInArrow(task, TOLD_DDL)
+
+
+def _told(frame: DataFrame) -> tuple[Told, list[bytes]]:
+    """The sums of all tasks, and the hashes of keys that each of them told."""
+    from upsert_platform.changelog.summed_in_tasks import Told
+
+    told, keys = Told(), []
+    for row in frame.collect():
+        told.add(row["told"])
+        if row["keys"]:
+            keys.append(bytes(row["keys"]))
+    return told, keys
+
+
+def _sorted(keys: Sequence[bytes]) -> Hashes:
+    import numpy as np
+
+    return np.sort(np.frombuffer(b"".join(keys), np.uint64))
+
+
+def _judged(told: Told, *, tells_deletes: bool = False) -> Equality:
+    same = told.expected == told.found and (not tells_deletes or told.deleted == told.found_deleted)
+    return Equality(compared=True, rows=EqualRows(told.rows, told.expected.rows) if same else None)

@@ -1,0 +1,100 @@
+"""The change frame of an insert in Arrow, computed where the rows are: in this process, or in Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.model import Column
+from upsert_platform.plan import Native
+from upsert_platform.queries.steps import evaluate
+from upsert_platform.types import LogicalType, TypeName, arrow_type
+
+_MICROSECOND_DIGITS: Final = 6
+
+
+@dataclass(frozen=True)
+class NativeInsert:
+    """An insert that Arrow computes as Spark would.
+
+    Attributes:
+        columns: that are written.
+        key: names of those of the target's primary key.
+        values: how each column is computed from those of the source; None for null.
+        condition: of the WHERE clause.
+        digits: of seconds that the target has room for.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    values: tuple[Native | None, ...]
+    condition: Native | None
+    digits: int
+
+    def changes(self, reduced: pa.Table, *, sequence: str) -> pa.Table:
+        """The change frame of rows of the source, of which each key has one.
+
+        Args:
+            sequence: the column of the batch that a row is of.
+        """
+        put = pc.is_in(reduced.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
+        if self.condition is not None:
+            put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced), False))
+        found: dict[str, Any] = {}
+        for column, value in zip(self.columns, self.values, strict=True):
+            assert column.type is not None
+            kind = arrow_type(column.type)
+            if value is None:
+                found[column.name] = pa.nulls(reduced.num_rows, kind)
+                continue
+            array = _cut(evaluate(value, reduced), column.type, self.digits)
+            if column.name not in self.key:
+                array = _where(put, array)
+            found[column.name] = array
+        found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)
+        found[SEQUENCE] = reduced.column(sequence)
+        return pa.table(found).combine_chunks()
+
+
+@dataclass(frozen=True)
+class ChangesOfRows:
+    """The function for ``mapInArrow`` that makes change rows of what another one gives.
+
+    Attributes:
+        rows: gives rows of the source, one per key, with `_kind` and `_seq`.
+    """
+
+    rows: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    insert: NativeInsert
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in self.rows(numbers):
+            yield from self.insert.changes(pa.Table.from_batches([part]), sequence=SEQUENCE).to_batches()
+
+
+def _cut(values: Any, kind: LogicalType, digits: int) -> Any:
+    """Moments without the digits that a type does not declare, downwards; see `sql.rendered.cut_fractions`."""
+    if not digits or kind.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.TIME):
+        return values
+    step = 10 ** (_MICROSECOND_DIGITS - min(kind.precision or 0, digits, _MICROSECOND_DIGITS))
+    if step == 1:
+        return values
+    micros = values.cast(pa.int64())
+    rest = pc.subtract(micros, pc.multiply(pc.divide(micros, step), step))  # of the sign of the value
+    rest = pc.if_else(pc.less(rest, 0), pc.add(rest, step), rest)
+    return pc.subtract(micros, rest).cast(values.type)
+
+
+def _where(put: Any, values: Any) -> Any:
+    """The values of rows that are put, null elsewhere; of nested types too."""
+    if not pa.types.is_nested(values.type):
+        return pc.if_else(put, values, pa.scalar(None, values.type))
+    places = pc.if_else(put, pa.array(np.arange(len(values))), pa.scalar(None, pa.int64()))
+    return values.take(places)

@@ -1,0 +1,72 @@
+"""The check of a batch that a topic holds: whatever lies in the topic afterwards is noticed, however it is spelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.hops import verify
+from upsert_platform.hops.binding import Target
+from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.hops.verify import check_batch
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform_tests.changelog.places import Placed
+from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
+from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.writing.in_memory import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPOILED = {
+    "another value": ('{"id":7}', '{"id":7,"name":"another"}', "stale"),
+    "a key that was deleted": ('{"id":1}', '{"id":1,"name":"back"}', "extra"),
+    "a tombstone": ('{"id":8}', None, "missing"),
+    "a tombstone of another spelling": ('{"id": 9}', None, "missing"),
+    "a value of another spelling": ('{"id": 6}', '{"id":6,"name":"another"}', "stale"),
+}
+HARMLESS = {
+    "another key": ('{"id":1000}', '{"id":1000,"name":"of nobody"}'),
+    "what is no record of the table": ('{"id":7}', "no JSON"),
+    "the same once more": ('{"id": 7}', '{"name":"name 7","id":7}'),
+}
+
+
+def test_records_beside_those_of_a_batch_are_noticed(
+    spark: SparkSession, tmp_path: Path, topic: str, kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"properties.bootstrap.servers": kafka_bootstrap, "sink.control-topic": f"control-{topic}"}
+    table = declare(topic=topic, **options)
+    hop = hop_to(Place(), tmp_path)
+    target = Target(table, hop.target.insert, hop.target.source, None, None)  # type: ignore[arg-type]
+    destination = KafkaDestination(read(table, writes=True))
+    hop = DestinationHop(target, hop.store, destination, refused=RefusedStore(str(tmp_path / "aside")), run="run")
+    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(40)])
+    hop.execute(OnDemand(never), hop.plan())
+    records = [Placed(2, 0, 100 + key, None, key, None if key < 3 else f"name {key}") for key in range(20)]
+    append(hop.store, 2, records)
+    hop.execute(OnDemand(never), hop.plan())
+
+    looks: list[int] = []
+    look = verify._compare
+    monkeypatch.setattr(verify, "_compare", lambda *args, **named: (looks.append(1), look(*args, **named))[1])
+    found = check_batch(spark, hop, after=1, upto=2)
+    assert (found.passed, found.compared, looks) == (True, 40, [])
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+
+    for key, value in HARMLESS.values():
+        producer.produce(topic, key=key.encode(), value=value.encode())
+    assert producer.flush(10) == 0
+    assert check_batch(spark, hop, after=1, upto=2).passed
+    for number, (key, value, status) in enumerate(SPOILED.values(), 1):
+        producer.produce(topic, key=key.encode(), value=value and value.encode())
+        assert producer.flush(10) == 0
+        found = check_batch(spark, hop, after=1, upto=2)
+        assert len(found.sample) == number
+        assert status in {row["status"] for row in found.sample if row["key"] == f"id={key[6:-1].strip()}"}
+    destination.close()
