@@ -67,6 +67,9 @@ class ReadsInTasks(ABC):
 
         Rows may be given that `Destination.read` would not give (those that a later one replaced), never fewer: whoever
         compares takes unequal sides for a reason to look closer, and only equal ones for an answer.
+
+        Args:
+            rows: change rows of those batches, at most.
         """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -88,20 +89,21 @@ def fetching_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
     return fetch
 
 
-def parse_row(plain: bytes) -> Row:
-    """One row of PlainBuffer, by the SDK's compiled parser where it has one for this Python."""
+@cache
+def row_parser() -> Callable[[bytes], Row]:
+    """What reads one row of PlainBuffer: the SDK's compiled parser where it has one for this Python."""
     from tablestore.native import NATIVE_AVAILABLE, parse_single_row
 
     if NATIVE_AVAILABLE:
-        return parse_single_row(plain)
+        return parse_single_row
     from tablestore.plainbuffer.plain_buffer_coded_stream import PlainBufferCodedInputStream
     from tablestore.plainbuffer.plain_buffer_stream import PlainBufferInputStream
 
-    return PlainBufferCodedInputStream(PlainBufferInputStream(plain)).read_row()
+    return lambda plain: PlainBufferCodedInputStream(PlainBufferInputStream(plain)).read_row()
 
 
 def decode_rows(rows: Sequence[Row], table: TablestoreTable) -> pa.RecordBatch:
-    """Rows as `parse_row` gives them to declared columns.
+    """Rows as `row_parser` reads them to declared columns.
 
     Raises:
         DestinationError: a cell holds what no declared column could have stored.
@@ -124,7 +126,7 @@ def _decode(values: list[Any], column: StoredColumn, table: TablestoreTable) -> 
     try:
         if column.stored is StoredType.BINARY:
             values = [bytes(value) if isinstance(value, bytearray) else value for value in values]
-        if column.stored is not StoredType.BOOLEAN and any(isinstance(value, bool) for value in values):
+        if column.stored is not StoredType.BOOLEAN and bool in set(map(type, values)):
             raise ValueError("a BOOLEAN cell")
         return from_stored(pa.array(values, stored_arrow_type(column.stored)), logical)
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
@@ -155,6 +157,7 @@ def get_rows(transport: Transport, table: StoredTable, keys: EncodedRows, asked:
 
     rows: list[Row] = []
     waiting: Sequence[int] = asked
+    parse = row_parser()
 
     def ask() -> None:
         nonlocal waiting
@@ -164,7 +167,7 @@ def get_rows(transport: Transport, table: StoredTable, keys: EncodedRows, asked:
         answer.ParseFromString(transport.call(_GET, body, timeout=timeout))
         results = answer.tables[0].rows
         failed = [(key, result) for key, result in zip(waiting, results, strict=True) if not result.is_ok]
-        rows.extend(parse_row(result.row) for result in results if result.is_ok and result.row)
+        rows.extend([parse(result.row) for result in results if result.is_ok and result.row])
         waiting = [key for key, _ in failed]
         if failed:
             error = failed[0][1].error
