@@ -2,7 +2,8 @@
 
 With Arrow each task reads the files itself, keeps the keys that fall to it, and reduces those. Nothing is shuffled or
 sorted, into which most of the time goes when Spark reduces. Every task reads every file, so that longer spans are left
-to Spark (`latest.latest_per_key`), whose cost per row does not grow with them.
+to Spark (`latest.latest_per_key`), whose cost per row does not grow with them. Where the span has each key once, which
+the keys alone tell, every task reads files of its own and nothing is reduced.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.changelog.live_files import LiveFile
     from upsert_platform.changelog.store import ChangelogStore
 
 MOST_ROWS: Final = 4_000_000
@@ -34,6 +36,8 @@ _TASK_BYTES: Final = 64 << 20
 _WORTHWHILE_ROWS: Final = 100_000
 """A task more costs more than it gains for fewer rows."""
 _OUTPUT_ROWS: Final = 1 << 16
+_UNEVEN: Final = 1.3
+"""Times the mean that the largest share of files may have, for them to be dealt to tasks."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class SpanReduction:
     Attributes:
         paths: of the files, relative to the changelog.
         tasks: among which keys are divided.
+        shares: the files of each task, about as many bytes each, for where no key comes twice; none where a few files
+            have most of the rows.
     """
 
     location: TableLocation
@@ -55,6 +61,7 @@ class SpanReduction:
     after: int
     upto: int
     tasks: int
+    shares: tuple[tuple[str, ...], ...] = ()
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -110,21 +117,56 @@ def reduction_in_tasks(
     )
     names = tuple(dict.fromkeys([*key, *columns]))
     paths = tuple(item.path for item in files)
-    return SpanReduction(store.location, store.table, paths, names, tuple(key), after, upto, tasks)
+    return SpanReduction(
+        store.location, store.table, paths, names, tuple(key), after, upto, tasks, _dealt(files, tasks)
+    )
+
+
+def _dealt(files: Sequence[LiveFile], tasks: int) -> tuple[tuple[str, ...], ...]:
+    """Files for each of several tasks, the largest first; none where a task would get much more than another."""
+    hands: list[list[LiveFile]] = [[] for _ in range(tasks)]
+    for item in sorted(files, key=lambda item: (-item.size, item.path)):
+        min(hands, key=lambda hand: sum(other.size for other in hand)).append(item)
+    largest = max(sum(item.size for item in hand) for hand in hands)
+    if tasks == 1 or largest * tasks > _UNEVEN * sum(item.size for item in files):
+        return ()
+    return tuple(tuple(item.path for item in hand) for hand in hands)
 
 
 def _reduced(span: SpanReduction, number: int) -> Iterator[pa.RecordBatch]:
     """The rows of the keys that fall to a task."""
     import pyarrow as pa
 
-    found = change_batches(
-        span.table, span.location, span.paths, columns=span.columns, after=span.after, upto=span.upto
-    )
+    if span.shares and _has_each_key_once(span):  # as batches have whose tasks reduced what they read
+        for part in _changes(span, span.shares[number], span.columns):
+            met = pa.repeat(pa.scalar(1, pa.int32()), part.num_rows)
+            yield from _told(pa.Table.from_batches([part]).append_column(PARTITIONS_MET, met), span)
+        return
+    found = _changes(span, span.paths, span.columns)
     mine = partial(_falls_to, key=span.key, number=number, tasks=span.tasks)
     parts = [part.filter(mine(part)) for part in found] if span.tasks > 1 else list(found)
     if not parts:
         return
-    reduced = last_rows(pa.Table.from_batches(parts), key=span.key)
+    yield from _told(last_rows(pa.Table.from_batches(parts), key=span.key), span)
+
+
+def _changes(span: SpanReduction, paths: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return change_batches(span.table, span.location, paths, columns=columns, after=span.after, upto=span.upto)
+
+
+def _has_each_key_once(span: SpanReduction) -> bool:
+    """Whether no key comes twice: every task finds the same, and reads nothing but the keys for it."""
+    import numpy as np
+    import pyarrow as pa
+
+    from upsert_platform.changelog.row_hashes import hash_rows
+
+    parts = [hash_rows(pa.Table.from_batches([part]), span.key) for part in _changes(span, span.paths, span.key)]
+    hashes = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+    return not bool((hashes[1:] == hashes[:-1]).any())  # two keys of one hash only cost the other way
+
+
+def _told(reduced: pa.Table, span: SpanReduction) -> Iterator[pa.RecordBatch]:
     told = reduced.select([*span.columns, rows.KIND, rows.BATCH, PARTITIONS_MET])
     named = told.rename_columns([*span.columns, rows.KIND, SEQUENCE, PARTITIONS_MET])
     yield from named.to_batches(max_chunksize=_OUTPUT_ROWS)

@@ -6,12 +6,14 @@ import random
 import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, latest_in_tasks, rows
+from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
@@ -85,6 +87,71 @@ def test_arrow_in_tasks_finds_the_same(
         found = [(row["id"], row["value"], row["_seq"], row[PARTITIONS_MET]) for row in frame.collect()]
         assert len(found) == len(wanted)
         assert set(found) == wanted
+
+
+def reduced_here(
+    monkeypatch: pytest.MonkeyPatch, store: ChangelogStore, *, tasks: int
+) -> tuple[list[list[int]], list[tuple[int, str]], int]:
+    """Keys per task, keys with their values, and how many tasks had to reduce."""
+    reduced: list[int] = []
+    reduce = latest_in_tasks.last_rows
+    monkeypatch.setattr(
+        latest_in_tasks, "last_rows", lambda *args, **named: (reduced.append(1), reduce(*args, **named))[1]
+    )
+    monkeypatch.setattr(latest_in_tasks, "_WORTHWHILE_ROWS", 1)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=tasks))
+    span = latest_in_tasks.reduction_in_tasks(spark, store, after=0, upto=9, key=["id"], columns=["value"])  # type: ignore[arg-type]
+    assert span is not None
+    assert span.tasks == tasks
+    found = [
+        [row for part in span(iter([pa.record_batch({"id": pa.array([number])})])) for row in part.to_pylist()]
+        for number in range(tasks)
+    ]
+    assert {row[PARTITIONS_MET] for rows_of_task in found for row in rows_of_task} == {1}
+    keys = [[row["id"] for row in rows_of_task] for rows_of_task in found]
+    return keys, sorted((row["id"], row["value"]) for rows_of_task in found for row in rows_of_task), len(reduced)
+
+
+def test_files_are_dealt_to_tasks_only_where_each_key_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ChangelogStore(str(tmp_path / "orders"), declared())
+
+    def commit(batch: int, *files: list[Placed]) -> None:
+        head, schema, written = store.create(), rows.arrow_schema(store.table), []
+        for records in files:
+            found = [pa.RecordBatch.from_pylist([row_of(item) for item in records], schema=schema)]
+            written += write_here(found, location=store.location, schema=schema, batch=batch)
+        assert store.append(written, head=head, positions=head.positions, run="run") is not None
+
+    def of(batch: int, keys: range, name: str) -> list[Placed]:
+        return [Placed(batch, 0, 1000 * batch + key, None, key, f"{name} {key}") for key in keys]
+
+    commit(
+        1, of(1, range(100), "a"), of(1, range(100, 200), "a"), of(1, range(200, 300), "a"), of(1, range(300, 400), "a")
+    )
+    keys, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    assert values == sorted((key, f"a {key}") for key in range(400))
+    assert [len(of_task) for of_task in keys] == [200, 200]
+    assert all(len({key // 100 for key in of_task}) == 2 for of_task in keys)  # two whole files each
+    assert reduced == 0
+    commit(2, of(2, range(50, 52), "b"))  # two keys again, in another file
+    _, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    assert values == sorted((key, f"{'b' if key in (50, 51) else 'a'} {key}") for key in range(400))
+    assert reduced == 2
+
+
+def test_a_file_with_most_of_the_rows_is_divided_by_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ChangelogStore(str(tmp_path / "orders"), declared())
+    head, schema = store.create(), rows.arrow_schema(store.table)
+    found = [
+        pa.RecordBatch.from_pylist([row_of(Placed(1, 0, key, None, key, "x")) for key in range(500)], schema=schema)
+    ]
+    files = write_here(found, location=store.location, schema=schema, batch=1)
+    assert store.append(files, head=head, positions=head.positions, run="run") is not None
+    keys, values, _ = reduced_here(monkeypatch, store, tasks=2)
+    assert values == sorted((key, "x") for key in range(500))
+    assert min(map(len, keys)) > 200
 
 
 def test_more_than_tasks_may_hold_is_left_to_spark(
