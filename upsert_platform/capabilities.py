@@ -63,7 +63,9 @@ class ReadsInTasks(ABC):
 
     @abstractmethod
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
-        """How tasks read the rows that batches after `since` wrote; None where `Destination.read` costs less.
+        """How tasks read the rows that batches after `since` wrote; None where `Destination.read` is to do it.
+
+        Values are those of change rows (no `StoresOtherValues` changes one), or of what formats hold of them.
 
         Rows may be given that `Destination.read` would not give (those that a later one replaced), never fewer: whoever
         compares takes unequal sides for a reason to look closer, and only equal ones for an answer.
@@ -144,6 +146,8 @@ class PacesCommits(ABC):
     least_interval: timedelta
 
 
+MOST_TOLD_KEYS: Final = 4_000_000
+"""Keys of a batch that one process holds hashes of, where rows of other keys are read as well."""
 EXPIRY_MARGIN: Final = timedelta(hours=1)
 """Rows that expire so soon may be gone by the time that they are read."""
 

@@ -252,10 +252,11 @@ class MaxComputeDestination(
         return rows_of_keys(self._clients.reading(self._actual()), keys, most=most)
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
-        """All rows, by the splits of a read session; few keys are rather named to the service."""
+        """All rows of a table that stores them as given, by the splits of a session; few keys are named instead."""
         from upsert_platform.maxcompute.read_back import rows_by_share
 
-        return rows_by_share(self._clients.reading(self._actual()), rows=rows)
+        reading = self._clients.reading(self._actual())
+        return rows_by_share(reading, rows=rows) if self.writes_here() else None
 
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.

@@ -7,12 +7,14 @@ import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, latest_in_tasks, rows
+from upsert_platform.changelog.changes_here import last_rows
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
@@ -93,14 +95,11 @@ def reduced_here(
     monkeypatch: pytest.MonkeyPatch, store: ChangelogStore, *, tasks: int
 ) -> tuple[list[list[int]], list[tuple[int, str]], int]:
     """Keys per task, keys with their values, and how many tasks had to reduce."""
-    reduced: list[int] = []
-    reduce = latest_in_tasks.last_rows
-    monkeypatch.setattr(
-        latest_in_tasks, "last_rows", lambda *args, **named: (reduced.append(1), reduce(*args, **named))[1]
-    )
+    reduce = Mock(wraps=last_rows)
+    monkeypatch.setattr(latest_in_tasks, "last_rows", reduce)
     monkeypatch.setattr(latest_in_tasks, "_WORTHWHILE_ROWS", 1)
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=tasks))
-    span = latest_in_tasks.reduction_in_tasks(spark, store, after=0, upto=9, key=["id"], columns=["value"])  # type: ignore[arg-type]
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=tasks))
+    span = latest_in_tasks.reduction_in_tasks(spark, store, after=0, upto=9, key=["id"], columns=["value"])
     assert span is not None
     assert span.tasks == tasks
     found = [
@@ -109,7 +108,7 @@ def reduced_here(
     ]
     assert {row[PARTITIONS_MET] for rows_of_task in found for row in rows_of_task} == {1}
     keys = [[row["id"] for row in rows_of_task] for rows_of_task in found]
-    return keys, sorted((row["id"], row["value"]) for rows_of_task in found for row in rows_of_task), len(reduced)
+    return keys, sorted((row["id"], row["value"]) for rows_of_task in found for row in rows_of_task), reduce.call_count
 
 
 def test_files_are_dealt_to_tasks_only_where_each_key_comes_once(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,7 @@ def test_values_that_sql_calls_equal_have_the_same_sums() -> None:
     assert found[0] == found[1]
 
 
-def changes(rows: list[tuple[int, str | None, str, int]]) -> pa.RecordBatch:
+def changes(rows: Sequence[tuple[int, str | None, str, int]]) -> pa.RecordBatch:
     schema = pa.schema([*PAIR, ("_op", pa.string()), ("_seq", pa.int64())])
     return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
