@@ -90,7 +90,7 @@ def _blocks(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBa
 
     landing = Landing(part.table, part.settings.full_name)
     first = 0
-    for block in _joined(_selected(part, chunks)):
+    for block in _joined(selected_rows(part, chunks)):
         yield landing.snapshot(block, offset=part.offset, first=first)
         first += block.num_rows
 
@@ -110,8 +110,8 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
 
 
-def _selected(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-    """What SELECTs give, a few megabytes at a time; the server's answer is never held whole."""
+def selected_rows(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
+    """What SELECTs of chunks give, a few megabytes at a time; the server's answer is never held whole."""
     from upsert_platform.mysql.row_packets import read_rows
     from upsert_platform.mysql.text_values import text_reader
 

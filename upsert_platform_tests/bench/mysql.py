@@ -1,29 +1,42 @@
 """Reading MySQL: a snapshot against the C client that throws rows away, and the log against the library's own decoder.
 
-Needs a MariaDB server (Debian: mariadb-server); the library (mysql-replication) is measured where it is installed.
+Needs a MariaDB server (Debian: mariadb-server). What is compared runs in turn, several times; beside the clock the
+processor's seconds are told, the server's among them, which other work on the machine changes less.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import secrets
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.local.mariadb import USER, start_mariadb
 from upsert_platform.mysql.binlog.reader import LogReader, TableRows
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.catalog import read_table
-from upsert_platform.mysql.columns import TypeRules
+from upsert_platform.mysql.chunks import find_chunks
+from upsert_platform.mysql.columns import MySqlTable, TypeRules
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.snapshot import SnapshotPart, selected_rows
 from upsert_platform_tests.systems.followed import Followed
+from upsert_platform_tests.systems.library_decoder import library_rows
 
-ROWS = 400_000
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROUNDS = 2
+ROWS = 100_000
 """Of the table whose log is read."""
 LARGE = 4_000_000
 """Rows of the table whose snapshot is read: a few seconds of a client, so that a session's share is small."""
@@ -40,7 +53,11 @@ _VALUES = (
 
 def run() -> Iterator[dict[str, Any]]:
     """One measure each: rows per second."""
-    with tempfile.TemporaryDirectory() as folder, start_mariadb(Path(folder) / "server") as mariadb:
+    told = {"binlog-row-metadata": "FULL"}  # the library reads names and signs from the log alone
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        start_mariadb(Path(folder) / "server", variables=told) as mariadb,
+    ):
         server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
         with Connection(server) as connection:
             connection.query("CREATE DATABASE bench CHARACTER SET utf8mb4")
@@ -49,7 +66,7 @@ def run() -> Iterator[dict[str, Any]]:
             connection.query("SET SESSION sql_log_bin = OFF")
             _fill(connection, "few", 40_000)
             _fill(connection, "large", LARGE)
-        yield from _log(server, start)
+        yield _log(server, start)
         yield from _snapshot(server, Path(folder))
 
 
@@ -60,89 +77,121 @@ def _fill(connection: Connection, table: str, rows: int) -> None:
         connection.query(f"INSERT INTO bench.{table} SELECT {_VALUES} FROM ({numbers}) s")
 
 
-def _log(server: Server, start: LogPosition) -> Iterator[dict[str, Any]]:
-    with Connection(server) as connection:
-        table = read_table(connection, "bench", "t")
-    with LogStream(server, start, server_id=secrets.randbelow(10**9) + 10, to_end=True) as stream:
-        events, checksum = list(stream), stream.checksum
-    began, count = time.perf_counter(), 0
-    reader = LogReader(start, lambda *_: table, rules=TypeRules(), checksum=checksum)
-    for event in events:
-        count += sum(item.rows.num_rows for item in reader.read(event) if isinstance(item, TableRows))
-    count += sum(item.rows.num_rows for item in reader.drain() if isinstance(item, TableRows))
-    own = count / (time.perf_counter() - began)
-    assert count == ROWS
-    measured = {"measure": "binlog_decode", "rows": count, "rows_per_second": round(own)}
-    if importlib.util.find_spec("pymysqlreplication") is None:
-        yield {**measured, "note": "mysql-replication is not installed: its own decoder was not measured"}
-        return
-    with Connection(server) as connection:
-        library = _library(connection, events, checksum=checksum)
-    yield {**measured, "library_rows_per_second": round(library), "ratio": round(own / library, 2)}
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """Seconds of several rounds."""
+
+    wall: float = 0.0
+    processor: float = 0.0
+
+    def __add__(self, other: _Spent) -> _Spent:
+        return _Spent(self.wall + other.wall, self.processor + other.processor)
 
 
-def _library(connection: Connection, events: list[bytes], *, checksum: bool) -> float:
-    """Rows per second of the library, given the same packets: its stream connects anew for ever with MariaDB."""
-    from pymysql.connections import MysqlPacket
-    from pymysqlreplication.event import FormatDescriptionEvent
-    from pymysqlreplication.packet import BinLogPacketWrapper
-    from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
-
-    connection.raw._get_dbms = lambda: "mariadb"
-    allowed = frozenset((FormatDescriptionEvent, TableMapEvent, WriteRowsEvent))
-    version = tuple(int(part) for part in connection.query("SELECT VERSION()")[0][0].split("-")[0].split("."))
-    maps: dict[int, Any] = {}
-    lengths: Any = None
-    began, count = time.perf_counter(), 0
-    for data in events:
-        packet = MysqlPacket(b"\0" + data, "utf8")
-        found = BinLogPacketWrapper(
-            packet, maps, connection.raw, version, checksum, allowed, None, None, None, None, False, False, False,
-            False, False, True, lengths,
-        )  # fmt: skip
-        if isinstance(found.event, FormatDescriptionEvent):
-            lengths = found.event.post_header_len
-        elif isinstance(found.event, TableMapEvent):
-            maps[found.event.table_id] = found.event.get_table()
-        elif isinstance(found.event, WriteRowsEvent):
-            count += len(found.event.rows)
-    assert count == ROWS
-    return count / (time.perf_counter() - began)
+def _spent(work: Callable[[], object], processor: Callable[[], float]) -> _Spent:
+    began, used = time.perf_counter(), processor()
+    work()
+    return _Spent(time.perf_counter() - began, processor() - used)
 
 
-def _snapshot(server: Server, folder: Path) -> Iterator[dict[str, Any]]:
-    """A whole sync of a table in a session that has read another one; the client before it and behind it."""
-    from upsert_platform.jvm.session import open_session
+def _of_all() -> float:
+    """Seconds of the processor that this process and all below it have used, the server too."""
+    own = psutil.Process()
+    # The times of a process that has ended are among those of its parent.
+    return sum(sum(process.cpu_times()[:4]) for process in (own, *own.children(recursive=True)))
 
-    spark = open_session({"spark.master": f"local[{PROCESSES}]"})
-    try:
-        Followed(spark, server, "bench", "few", folder / "lake", {}).sync()
-        before = _client(server)
-        followed = Followed(spark, server, "bench", "large", folder / "lake", {})
-        began = time.perf_counter()
-        result = followed.sync()
-        seconds = time.perf_counter() - began
-        client = (before + _client(server)) / 2
-    finally:
-        spark.stop()
-    assert result.account.rows == LARGE
-    yield {
-        "measure": "mysql_snapshot",
-        "rows": LARGE,
-        "rows_per_second": round(LARGE / seconds),
-        "client_rows_per_second": round(LARGE / client),
-        "ratio": round(client / seconds, 2),
+
+def _told(measure: str, rows: int, ours: _Spent, other: _Spent, name: str) -> dict[str, Any]:
+    rows *= ROUNDS
+    return {
+        "measure": measure,
+        "rows_per_second": round(rows / ours.wall),
+        f"{name}_rows_per_second": round(rows / other.wall),
+        "ratio": round(other.wall / ours.wall, 2),
+        "processor_microseconds_per_row": round(ours.processor / rows * 1e6, 2),
+        f"{name}_processor_microseconds_per_row": round(other.processor / rows * 1e6, 2),
+        "processor_ratio": round(other.processor / ours.processor, 2),
     }
 
 
-def _client(server: Server) -> float:
-    """Seconds that as many processes of the C client take, each with its share, which they write to nowhere."""
+def _log(server: Server, start: LogPosition) -> dict[str, Any]:
+    """The same events, given to our decoder and to the library's."""
+    with Connection(server) as connection:
+        table = read_table(connection, "bench", "t")
+        assert table is not None
+        with LogStream(server, start, server_id=secrets.randbelow(10**9) + 10, to_end=True) as stream:
+            events, checksum = list(stream), stream.checksum
+        own = partial(_decode, events, table, start, checksum=checksum)
+        theirs = partial(_decode_by_library, events, connection, checksum=checksum)
+        own()  # what a first time loads is not the decoder's
+        ours = library = _Spent()
+        for _ in range(ROUNDS):
+            ours += _spent(own, time.process_time)
+            library += _spent(theirs, time.process_time)
+    return _told("binlog_decode", ROWS, ours, library, "library")
+
+
+def _decode(events: list[bytes], table: MySqlTable, start: LogPosition, *, checksum: bool) -> None:
+    reader = LogReader(start, lambda *_: table, rules=TypeRules(), checksum=checksum)
+    told = (item for event in (*events, None) for item in (reader.drain() if event is None else reader.read(event)))
+    assert sum(item.rows.num_rows for item in told if isinstance(item, TableRows)) == ROWS
+
+
+def _decode_by_library(events: list[bytes], connection: Connection, *, checksum: bool) -> None:
+    assert sum(1 for _ in library_rows(connection, events, checksum=checksum)) == ROWS
+
+
+def _snapshot(server: Server, folder: Path) -> Iterator[dict[str, Any]]:
+    """Syncs of a table in a session that has read another one, and what its tasks read alone, thrown away."""
+    from upsert_platform.jvm.session import open_session
+
+    spark = open_session({"spark.master": f"local[{PROCESSES}]"})
+    spent: dict[str, _Spent] = defaultdict(_Spent)
+    try:
+        Followed(spark, server, "bench", "few", folder / "lake", {}).sync()
+        for number in range(ROUNDS):
+            spent["client"] += _spent(partial(_client, server), _of_all)
+            spent["read"] += _spent(partial(_read, spark, server, folder), _of_all)
+            spent["whole"] += _spent(partial(_sync, spark, server, folder / f"lake{number}"), _of_all)
+    finally:
+        spark.stop()
+    yield _told("mysql_snapshot_read", LARGE, spent["read"], spent["client"], "client")
+    yield _told("mysql_snapshot", LARGE, spent["whole"], spent["client"], "client")
+
+
+def _sync(spark: SparkSession, server: Server, lake: Path) -> None:
+    assert Followed(spark, server, "bench", "large", lake, {}).sync().account.rows == LARGE
+
+
+def _read(spark: SparkSession, server: Server, folder: Path) -> None:
+    """The rows of all chunks as Arrow, which tasks throw away: what comes behind is the landing in the lake."""
+    source = Followed(spark, server, "bench", "large", folder / "none", {}).source()
+    settings = source.settings
+    with Connection(server) as connection:
+        table = read_table(connection, "bench", "large")
+        assert table is not None
+        chunks, ended = find_chunks(connection, table, after=None, rows=settings.chunk_size, most=LARGE)
+    assert ended
+    part = SnapshotPart(settings, source.table, table, 1, 1, TableLocation.of(str(folder / "none")))
+    tasks = 2 * PROCESSES
+
+    def counted(numbers: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        mine = [chunk for batch in numbers for number in batch.column(0).to_pylist() for chunk in chunks[number::tasks]]
+        yield pa.record_batch({"rows": [sum(block.num_rows for block in selected_rows(part, mine))]})
+
+    found = spark.range(0, tasks, 1, tasks).mapInArrow(counted, "rows BIGINT").collect()
+    assert sum(row["rows"] for row in found) == LARGE
+
+
+def _client(server: Server) -> None:
+    """As many processes of the C client, each with its share, which they write to nowhere."""
     command = [
         *("mariadb", "--no-defaults", "--quick", "--batch", "--skip-column-names", f"--host={server.host}"),
         *(f"--port={server.port}", f"--user={server.user}", f"--password={server.password}"),
     ]
     share = LARGE // PROCESSES
-    began = time.perf_counter()
     clients = [
         subprocess.Popen(
             [*command, "-e", f"SELECT * FROM bench.large WHERE id > {share * n} AND id <= {share * (n + 1)}"],
@@ -151,4 +200,3 @@ def _client(server: Server) -> float:
         for n in range(PROCESSES)
     ]
     assert [client.wait() for client in clients] == [0] * PROCESSES
-    return time.perf_counter() - began
