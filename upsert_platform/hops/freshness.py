@@ -165,8 +165,14 @@ def unread_of(source: Source, backlog: Sequence[OffsetRange]) -> Waiting | None:
     return Waiting(f"{offsets} offsets of '{source.table.name}' are not read", min(known, default=None))
 
 
-def unapplied(binding: Binding, target: Target, lake: Lake, *, applied: int) -> list[Waiting]:
-    """What is committed on the way to a table, and not in it."""
+def unapplied(
+    binding: Binding, target: Target, lake: Lake, *, applied: int, store: ChangelogStore | None = None
+) -> list[Waiting]:
+    """What is committed on the way to a table, and not in it.
+
+    Args:
+        store: what the table reads, where the caller has it open.
+    """
     found = []
     if isinstance(target.source, QuerySource):
         inputs = {name: binding.changelog(name, lake) for name in target.insert.tables}
@@ -174,7 +180,7 @@ def unapplied(binding: Binding, target: Target, lake: Lake, *, applied: int) -> 
         for item in plan.slices:
             what = f"of changelog '{item.name}' are not in query '{target.source.query.name}'"
             found.append(_batches(inputs[item.name], after=item.after, what=what))
-    store = changelog_of(target.source, lake)
+    store = changelog_of(target.source, lake) if store is None else store
     found.append(_batches(store, after=applied, what=f"of '{target.source.table.name}' are not applied"))
     return [item for item in found if item is not None]
 

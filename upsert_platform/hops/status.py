@@ -206,7 +206,9 @@ def _table(binding: Binding, target: Target, lake: Lake) -> _Found[TableStatus]:
     name, read = target.table.name, target.source.table.name
 
     def ask() -> _Found[TableStatus]:
-        head = changelog_of(target.source, lake).head()
+        store = changelog_of(target.source, lake)
+        store.keep_open()  # five looks at one table
+        head = store.head()
         with closing(target.open()) as destination:
             state = destination.state()
             status = TableStatus(
@@ -222,7 +224,7 @@ def _table(binding: Binding, target: Target, lake: Lake) -> _Found[TableStatus]:
                 state.holder,
                 str(paused(lake).get(name, "")),
             )
-        return _Found(status, tuple(unapplied(binding, target, lake, applied=state.applied_batch)))
+        return _Found(status, tuple(unapplied(binding, target, lake, applied=state.applied_batch, store=store)))
 
     return _or_error(ask, lambda error: _Found(TableStatus(name, read, target.table.connector, error=error)))
 
