@@ -20,7 +20,9 @@ from upsert_platform.cli.durations import Seconds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from upsert_platform.graph.stream_events import AssetKeys
     from upsert_platform.hops.streaming.reports import Report
+    from upsert_platform.model import Project
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -58,6 +60,7 @@ def stream(
     from upsert_platform.jvm.profiles import spark_place
 
     binding = bind(*load(project))
+    shown_as = _asset_keys(binding.project)
     lake.check_writable(lake.home())
     refuse_wrong(spark_place(), lake=lake.home())
     names = tuple(name for text in tables for name in text.split(",") if name)
@@ -68,7 +71,7 @@ def stream(
         if metrics_port is not None:
             port = stack.enter_context(metrics_page(metrics_port, loop.numbers))
             _tell(f"metrics on http://127.0.0.1:{port}/metrics")
-        report = stack.enter_context(_reports(loop.run))
+        report = stack.enter_context(_reports(loop.run, lambda: shown_as))
         stack.callback(lambda: report(reporter.reports(loop.numbers())))
         reporter = Reporter()
         loop.declare(binding)
@@ -81,7 +84,10 @@ def stream(
             if reloads.is_set():
                 reloads.clear()
                 try:
-                    loop.declare(bind(*load(project)))
+                    found = bind(*load(project))
+                    renamed = _asset_keys(found.project)
+                    loop.declare(found)
+                    shown_as = renamed
                     _tell("declarations are read again")
                 except UpsertPlatformError as error:  # those that run go on as they were declared
                     _tell(f"declarations were not taken up: {error}")
@@ -135,15 +141,24 @@ def _session() -> Iterator[Callable[[], SparkSession]]:
             session.stop()
 
 
+def _asset_keys(project: Project) -> AssetKeys | None:
+    """Keys of assets, if there is a Dagster instance that is told of them."""
+    if not os.environ.get("DAGSTER_HOME"):
+        return None
+    from upsert_platform.graph.stream_events import asset_keys
+
+    return asset_keys(project)
+
+
 @contextmanager
-def _reports(run: str) -> Iterator[Callable[[Sequence[Report]], None]]:
+def _reports(run: str, names: Callable[[], AssetKeys | None]) -> Iterator[Callable[[Sequence[Report]], None]]:
     """Gives what tells people of an interval, and Dagster where it is."""
     with ExitStack() as stack:
         told: list[Callable[[Sequence[Report]], None]] = [_tell_lines]
-        if os.environ.get("DAGSTER_HOME"):
+        if names() is not None:
             from upsert_platform.graph.stream_events import reports_to_instance
 
-            told.append(stack.enter_context(reports_to_instance(run)))
+            told.append(stack.enter_context(reports_to_instance(run, names)))
 
         def tell(reports: Sequence[Report]) -> None:
             for one in told:

@@ -18,6 +18,7 @@ from upsert_platform.graph.declared import code_references, declared_at
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.translator import Translation, TranslatorData, observed
 from upsert_platform.hops.connectors import (
     is_topic,
     kind_of,
@@ -33,7 +34,9 @@ from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.store import query_table
 
 
-def topic_assets(project: Project, *, looks: dg.AutomationCondition[Any] | None = None) -> list[Any]:
+def topic_assets(
+    project: Project, translation: Translation, *, looks: dg.AutomationCondition[Any] | None = None
+) -> list[Any]:
     """One observable asset per topic that a table reads, and per table of a database.
 
     Their data versions are the end offsets per partition, and the position in the server's log.
@@ -45,33 +48,35 @@ def topic_assets(project: Project, *, looks: dg.AutomationCondition[Any] | None 
     for table in project.sources():
         for topic in streams_of(table):
             readers.setdefault(keys.stream_key(table, topic), (topic, table))
-    return [_topic(topic, table, looks) for topic, table in readers.values()]
+    return [_topic(topic, table, translation, looks) for topic, table in readers.values()]
 
 
-def _topic(topic: str, table: Table, looks: dg.AutomationCondition[Any] | None) -> Any:
+def _topic(topic: str, table: Table, translation: Translation, looks: dg.AutomationCondition[Any] | None) -> Any:
     with warnings.catch_warnings():
         # The only form of a topic whose data version drives automation is marked beta.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return _observable(topic, table, looks)
+        return _observable(topic, table, translation, looks)
 
 
-def _observable(topic: str, table: Table, looks: dg.AutomationCondition[Any] | None) -> Any:
-    key, kind = keys.stream_key(table, topic), kind_of(table)
-
-    @dg.observable_source_asset(
-        key=key,
+def _observable(topic: str, table: Table, translation: Translation, looks: dg.AutomationCondition[Any] | None) -> Any:
+    kind = kind_of(table)
+    spec = dg.AssetSpec(
+        keys.stream_key(table, topic),
         group_name=stream_group(table),
         description=f"Kafka topic {topic}." if is_topic(table) else f"Table {topic} of a database.",
         metadata={"dagster/uri": f"{kind}://{topic}"},
         tags={f"dagster/kind/{kind}": ""},
         automation_condition=looks,
     )
+    found = translation.described(TranslatorData("topic" if is_topic(table) else "database", topic, table, spec))
+
+    @dg.observable_source_asset(**observed(found))
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
         return dg.ObserveResult(
-            asset_key=key,
+            asset_key=found.key,
             data_version=metadata.data_version_of_topic(plan, named),
             metadata=metadata.of_topic(plan, named),
         )
@@ -79,19 +84,22 @@ def _observable(topic: str, table: Table, looks: dg.AutomationCondition[Any] | N
     return observe
 
 
-def changelog_asset(table: Table, *, project: str, after: Iterable[str] = ()) -> dg.AssetsDefinition:
+def changelog_asset(
+    table: Table, translation: Translation, *, project: str, after: Iterable[str] = ()
+) -> dg.AssetsDefinition:
     """The changelog of a declared table.
 
     Args:
         project: its folder.
         after: tables of the project that write its topics; a run writes them first.
     """
+    names = translation.keys
 
     @dg.asset(
-        key=keys.changelog_key(table.name),
+        key=names.changelog_key(table.name),
         deps=[
-            *(keys.stream_key(table, topic) for topic in streams_of(table)),
-            *(keys.destination_key(name) for name in after),
+            *(names.stream_key(table, topic) for topic in streams_of(table)),
+            *(names.destination_key(name) for name in after),
         ],
         io_manager_key=keys.CHANGELOG_IO,
         group_name="changelogs",
@@ -109,7 +117,7 @@ def changelog_asset(table: Table, *, project: str, after: Iterable[str] = ()) ->
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         for topic in plan.topics if streams_of(table) else ():
-            key = keys.stream_key(table, topic.name)
+            key = names.stream_key(table, topic.name)
             context.log_event(metadata.observed_topic(plan, topic.name, key=key))
         # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
         context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
@@ -125,22 +133,22 @@ def changelog_asset(table: Table, *, project: str, after: Iterable[str] = ()) ->
         context.log.info(f"{plan.lag} offsets to read from {len(plan.backlog)} partitions")
         return dg.MaterializeResult(value=plan, metadata=metadata.of_changelog_plan(plan), data_version=version)
 
-    return changelog
+    return translation.applied(changelog, kind="changelog", name=table.name, table=table)
 
 
-def query_asset(query: Query, *, after: Collection[str] = ()) -> dg.AssetsDefinition:
+def query_asset(query: Query, translation: Translation, *, after: Collection[str] = ()) -> dg.AssetsDefinition:
     """The result of a query, kept up with the changelogs that it reads.
 
     Args:
         after: tables in which it finds rows, and which are written first.
     """
-    table = query_table(query)
+    table, names = query_table(query), translation.keys
 
     @dg.asset(
-        key=keys.query_key(query.name),
+        key=names.query_key(query.name),
         deps=[
-            *(keys.changelog_key(name) for name in query.tables),
-            *(keys.destination_key(name) for name in after),
+            *(names.changelog_key(name) for name in query.tables),
+            *(names.destination_key(name) for name in after),
         ],
         io_manager_key=keys.QUERY_IO,
         group_name="queries",
@@ -149,7 +157,7 @@ def query_asset(query: Query, *, after: Collection[str] = ()) -> dg.AssetsDefini
         metadata={
             keys.TABLE_METADATA: query.name,
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
-            "dagster/column_lineage": keys.column_lineage(query),
+            "dagster/column_lineage": keys.column_lineage(query, names),
             keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
         },
     )
@@ -165,20 +173,23 @@ def query_asset(query: Query, *, after: Collection[str] = ()) -> dg.AssetsDefini
         context.log.info(f"{plan.behind} batches to apply")
         return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
 
-    return result
+    return translation.applied(result, kind="query", name=query.name.removesuffix("$query"), table=table)
 
 
-def destination_asset(insert: Insert, target: Table, read: Collection[str], *, project: str) -> dg.AssetsDefinition:
+def destination_asset(
+    insert: Insert, target: Table, read: Collection[str], translation: Translation, *, project: str
+) -> dg.AssetsDefinition:
     """A destination table, kept equal to what its insert selects.
 
     Args:
         project: the folder that declares them.
         read: names of the columns of what it reads.
     """
+    names = translation.keys
 
     @dg.asset(
-        key=keys.destination_key(target.name),
-        deps=[keys.query_key(insert.source) if insert.query else keys.changelog_key(insert.source)],
+        key=names.destination_key(target.name),
+        deps=[names.query_key(insert.source) if insert.query else names.changelog_key(insert.source)],
         io_manager_key=keys.DESTINATION_IO,
         group_name="tables",
         owners=platform_settings(target).owners,
@@ -189,7 +200,7 @@ def destination_asset(insert: Insert, target: Table, read: Collection[str], *, p
         metadata={
             keys.TABLE_METADATA: target.name,
             "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key),
-            "dagster/column_lineage": keys.insert_lineage(insert, target, read),
+            "dagster/column_lineage": keys.insert_lineage(insert, target, read, names),
             "dagster/table_name": keys.stored_as(target),
             **code_references(target.location, insert.location),
         },
@@ -216,25 +227,30 @@ def destination_asset(insert: Insert, target: Table, read: Collection[str], *, p
         context.log.info(f"{plan.behind} batches to apply, from batch {plan.state.applied_batch}")
         return dg.MaterializeResult(value=plan, metadata=shown, data_version=version)
 
-    return destination
+    return translation.applied(destination, kind="table", name=target.name, table=target, insert=insert)
 
 
-def project_assets(project: Project, *, looks: dg.AutomationCondition[Any] | None = None) -> Iterator[Any]:
+def project_assets(
+    project: Project, translation: Translation | None = None, *, looks: dg.AutomationCondition[Any] | None = None
+) -> Iterator[Any]:
     """Every asset of a project.
 
     Args:
+        translation: how they are called and shown; as the platform does, if left out.
         looks: when topics are observed by themselves.
     """
-    yield from topic_assets(project, looks=looks)
+    translation = translation or Translation()
+    yield from topic_assets(project, translation, looks=looks)
     writers = topic_writers(project)
     for table in project.sources():
-        yield changelog_asset(table, project=project.path, after=writers.get(table.name, ()))
+        yield changelog_asset(table, translation, project=project.path, after=writers.get(table.name, ()))
     for query in project.queries():
-        yield query_asset(query, after=looked_up_before(project, query))
+        yield query_asset(query, translation, after=looked_up_before(project, query))
     for insert, target in inserts_of(project):
         source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
-        yield destination_asset(insert, target, [column.name for column in source.columns], project=project.path)
-    yield from delta_source_assets(project)
+        read = [column.name for column in source.columns]
+        yield destination_asset(insert, target, read, translation, project=project.path)
+    yield from delta_source_assets(project, translation)
 
 
 def inserts_of(project: Project) -> Iterable[tuple[Insert, Table]]:

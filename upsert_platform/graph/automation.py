@@ -59,4 +59,5 @@ def with_conditions(assets: Iterable[Any]) -> list[Any]:
 
 
 def _following(spec: dg.AssetSpec) -> dg.AssetSpec:
-    return spec.replace_attributes(automation_condition=_FOLLOWS) if spec.deps else spec
+    own = spec.automation_condition is not None  # a translator gave it
+    return spec if own or not spec.deps else spec.replace_attributes(automation_condition=_FOLLOWS)

@@ -13,7 +13,8 @@ from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.drain_quarantine import drain_job
 from upsert_platform.graph.freshness_check import freshness_check
-from upsert_platform.graph.io_managers import changelog_io, destination_io, query_io
+from upsert_platform.graph.io_managers import changelog_io_manager, destination_io, query_io
+from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.quarantine_check import quarantine_check
 from upsert_platform.graph.rebuild import rebuild_job
@@ -30,6 +31,7 @@ from upsert_platform.graph.resources import (
 from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
 from upsert_platform.graph.stream import stream_job
 from upsert_platform.graph.topic_check import topic_check
+from upsert_platform.graph.translator import Translation, UpsertTranslator, translation_of, translator_of
 from upsert_platform.hops.freshness import FreshnessLimits
 from upsert_platform.model import Project, Table
 from upsert_platform.platform_options import Severity, platform_settings
@@ -41,6 +43,7 @@ def build_definitions(
     platform: PlatformResource | None = None,
     spark: SparkResource | None = None,
     automation: str | None = None,
+    translator: UpsertTranslator | None = None,
 ) -> dg.Definitions:
     """Assets, checks, jobs, sensor and resources of a project.
 
@@ -48,51 +51,57 @@ def build_definitions(
         platform: where the project and the lake are, and defaults for endpoints; from the environment if left out.
         spark: the session's settings.
         automation: ``sensor`` or ``conditions``; see `automation`. From the environment if left out.
+        translator: how assets are called and shown; see `translator`. From the environment if left out.
 
     Raises:
-        DeclarationError: there is no automation of that name.
+        DeclarationError: there is no automation of that name, or a translator answers what cannot be.
     """
     by_conditions = automation_of(automation) is Automation.CONDITIONS
     spark = spark or SparkResource()
     platform = platform or default_platform()
-    sync = jobs.sync_job(project)
+    translation = project_translation(project, translator_of(translator))
+    names = translation.keys
+    sync = jobs.sync_job(project, names)
     targets = [target for _, target in assets.inserts_of(project)]
-    verify, compact, watch = jobs.verify_job(project), compact_job(project), jobs.watch_job(project)
+    verify, compact, watch = (
+        jobs.verify_job(project, names),
+        compact_job(project, names),
+        jobs.watch_job(project, names),
+    )
     optional = (
-        *(jobs.ingest_job(project), jobs.audit_job(project), watch),
-        *(major_compact_job(project), rebuild_job(project), replay_job(project)),
+        *(jobs.ingest_job(project, names), jobs.audit_job(project, names), watch),
+        *(major_compact_job(project, names), rebuild_job(project, names), replay_job(project, names)),
     )
     upkeep = [job for job in optional if job is not None]
+    made = assets.project_assets(project, translation, looks=LOOKS if by_conditions else None)
     return dg.Definitions(
-        assets=with_conditions(assets.project_assets(project, looks=LOOKS))
-        if by_conditions
-        else list(assets.project_assets(project)),
+        assets=with_conditions(made) if by_conditions else list(made),
         asset_checks=[
-            *(checks.accounted_check(table) for table in project.sources()),
-            *(quarantine_check(table) for table in project.sources()),
-            *(checks.last_value_check(table) for table in targets),
-            *declared_checks(project.sources(), targets),
+            *(checks.accounted_check(table, names) for table in project.sources()),
+            *(quarantine_check(table, names) for table in project.sources()),
+            *(checks.last_value_check(table, names) for table in targets),
+            *declared_checks(project.sources(), targets, names),
         ],
         jobs=[
             sync,
             verify,
-            reconcile_job(project),
-            drain_job(project),
+            reconcile_job(project, names),
+            drain_job(project, names),
             compact,
-            stream_job(project),
+            stream_job(project, names),
             *upkeep,
         ]
         if project.inserts
         else [],
         schedules=jobs.schedules(verify, compact, watch) if project.inserts else [],
         sensors=[
-            *([sensors.new_offsets_sensor(project, sync)] if project.inserts and not by_conditions else []),
+            *([sensors.new_offsets_sensor(project, sync, names)] if project.inserts and not by_conditions else []),
             *declared_alerts(),
         ],
         resources={
             "platform": keeping_values(platform),
             "spark": keeping_values(spark),
-            keys.CHANGELOG_IO: changelog_io,
+            keys.CHANGELOG_IO: changelog_io_manager(names),
             keys.QUERY_IO: query_io,
             keys.DESTINATION_IO: destination_io,
         },
@@ -100,22 +109,29 @@ def build_definitions(
     )
 
 
-def declared_checks(sources: Iterable[Table], targets: Iterable[Table]) -> Iterator[dg.AssetChecksDefinition]:
+def project_translation(project: Project, translator: UpsertTranslator | None) -> Translation:
+    """A translator that was asked for the key of every asset of a project."""
+    return translation_of(translator, lambda noting: assets.project_assets(project, noting))
+
+
+def declared_checks(
+    sources: Iterable[Table], targets: Iterable[Table], names: AssetKeys = keys.AS_DECLARED
+) -> Iterator[dg.AssetChecksDefinition]:
     """The checks that a table may declare to be off, and those that it has to declare."""
     for table in sources:
         settings = platform_settings(table)
         if settings.no_unread_loss is not Severity.OFF:
-            yield loss_check(table)
+            yield loss_check(table, names)
         if settings.schema_matches is not Severity.OFF:
-            yield changelog_schema_check(table)
+            yield changelog_schema_check(table, names)
     for table in targets:
         settings = platform_settings(table)
         if settings.schema_matches is not Severity.OFF:
-            yield table_schema_check(table)
+            yield table_schema_check(table, names)
         if settings.equals_topic is not Severity.OFF:
-            yield topic_check(table)
+            yield topic_check(table, names)
         if FreshnessLimits.of(table) is not None:
-            yield freshness_check(table)
+            yield freshness_check(table, names)
 
 
 def default_platform() -> PlatformResource:

@@ -11,6 +11,7 @@ import dagster as dg
 from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.comparison import Comparison
@@ -24,9 +25,9 @@ _REPAIR: Final = (
 )
 
 
-def accounted_check(table: Table) -> dg.AssetChecksDefinition:
+def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Every offset that this run committed is a record or a gap, and every record has a fate. Needs no JVM."""
-    key = keys.changelog_key(table.name)
+    key = names.changelog_key(table.name)
 
     @dg.multi_asset_check(
         name=keys.op_name("accounted", table.name),
@@ -41,13 +42,13 @@ def accounted_check(table: Table) -> dg.AssetChecksDefinition:
     )
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
-            yield from _accounted(context, platform, table)
+            yield from _accounted(context, platform, table, key)
 
     return check
 
 
 def _accounted(
-    context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table
+    context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table, key: dg.AssetKey
 ) -> Iterator[dg.AssetCheckResult]:
     store = changelog_of(platform.binding().sources[table.name], platform.lake)
     batches = store.batches_of_run(context.run.run_id)
@@ -65,7 +66,7 @@ def _accounted(
     summed = total(flat)
     yield dg.AssetCheckResult(
         check_name=keys.CHECK_ACCOUNTED,
-        asset_key=keys.changelog_key(table.name),
+        asset_key=key,
         passed=not wrong,
         metadata={
             **metadata.of_account(summed),
@@ -86,13 +87,13 @@ def _holes(accounts: list[RangeAccount]) -> list[str]:
     return found
 
 
-def last_value_check(target: Table) -> dg.AssetChecksDefinition:
+def last_value_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """The blocking check of a destination.
 
     In a sync it compares the keys written since the last verdict and a sample of earlier ones, so its cost follows the
     batch. In a run tagged COMPLETE_TAG (job `verify`), and in one of checks alone, it compares every row.
     """
-    key = keys.destination_key(target.name)
+    key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
         name=keys.op_name("check", target.name),
@@ -112,15 +113,18 @@ def last_value_check(target: Table) -> dg.AssetChecksDefinition:
     ) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             spark.refuse_wrong(platform)
-            yield from _compared(context, platform, spark, target)
+            yield from _compared(context, platform, spark, target, key)
 
     return check
 
 
 def _compared(
-    context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource, target: Table
+    context: dg.AssetCheckExecutionContext,
+    platform: PlatformResource,
+    spark: SparkResource,
+    target: Table,
+    key: dg.AssetKey,
 ) -> Iterator[dg.AssetCheckResult]:
-    key = keys.destination_key(target.name)
     hop = platform.destination_hop(target.name, run=context.run.run_id)
     try:
         state = hop.plan().state

@@ -20,6 +20,7 @@ from upsert_platform.changelog.upkeep import applied_before, remove_unused
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of, query_store
@@ -59,9 +60,12 @@ class CompactConfig(dg.Config):
     )
 
 
-def compact_job(project: Project) -> dg.JobDefinition:
+def compact_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinition:
     """One step per changelog; those that have nothing to gain start no JVM."""
-    steps = [*(_step(table) for table in project.sources()), *(_query_step(query) for query in project.queries())]
+    steps = [
+        *(_step(table, names) for table in project.sources()),
+        *(_query_step(query, names) for query in project.queries()),
+    ]
 
     return job_of(
         COMPACT,
@@ -71,7 +75,7 @@ def compact_job(project: Project) -> dg.JobDefinition:
     )
 
 
-def _step(table: Table) -> Any:
+def _step(table: Table, names: AssetKeys) -> Any:
     @dg.op(
         name=keys.op_name("compact", table.name),
         description=f"Compacts the changelog of table {table.name}.",
@@ -89,12 +93,12 @@ def _step(table: Table) -> Any:
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
         context.log.info(f"{removed} files deleted that were unused for {config.keep_hours} hours")
-        _tell(context, keys.changelog_key(table.name), report, removed=removed, applied=applied.everywhere)
+        _tell(context, names.changelog_key(table.name), report, removed=removed, applied=applied.everywhere)
 
     return step
 
 
-def _query_step(query: Query) -> Any:
+def _query_step(query: Query, names: AssetKeys) -> Any:
     @dg.op(
         name=keys.op_name("compact_query", query.name),
         description=f"Compacts the result of query {query.name}.",
@@ -111,7 +115,7 @@ def _query_step(query: Query) -> Any:
             report = queries_upkeep.compact(store, **applied.bounds()) if worthwhile else None
             removed = queries_upkeep.remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, query.name, hours=config.keep_hours)
-        _tell(context, keys.query_key(query.name), report, removed=removed, applied=applied.everywhere)
+        _tell(context, names.query_key(query.name), report, removed=removed, applied=applied.everywhere)
 
     return step
 

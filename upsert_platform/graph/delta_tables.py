@@ -12,7 +12,9 @@ import dagster as dg
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.translator import Translation, TranslatorData, observed
 from upsert_platform.hops.binding import with_defaults
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.maxcompute.connector import MaxComputeConnector
@@ -28,18 +30,17 @@ if TYPE_CHECKING:
 MAJOR_COMPACT = "major_compact"
 
 
-def source_key(table: str) -> dg.AssetKey:
-    """Key of the source asset of a declared Delta table."""
-    return dg.AssetKey(["sources", *keys.destination_key(table).path[1:]])
-
-
-def delta_source_assets(project: Project) -> list[Any]:
+def delta_source_assets(project: Project, translation: Translation) -> list[Any]:
     """One observable asset per Delta table that is declared and that no INSERT writes; its data version is the table's.
 
     Only tables with a key are meant: ``'connector' = 'maxcompute'``, ``'sink.operation' = 'upsert'``.
     """
     written = {insert.target for insert in project.inserts}
-    return [_source(table) for table in project.tables.values() if _is_delta(table) and table.name not in written]
+    return [
+        _source(table, translation)
+        for table in project.tables.values()
+        if _is_delta(table) and table.name not in written
+    ]
 
 
 def changes_of(
@@ -57,10 +58,12 @@ def changes_of(
     return read_changes(spark, _settings(platform, name), after=after, upto=upto)
 
 
-def major_compact_job(project: Project) -> dg.JobDefinition | None:
+def major_compact_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinition | None:
     """One step per Delta table that an INSERT keeps; None without any."""
     written = {insert.target for insert in project.inserts}
-    steps = [_compaction(table) for table in project.tables.values() if _is_delta(table) and table.name in written]
+    steps = [
+        _compaction(table, names) for table in project.tables.values() if _is_delta(table) and table.name in written
+    ]
     if not steps:
         return None
 
@@ -82,18 +85,16 @@ def _is_delta(table: Table) -> bool:
     return connector is not None and connector.is_observed(table)
 
 
-def _source(table: Table) -> Any:
+def _source(table: Table, translation: Translation) -> Any:
     with warnings.catch_warnings():
         # The only form of a table whose data version drives automation is marked beta.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return _observable(table)
+        return _observable(table, translation)
 
 
-def _observable(table: Table) -> Any:
-    key = source_key(table.name)
-
-    @dg.observable_source_asset(
-        key=key,
+def _observable(table: Table, translation: Translation) -> Any:
+    spec = dg.AssetSpec(
+        keys.source_key(table.name),
         group_name="sources",
         description=f"Delta table {table.name} of MaxCompute, declared at {table.location}; others write it.",
         metadata={
@@ -102,6 +103,9 @@ def _observable(table: Table) -> Any:
         },
         tags={"dagster/kind/maxcompute": ""},
     )
+    found = translation.described(TranslatorData("source", table.name, table, spec))
+
+    @dg.observable_source_asset(**observed(found))
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         from upsert_platform.maxcompute.changes import table_versions
 
@@ -109,7 +113,7 @@ def _observable(table: Table) -> Any:
             settings = _settings(platform, table.name)
             versions = table_versions(settings)
         return dg.ObserveResult(
-            asset_key=key,
+            asset_key=found.key,
             data_version=dg.DataVersion(str(versions.latest)),
             metadata=_shown(settings, versions),
         )
@@ -136,7 +140,7 @@ def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
     return connector.checked(with_defaults(declared, platform.defaults()))
 
 
-def _compaction(table: Table) -> Any:
+def _compaction(table: Table, names: AssetKeys) -> Any:
     @dg.op(
         name=keys.op_name("major_compact", table.name),
         description=f"Major compaction of table {table.name}.",
@@ -153,7 +157,7 @@ def _compaction(table: Table) -> Any:
         context.log.info(f"compacted: {', '.join(spec or 'the table' for spec in done) or 'nothing'}")
         context.log_event(
             dg.AssetObservation(
-                asset_key=keys.destination_key(table.name), metadata={"compacted_partitions": len(done)}
+                asset_key=names.destination_key(table.name), metadata={"compacted_partitions": len(done)}
             )
         )
 

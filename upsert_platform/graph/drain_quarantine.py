@@ -11,8 +11,9 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
-from upsert_platform.graph import keys, metadata
+from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.following import check_keys, follow
@@ -36,7 +37,7 @@ class DrainConfig(dg.Config):
     dry_run: bool = Field(False, description="Only show how much is kept aside.")
 
 
-def drain_job(project: Project) -> dg.JobDefinition:
+def drain_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinition:
     """One step: records of table after table, with what follows them, then refused rows of table after table."""
     read = sorted({table.name for table in project.sources()})
     written = sorted({insert.target for insert in project.inserts})
@@ -58,12 +59,12 @@ def drain_job(project: Project) -> dg.JobDefinition:
                 told = f"no insert reads or writes a table '{unknown[0]}'; tables are: {known}"
                 raise DeclarationError([Problem(told, None)])
             failures: list[str] = []
-            for try_again, names in ((_records, read), (_rows, written)):
-                for name in names:
+            for try_again, tables in ((_records, read), (_rows, written)):
+                for name in tables:
                     if config.tables and name not in config.tables:
                         continue
                     try:
-                        try_again(context, config, platform, spark, name)
+                        try_again(context, config, platform, spark, name, names)
                     except UpsertPlatformError as error:  # the other tables are tried all the same
                         failures.append(str(error))
                         context.log.error(str(error))
@@ -80,14 +81,19 @@ def drain_job(project: Project) -> dg.JobDefinition:
 
 
 def _records(
-    context: dg.OpExecutionContext, config: DrainConfig, platform: PlatformResource, spark: SparkResource, name: str
+    context: dg.OpExecutionContext,
+    config: DrainConfig,
+    platform: PlatformResource,
+    spark: SparkResource,
+    name: str,
+    names: AssetKeys,
 ) -> None:
     """Tries records that did not decode again."""
     run = context.run.run_id
     hop = platform.changelog_hop(name, run=run)
     before = hop.store.quarantined_count()
     if not before or config.dry_run:
-        _observe(context, keys.changelog_key(name), {"dry_run": config.dry_run, "in_quarantine": before})
+        _observe(context, names.changelog_key(name), {"dry_run": config.dry_run, "in_quarantine": before})
         return
     binding = platform.binding()
     check_keys(binding, name)
@@ -95,23 +101,28 @@ def _records(
     done = replay(session, hop.source, hop.store, run=run)
     counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": len(done.refused)}
     told = {**counts, "in_quarantine": hop.store.quarantined_count()}
-    _observe(context, keys.changelog_key(name), {"dry_run": False, **told})
+    _observe(context, names.changelog_key(name), {"dry_run": False, **told})
     if done.batch is None:
         return
     for table, written in follow(session, binding, platform.lake, name, run=run, tell=context.log.info):
         if written is not None:
-            _observe(context, keys.destination_key(table), metadata.of_destination_run(written))
+            _observe(context, names.destination_key(table), metadata.of_destination_run(written))
 
 
 def _rows(
-    context: dg.OpExecutionContext, config: DrainConfig, platform: PlatformResource, spark: SparkResource, name: str
+    context: dg.OpExecutionContext,
+    config: DrainConfig,
+    platform: PlatformResource,
+    spark: SparkResource,
+    name: str,
+    names: AssetKeys,
 ) -> None:
     """Tries rows that a table refused again."""
     hop = platform.destination_hop(name, run=context.run.run_id)
     with closing(hop.destination):
         before = hop.refused.count()
         if not before or config.dry_run:
-            _observe(context, keys.destination_key(name), {"dry_run": config.dry_run, "refused": before})
+            _observe(context, names.destination_key(name), {"dry_run": config.dry_run, "refused": before})
             return
         try:
             check_replayable(hop.destination)
@@ -123,7 +134,7 @@ def _rows(
         done = replay_refused(spark.spark_session, hop, tell=context.log.warning)
         counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": done.refused_count}
         told = {**counts, "not_given": len(done.unknown), "refused": hop.refused.count()}
-        _observe(context, keys.destination_key(name), {"dry_run": False, **told})
+        _observe(context, names.destination_key(name), {"dry_run": False, **told})
 
 
 def _observe(context: dg.OpExecutionContext, key: dg.AssetKey, told: Mapping[str, Any]) -> None:

@@ -10,15 +10,16 @@ import dagster as dg
 
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.freshness import Judgement, judge
 from upsert_platform.model import Table
 
 
-def freshness_check(target: Table) -> dg.AssetChecksDefinition:
+def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Looks at what waits now, on the whole way from the topics. Blocks nothing, and needs no JVM."""
 
-    key = keys.destination_key(target.name)
+    key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
         name=keys.op_name("freshness", target.name),

@@ -9,9 +9,9 @@ from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
 from upsert_platform.errors import ChangelogError
-from upsert_platform.graph import keys, metadata
+from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.graph.keys import TABLE_METADATA
+from upsert_platform.graph.keys import TABLE_METADATA, AssetKeys
 from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
@@ -39,6 +39,10 @@ class _PlatformIOManager(dg.IOManager):
 class ChangelogIOManager(_PlatformIOManager):
     """Appends what a changelog plan found to the changelog, batch by batch; loads a changelog's snapshot."""
 
+    def __init__(self, platform: PlatformResource, spark: SparkResource, names: AssetKeys) -> None:
+        super().__init__(platform, spark)
+        self.names = names
+
     def handle_output(self, context: dg.OutputContext, obj: ChangelogPlan) -> None:
         """Reads and commits every batch of the plan."""
         with told_plainly():
@@ -61,7 +65,7 @@ class ChangelogIOManager(_PlatformIOManager):
         for warning in after.warnings:
             context.log.warning(warning)
         for topic in after.topics:
-            key = keys.stream_key(hop.source.table, topic.name)
+            key = self.names.stream_key(hop.source.table, topic.name)
             context.log_event(metadata.observed_topic(after, topic.name, key=key))
         shown = {**metadata.of_changelog_run(run, lag=after.lag), **after.details, **metadata.of_store(hop.store)}
         context.add_output_metadata(shown)
@@ -133,7 +137,7 @@ class DestinationIOManager(_PlatformIOManager):
             try:
                 self.spark.expect(hop.rows_behind(obj))
                 session = self.spark.on_demand()
-                progress = observing(context, keys.destination_key(hop.target.table.name))
+                progress = observing(context, context.asset_key)
                 run = hop.execute(session, obj, tell=context.log.warning, progress=progress)
             finally:
                 hop.destination.close()
@@ -178,10 +182,18 @@ class DestinationIOManager(_PlatformIOManager):
                 destination.close()
 
 
-@dg.io_manager(required_resource_keys={"platform", "spark"}, description="Writes and loads changelogs.")
-def changelog_io(context: dg.InitResourceContext) -> ChangelogIOManager:
-    """The IO manager of changelogs, with the run's own resources `platform` and `spark`."""
-    return ChangelogIOManager(context.resources.platform, context.resources.spark)
+def changelog_io_manager(names: AssetKeys) -> dg.IOManagerDefinition:
+    """The IO manager of changelogs, with the run's own resources `platform` and `spark`.
+
+    Args:
+        names: keys of the assets of topics, of which it tells how far they are.
+    """
+
+    @dg.io_manager(required_resource_keys={"platform", "spark"}, description="Writes and loads changelogs.")
+    def changelog_io(context: dg.InitResourceContext) -> ChangelogIOManager:
+        return ChangelogIOManager(context.resources.platform, context.resources.spark, names)
+
+    return changelog_io
 
 
 @dg.io_manager(required_resource_keys={"platform", "spark"}, description="Computes and loads queries.")

@@ -6,6 +6,7 @@ from typing import Any, Final
 import dagster as dg
 
 from upsert_platform.graph import console, keys
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.hops.connectors import stream_group
 from upsert_platform.hops.freshness import FreshnessLimits
 from upsert_platform.model import Project
@@ -26,18 +27,18 @@ _SCHEDULES: Final = {
 """Job to how often, in words and as cron; UTC."""
 
 
-def sync_job(project: Project) -> Job:
+def sync_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
     """Topics to changelogs to queries to destinations, with their checks, in one process (one JVM)."""
     return dg.define_asset_job(
         SYNC,
-        selection=dg.AssetSelection.assets(*_materialised(project)) - _by_themselves(project),
+        selection=dg.AssetSelection.assets(*_materialised(project, names)) - _by_themselves(project, names),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Brings every changelog up to its topics' ends, every table up to its changelog, and checks them.",
     )
 
 
-def ingest_job(project: Project) -> Job | None:
+def ingest_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     """Databases to changelogs, and to the tables written from those, with their checks; None without a database."""
     sources = {table.name for table in project.sources() if stream_group(table) == "databases"}
     if not sources:
@@ -47,11 +48,11 @@ def ingest_job(project: Project) -> Job | None:
     return dg.define_asset_job(
         INGEST,
         selection=dg.AssetSelection.assets(
-            *(keys.changelog_key(name) for name in sources),
-            *(keys.query_key(name) for name in queries),
-            *(keys.destination_key(insert.target) for insert in written),
+            *(names.changelog_key(name) for name in sources),
+            *(names.query_key(name) for name in queries),
+            *(names.destination_key(insert.target) for insert in written),
         )
-        - _by_themselves(project),
+        - _by_themselves(project, names),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Brings the changelogs of database tables up to their servers' logs, and the topics and tables that"
@@ -59,9 +60,9 @@ def ingest_job(project: Project) -> Job | None:
     )
 
 
-def verify_job(project: Project) -> Job:
+def verify_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
     """Compares every row of every destination; writes nothing but the verdict."""
-    checks = [dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE) for key in _destinations(project)]
+    checks = [dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE) for key in _destinations(project, names)]
     return dg.define_asset_job(
         VERIFY,
         selection=dg.AssetSelection.checks(*checks),
@@ -72,9 +73,9 @@ def verify_job(project: Project) -> Job:
     )
 
 
-def audit_job(project: Project) -> Job | None:
+def audit_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     """Judges destinations by their topics; None where no table declares that it may."""
-    checks = _topic_checks(project)
+    checks = _topic_checks(project, names)
     if not checks:
         return None
     return dg.define_asset_job(
@@ -88,13 +89,13 @@ def audit_job(project: Project) -> Job | None:
     )
 
 
-def watch_job(project: Project) -> Job | None:
+def watch_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     """The checks that cost a few requests each; None for a project that reads nothing."""
-    read = [keys.changelog_key(table.name) for table in project.sources()]
+    read = [names.changelog_key(table.name) for table in project.sources()]
     if not read:
         return None
     quarantines = [dg.AssetCheckKey(key, keys.CHECK_QUARANTINE) for key in read]
-    ahead = (*_loss_checks(project), *_schema_checks(project), *_freshness_checks(project))
+    ahead = (*_loss_checks(project, names), *_schema_checks(project, names), *_freshness_checks(project, names))
     return dg.define_asset_job(
         WATCH,
         selection=dg.AssetSelection.checks(*quarantines, *ahead),
@@ -120,35 +121,35 @@ def schedules(*jobs: Job | dg.JobDefinition | None) -> list[dg.ScheduleDefinitio
     ]
 
 
-def _freshness_checks(project: Project) -> list[dg.AssetCheckKey]:
+def _freshness_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
     written = {insert.target for insert in project.inserts} & set(project.tables)
     return [
-        dg.AssetCheckKey(keys.destination_key(name), keys.CHECK_FRESHNESS)
+        dg.AssetCheckKey(names.destination_key(name), keys.CHECK_FRESHNESS)
         for name in sorted(written)
         if FreshnessLimits.of(project.tables[name]) is not None
     ]
 
 
-def _topic_checks(project: Project) -> list[dg.AssetCheckKey]:
+def _topic_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
     return [
-        dg.AssetCheckKey(keys.destination_key(name), keys.CHECK_TOPIC)
+        dg.AssetCheckKey(names.destination_key(name), keys.CHECK_TOPIC)
         for name in dict.fromkeys(insert.target for insert in project.inserts)
         if name in project.tables and platform_settings(project.tables[name]).equals_topic is not Severity.OFF
     ]
 
 
-def _loss_checks(project: Project) -> list[dg.AssetCheckKey]:
+def _loss_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
     return [
-        dg.AssetCheckKey(keys.changelog_key(table.name), keys.CHECK_LOSS)
+        dg.AssetCheckKey(names.changelog_key(table.name), keys.CHECK_LOSS)
         for table in project.sources()
         if platform_settings(table).no_unread_loss is not Severity.OFF
     ]
 
 
-def _schema_checks(project: Project) -> list[dg.AssetCheckKey]:
-    read = [(keys.changelog_key(table.name), table) for table in project.sources()]
-    names = dict.fromkeys(insert.target for insert in project.inserts if insert.target in project.tables)
-    written = [(keys.destination_key(name), project.tables[name]) for name in names]
+def _schema_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
+    read = [(names.changelog_key(table.name), table) for table in project.sources()]
+    targets = dict.fromkeys(insert.target for insert in project.inserts if insert.target in project.tables)
+    written = [(names.destination_key(name), project.tables[name]) for name in targets]
     return [
         dg.AssetCheckKey(key, keys.CHECK_SCHEMA)
         for key, table in (*read, *written)
@@ -156,15 +157,17 @@ def _schema_checks(project: Project) -> list[dg.AssetCheckKey]:
     ]
 
 
-def _by_themselves(project: Project) -> dg.AssetSelection:
+def _by_themselves(project: Project, names: AssetKeys) -> dg.AssetSelection:
     """Checks that are no part of a sync: it refuses by itself what these foresee, or would cost too much."""
-    return dg.AssetSelection.checks(*_topic_checks(project), *_loss_checks(project), *_schema_checks(project))
+    return dg.AssetSelection.checks(
+        *_topic_checks(project, names), *_loss_checks(project, names), *_schema_checks(project, names)
+    )
 
 
-def _destinations(project: Project) -> Iterable[dg.AssetKey]:
-    return [keys.destination_key(insert.target) for insert in project.inserts]
+def _destinations(project: Project, names: AssetKeys) -> Iterable[dg.AssetKey]:
+    return [names.destination_key(insert.target) for insert in project.inserts]
 
 
-def _materialised(project: Project) -> list[dg.AssetKey]:
-    changelogs = [keys.changelog_key(table.name) for table in project.sources()]
-    return [*changelogs, *(keys.query_key(query.name) for query in project.queries()), *_destinations(project)]
+def _materialised(project: Project, names: AssetKeys) -> list[dg.AssetKey]:
+    changelogs = [names.changelog_key(table.name) for table in project.sources()]
+    return [*changelogs, *(names.query_key(query.name) for query in project.queries()), *_destinations(project, names)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import dagster as dg
 import sqlglot
@@ -64,6 +64,46 @@ def destination_key(table: str) -> dg.AssetKey:
     return dg.AssetKey(["tables", _part(table)])
 
 
+def source_key(table: str) -> dg.AssetKey:
+    """Key of the source asset of a declared Delta table that others write."""
+    return dg.AssetKey(["sources", _part(table)])
+
+
+@dataclass(frozen=True)
+class AssetKeys:
+    """Keys of the assets of a project, where a translator may have given other ones.
+
+    Attributes:
+        translated: key by itself to the key that was given.
+    """
+
+    translated: Mapping[dg.AssetKey, dg.AssetKey] = field(default_factory=dict)
+
+    def of(self, key: dg.AssetKey) -> dg.AssetKey:
+        """The key that an asset has instead of its own one."""
+        return self.translated.get(key, key)
+
+    def stream_key(self, table: Table, stream: str) -> dg.AssetKey:
+        """Key of the asset of what a declared table reads."""
+        return self.of(stream_key(table, stream))
+
+    def changelog_key(self, table: str) -> dg.AssetKey:
+        """Key of the changelog asset of a declared table."""
+        return self.of(changelog_key(table))
+
+    def query_key(self, query: str) -> dg.AssetKey:
+        """Key of the asset of a query."""
+        return self.of(query_key(query))
+
+    def destination_key(self, table: str) -> dg.AssetKey:
+        """Key of the asset of a destination table."""
+        return self.of(destination_key(table))
+
+
+AS_DECLARED = AssetKeys()
+"""The keys of a project without a translator."""
+
+
 def stored_as(table: Table) -> str:
     """Where a table is stored, as Dagster's ``table_name``: assets of the same one are shown as linked.
 
@@ -91,11 +131,11 @@ def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> 
     )
 
 
-def column_lineage(query: Query) -> dg.TableColumnLineage:
+def column_lineage(query: Query, names: AssetKeys) -> dg.TableColumnLineage:
     """Which columns of its inputs each column of a query's result is made of."""
 
     def key_of(table: str) -> dg.AssetKey:
-        return changelog_key(table) if table in query.tables else destination_key(table)
+        return names.changelog_key(table) if table in query.tables else names.destination_key(table)
 
     return dg.TableColumnLineage(
         {
@@ -105,18 +145,18 @@ def column_lineage(query: Query) -> dg.TableColumnLineage:
     )
 
 
-def insert_lineage(insert: Insert, target: Table, read: Collection[str]) -> dg.TableColumnLineage:
+def insert_lineage(insert: Insert, target: Table, read: Collection[str], names: AssetKeys) -> dg.TableColumnLineage:
     """Which columns of what an insert reads each column of its table is made of.
 
     Args:
         read: names of the columns of what it reads.
     """
-    source = query_key(insert.source) if insert.query else changelog_key(insert.source)
+    source = names.query_key(insert.source) if insert.query else names.changelog_key(insert.source)
     found = {}
     for column, projection in zip(target.physical_columns, insert.projections, strict=True):
         # Names that are not columns are those of parameters of functions.
-        names = {item.name for item in sqlglot.parse_one(projection, dialect="spark").find_all(sqlglot.exp.Column)}
-        found[column.name] = [dg.TableColumnDep(source, name) for name in read if name in names]
+        meant = {item.name for item in sqlglot.parse_one(projection, dialect="spark").find_all(sqlglot.exp.Column)}
+        found[column.name] = [dg.TableColumnDep(source, name) for name in read if name in meant]
     return dg.TableColumnLineage(found)
 
 

@@ -9,6 +9,7 @@ import dagster as dg
 
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Table
@@ -16,15 +17,16 @@ from upsert_platform.platform_options import Severity, platform_settings
 from upsert_platform.source import ForeseesLoss, Unread
 
 
-def loss_check(table: Table) -> dg.AssetChecksDefinition:
+def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Compares the age of unread records with the topic's retention. Blocks nothing, and needs no JVM."""
+    key = names.changelog_key(table.name)
 
     @dg.multi_asset_check(
         name=keys.op_name("loss", table.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_LOSS,
-                asset=keys.changelog_key(table.name),
+                asset=key,
                 description="No record is deleted by its topic before it is read: a warning when half of the retention"
                 " has passed, an error from nine tenths on, or as 'check.no-unread-loss.warn-within' and 'fail-within'"
                 " say. Of compacted topics it is the retention of deletes that counts.",
@@ -41,22 +43,23 @@ def loss_check(table: Table) -> dg.AssetChecksDefinition:
                 return
             settings = platform_settings(table)
             found = source.unread(head.positions, warn=settings.unread_warn, fail=settings.unread_fail)
-        yield judged(table.name, found, at_most=settings.no_unread_loss)
+        yield judged(key, found, at_most=settings.no_unread_loss)
 
     return check
 
 
-def judged(table: str, found: Sequence[Unread], *, at_most: Severity) -> dg.AssetCheckResult:
+def judged(key: dg.AssetKey, found: Sequence[Unread], *, at_most: Severity) -> dg.AssetCheckResult:
     """The check's result.
 
     Args:
+        key: of the changelog.
         at_most: what it may say.
     """
     bad = [item for item in found if item.lost or item.failing or item.warned]
     fails = at_most is Severity.ERROR and any(item.lost or item.failing for item in bad)
     return dg.AssetCheckResult(
         check_name=keys.CHECK_LOSS,
-        asset_key=keys.changelog_key(table),
+        asset_key=key,
         passed=not bad,
         severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
         metadata={

@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal
 
 import dagster as dg
 from dagster.components.resolved.errors import ResolutionException
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import ConfigDict, Field
 
 from upsert_platform.declarations.starter import write_starter
+from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
 
 
 def texts(context: dg.ResolutionContext, values: Mapping[str, Any]) -> dict[str, str]:
@@ -53,6 +55,15 @@ TextOptions = Annotated[
 """Name to text; a scalar of YAML is taken as it is written, and a template is not read as Python."""
 
 
+Translate = Annotated[
+    TranslationFn[TranslatorData],
+    TranslationFnResolver[TranslatorData](
+        lambda data: {"data": data, "kind": data.kind, "name": data.name, "connector": data.table.connector}
+    ),
+]
+"""Attributes of assets, with templates over `kind`, `name`, `connector`, `spec` and the whole `data`."""
+
+
 class UpsertProjectScaffolder(dg.Scaffolder):
     """Writes a `defs.yaml`, and beside it the small project of `upsert-platform init`."""
 
@@ -94,6 +105,11 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         description="What starts runs by itself: sensor, or conditions on data versions; UPSERT_PLATFORM_AUTOMATION,"
         " or sensor, if left out.",
     )
+    translation: Translate | None = Field(
+        default=None,
+        description="How assets are called and shown: key, key_prefix, group_name, description, metadata, tags, owners"
+        " and other attributes of assets, with templates over kind, name, connector, spec and data.",
+    )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, checks, jobs, sensor and resources of the folder.
@@ -102,6 +118,10 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             DeclarationError: the folder has errors; it carries all of them.
         """
         return self.definitions_of((context.path / self.project).resolve())
+
+    def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
+        """How an asset is called and shown, as `translation` tells; the point to override for what YAML cannot tell."""
+        return self.translation(data.spec, data) if self.translation is not None else data.spec
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
         """The definitions of a folder; the point to override for other resources or assets."""
@@ -122,4 +142,24 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             maxcompute=MaxComputeResource(options=self.maxcompute),
         )
         spark = SparkResource(profile=self.profile, settings=self.spark)
-        return build_definitions(platform.binding().project, platform=platform, spark=spark, automation=self.automation)
+        translates = (
+            self.translation is not None or type(self).get_asset_spec is not UpsertProjectComponent.get_asset_spec
+        )
+        return build_definitions(
+            platform.binding().project,
+            platform=platform,
+            spark=spark,
+            automation=self.automation,
+            translator=_ByComponent(self) if translates else None,
+        )
+
+
+class _ByComponent(UpsertTranslator):
+    """A component as translator."""
+
+    def __init__(self, component: UpsertProjectComponent) -> None:
+        self._component = component
+
+    def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
+        """What the component tells."""
+        return self._component.get_asset_spec(data)

@@ -12,6 +12,7 @@ from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Table
@@ -19,9 +20,9 @@ from upsert_platform.platform_options import platform_settings
 from upsert_platform.source import Source
 
 
-def quarantine_check(table: Table) -> dg.AssetChecksDefinition:
+def quarantine_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Looks at what is in quarantine now, whichever run put it there; blocks if that is declared. Needs no JVM."""
-    key = keys.changelog_key(table.name)
+    key = names.changelog_key(table.name)
 
     @dg.multi_asset_check(
         name=keys.op_name("quarantine", table.name),
@@ -39,14 +40,14 @@ def quarantine_check(table: Table) -> dg.AssetChecksDefinition:
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             source = platform.binding().sources[table.name]
-            found = judged(source, changelog_of(source, platform.lake))
+            found = judged(source, changelog_of(source, platform.lake), key=key)
             if found is not None:
                 yield found
 
     return check
 
 
-def judged(source: Source, store: ChangelogStore) -> dg.AssetCheckResult | None:
+def judged(source: Source, store: ChangelogStore, *, key: dg.AssetKey) -> dg.AssetCheckResult | None:
     """The check's result; None where no record was ever in quarantine."""
     quarantined = store.quarantined_count()
     if not quarantined and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
@@ -63,7 +64,7 @@ def judged(source: Source, store: ChangelogStore) -> dg.AssetCheckResult | None:
     table = source.table.name
     return dg.AssetCheckResult(
         check_name=keys.CHECK_QUARANTINE,
-        asset_key=keys.changelog_key(table),
+        asset_key=key,
         passed=not quarantined,
         severity=dg.AssetCheckSeverity.ERROR if reasons else dg.AssetCheckSeverity.WARN,
         metadata={"in_quarantine": quarantined, "records_read": records},

@@ -9,8 +9,8 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.connectors import stream_group, streams_of
@@ -30,7 +30,7 @@ class RebuildConfig(dg.Config):
     )
 
 
-def rebuild_job(project: Project) -> Any:
+def rebuild_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
     """The job; None for a project without queries and databases."""
     queries = [query.name for query in project.queries()]
     databases = {
@@ -61,14 +61,14 @@ def rebuild_job(project: Project) -> Any:
                         f"no query feeds a table '{table}', and no database has it; there are: {told}"
                     )
             for name in dict.fromkeys(databases[table] for table in config.tables if table in databases):
-                _begin_snapshot(context, platform, name)
+                _begin_snapshot(context, platform, name, names)
             for table, name in known.items():
                 hop = platform.query_hop(name, run=context.run.run_id)
                 reason = "asked for" if table in config.tables else None
                 if not config.tables:
                     reason = hop.needs_rebuild()
                 if reason is not None:
-                    _rebuild(context, hop, spark, name, reason)
+                    _rebuild(context, hop, spark, name, reason, names.query_key(name))
 
     return job_of(
         REBUILD,
@@ -79,7 +79,7 @@ def rebuild_job(project: Project) -> Any:
     )
 
 
-def _begin_snapshot(context: dg.OpExecutionContext, platform: PlatformResource, name: str) -> None:
+def _begin_snapshot(context: dg.OpExecutionContext, platform: PlatformResource, name: str, names: AssetKeys) -> None:
     head = platform.changelog_hop(name, run=context.run.run_id).begin_anew()
     if head is None:
         context.log.info(f"table '{name}' was not read yet: the next sync takes its first snapshot")
@@ -87,12 +87,14 @@ def _begin_snapshot(context: dg.OpExecutionContext, platform: PlatformResource, 
     context.log.info(f"batch {head.batch}: the next sync takes a new snapshot of table '{name}'")
     context.log_event(
         dg.AssetObservation(
-            asset_key=keys.changelog_key(name), description="a new snapshot begins", metadata={"batch": head.batch}
+            asset_key=names.changelog_key(name), description="a new snapshot begins", metadata={"batch": head.batch}
         )
     )
 
 
-def _rebuild(context: dg.OpExecutionContext, hop: QueryHop, spark: SparkResource, name: str, reason: str) -> None:
+def _rebuild(
+    context: dg.OpExecutionContext, hop: QueryHop, spark: SparkResource, name: str, reason: str, key: dg.AssetKey
+) -> None:
     context.log.info(f"query '{name}' is computed anew: {reason}")
     done = hop.rebuild(lambda: spark.spark_session, tell=context.log.info)
     if done is None:
@@ -100,7 +102,7 @@ def _rebuild(context: dg.OpExecutionContext, hop: QueryHop, spark: SparkResource
         return
     context.log_event(
         dg.AssetObservation(
-            asset_key=keys.query_key(name),
+            asset_key=key,
             description="computed anew",
             metadata={"batch": done.batch, "changes_read": done.read, "rows": done.differences},
         )

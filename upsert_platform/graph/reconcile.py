@@ -9,6 +9,7 @@ from pydantic import Field
 from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.reconcile import Reconciliation, reconcile
@@ -27,7 +28,7 @@ class ReconcileConfig(dg.Config):
     dry_run: bool = Field(False, description="Only show how many rows differ, and some of them; write nothing.")
 
 
-def reconcile_job(project: Project) -> dg.JobDefinition:
+def reconcile_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinition:
     """One step: table after table, each under its lease."""
     targets = sorted({insert.target for insert in project.inserts})
 
@@ -49,7 +50,7 @@ def reconcile_job(project: Project) -> dg.JobDefinition:
             failures: list[str] = []
             for name in config.tables or targets:
                 try:
-                    _repair(context, platform, spark, name, dry_run=config.dry_run)
+                    _repair(context, platform, spark, name, names.destination_key(name), dry_run=config.dry_run)
                 except UpsertPlatformError as error:  # the other tables are repaired all the same
                     failures.append(str(error))
                     context.log.error(str(error))
@@ -65,7 +66,13 @@ def reconcile_job(project: Project) -> dg.JobDefinition:
 
 
 def _repair(
-    context: dg.OpExecutionContext, platform: PlatformResource, spark: SparkResource, name: str, *, dry_run: bool
+    context: dg.OpExecutionContext,
+    platform: PlatformResource,
+    spark: SparkResource,
+    name: str,
+    key: dg.AssetKey,
+    *,
+    dry_run: bool,
 ) -> None:
     hop = platform.destination_hop(name, run=context.run.run_id)
     try:
@@ -81,7 +88,7 @@ def _repair(
         context.log.info(f"{found}: {written}")
     context.log_event(
         dg.AssetObservation(
-            asset_key=keys.destination_key(name),
+            asset_key=key,
             description="compared" if done.report is None else "repaired",
             metadata={"dry_run": dry_run, **metadata.of_comparison(before), **_shown(done)},
         )
@@ -89,10 +96,10 @@ def _repair(
     if done.after is not None or not dry_run:
         context.instance.report_runless_asset_event(
             dg.AssetCheckEvaluation(
-                asset_key=keys.destination_key(name),
+                asset_key=key,
                 check_name=keys.CHECK_LAST_VALUE,
                 passed=done.last.passed,
-                metadata={key: dg.MetadataValue.int(value) for key, value in _counts(done).items()},
+                metadata={count: dg.MetadataValue.int(value) for count, value in _counts(done).items()},
                 severity=dg.AssetCheckSeverity.ERROR,
                 blocking=platform_settings(hop.target.table).last_value_blocking,
                 description=f"after job '{RECONCILE}', run {context.run.run_id}",

@@ -9,8 +9,9 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.errors import DeclarationError, DestinationError, Problem
-from upsert_platform.graph import keys, metadata
+from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
@@ -50,7 +51,7 @@ class ReplayConfig(dg.Config):
     dry_run: bool = Field(False, description="Only show what would be read and written.")
 
 
-def replay_job(project: Project) -> Any:
+def replay_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
     """The job; None for a project that reads no topics."""
     tables = sorted(table.name for table in project.sources())
     if not tables:
@@ -74,9 +75,9 @@ def replay_job(project: Project) -> Any:
                 raise DeclarationError([Problem(told, None)])
             start = start_of(timestamp=config.timestamp, offsets=config.offsets)
             if config.into:
-                _into_new(context, config, platform, spark, start)
+                _into_new(context, config, platform, spark, start, names)
             else:
-                _into_same(context, config, platform, spark, start)
+                _into_same(context, config, platform, spark, start, names)
 
     return job_of(
         REPLAY,
@@ -88,7 +89,12 @@ def replay_job(project: Project) -> Any:
 
 
 def _into_same(
-    context: dg.OpExecutionContext, config: ReplayConfig, platform: PlatformResource, spark: SparkResource, start: Start
+    context: dg.OpExecutionContext,
+    config: ReplayConfig,
+    platform: PlatformResource,
+    spark: SparkResource,
+    start: Start,
+    names: AssetKeys,
 ) -> None:
     binding, run = platform.binding(), context.run.run_id
     source = binding.sources[config.table]
@@ -102,7 +108,7 @@ def _into_same(
         context.log.warning(done.warning())
     context.log_event(
         dg.AssetObservation(
-            asset_key=keys.changelog_key(config.table),
+            asset_key=names.changelog_key(config.table),
             description="shown" if config.dry_run else "replayed",
             metadata={"dry_run": config.dry_run, **counts, "batch": done.batch or 0},
         )
@@ -113,7 +119,7 @@ def _into_same(
         if written is not None:
             context.log_event(
                 dg.AssetObservation(
-                    asset_key=keys.destination_key(name),
+                    asset_key=names.destination_key(name),
                     description="written after a replay",
                     metadata=metadata.of_destination_run(written),
                 )
@@ -121,7 +127,12 @@ def _into_same(
 
 
 def _into_new(
-    context: dg.OpExecutionContext, config: ReplayConfig, platform: PlatformResource, spark: SparkResource, start: Start
+    context: dg.OpExecutionContext,
+    config: ReplayConfig,
+    platform: PlatformResource,
+    spark: SparkResource,
+    start: Start,
+    names: AssetKeys,
 ) -> None:
     binding = platform.binding()
     targets = {name: new_target(binding, name, new, start=start) for name, new in config.into.items()}
@@ -148,7 +159,7 @@ def _into_new(
         context.log.info(f"{name} into '{config.into[name]}': {done.offsets} offsets to read")
         context.log_event(
             dg.AssetObservation(
-                asset_key=keys.destination_key(name), description=f"replayed into {config.into[name]}", metadata=shown
+                asset_key=names.destination_key(name), description=f"replayed into {config.into[name]}", metadata=shown
             )
         )
         if done.compared is not None and not done.compared.passed:

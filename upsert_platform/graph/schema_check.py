@@ -12,6 +12,7 @@ from upsert_platform.capabilities import ComparesSchema
 from upsert_platform.errors import ChangelogError
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Table
@@ -21,7 +22,7 @@ Difference = Callable[[PlatformResource], str | None]
 """Tells how something differs from its declaration; None where it does not."""
 
 
-def changelog_schema_check(table: Table) -> dg.AssetChecksDefinition:
+def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Compares the types in the lake with those that are declared; columns that it lacks come with the next batch."""
 
     def difference(platform: PlatformResource) -> str | None:
@@ -33,17 +34,17 @@ def changelog_schema_check(table: Table) -> dg.AssetChecksDefinition:
             return str(error)
         return None
 
-    return _check(table, keys.changelog_key(table.name), "schema_of_changelog", difference)
+    return _check(table, names.changelog_key(table.name), "schema_of_changelog", difference)
 
 
-def table_schema_check(target: Table) -> dg.AssetChecksDefinition:
+def table_schema_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Compares a destination table with its declaration, and changes nothing."""
 
     def difference(platform: PlatformResource) -> str | None:
         with closing(platform.destination(target.name)) as destination:
             return destination.schema_difference() if isinstance(destination, ComparesSchema) else None
 
-    return _check(target, keys.destination_key(target.name), "schema_of_table", difference)
+    return _check(target, names.destination_key(target.name), "schema_of_table", difference)
 
 
 def _check(table: Table, key: dg.AssetKey, kind: str, difference: Difference) -> dg.AssetChecksDefinition:

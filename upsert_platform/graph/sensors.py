@@ -15,6 +15,7 @@ from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph import keys
 from upsert_platform.graph.drain_quarantine import DRAIN
 from upsert_platform.graph.jobs import SYNC, Job
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.processes import HOST_TAG, is_alive
 from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.reconcile import RECONCILE
@@ -37,7 +38,7 @@ _ACTIVE: Final = [
 ]
 
 
-def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
+def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARED) -> dg.SensorDefinition:
     """Requests a sync when a topic has offsets that the lake has not, and none is on its way.
 
     ``sync.min-records`` and ``sync.max-wait`` of a table that is read say when its records are worth a run. A table
@@ -50,13 +51,13 @@ def new_offsets_sensor(project: Project, job: Job) -> dg.SensorDefinition:
     steps = {
         step: name
         for name in targets
-        for step in ("__".join(keys.destination_key(name).path), keys.op_name("check", name))
+        for step in (names.destination_key(name).to_python_identifier(), keys.op_name("check", name))
     }
-    changelogs = [keys.changelog_key(name) for name in sources]
-    queries = [keys.query_key(query.name) for query in project.queries()]
+    changelogs = [names.changelog_key(name) for name in sources]
+    queries = [names.query_key(query.name) for query in project.queries()]
 
     def selection(tables: Mapping[str, object], *, read: bool) -> list[dg.AssetKey]:
-        return [*(changelogs if read else ()), *queries, *(keys.destination_key(name) for name in tables)]
+        return [*(changelogs if read else ()), *queries, *(names.destination_key(name) for name in tables)]
 
     @dg.sensor(
         name="new_offsets",

@@ -13,6 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.stream_events import events_of
@@ -38,7 +39,7 @@ class StreamConfig(dg.Config):
     last_seconds: float = Field(0.0, ge=0, description="Ends after so long; 0 runs until it is terminated.")
 
 
-def stream_job(project: Project) -> dg.JobDefinition:
+def stream_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinition:
     """One step, which ends when the run is terminated."""
     targets = ", ".join(sorted({insert.target for insert in project.inserts}))
 
@@ -52,7 +53,7 @@ def stream_job(project: Project) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
         with told_plainly():
-            _stream(context, config, platform, spark)
+            _stream(context, config, platform, spark, names)
 
     return job_of(
         STREAM,
@@ -63,7 +64,11 @@ def stream_job(project: Project) -> dg.JobDefinition:
 
 
 def _stream(
-    context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
+    context: dg.OpExecutionContext,
+    config: StreamConfig,
+    platform: PlatformResource,
+    spark: SparkResource,
+    names: AssetKeys,
 ) -> None:
     spark.refuse_wrong(platform, writes=True)
     settings = StreamSettings(
@@ -80,7 +85,7 @@ def _stream(
     def report(judged: Mapping[str, Judgement] | None = None) -> None:
         _log(context, lines)
         for item in reporter.reports(loop.numbers(), judged):
-            _report(context, item, loop.run)
+            _report(context, item, loop.run, names)
 
     with ExitStack() as stack:
         if config.metrics_port:
@@ -108,9 +113,9 @@ def _log(context: dg.OpExecutionContext, lines: SimpleQueue[str]) -> None:
             return
 
 
-def _report(context: dg.OpExecutionContext, report: Report, run: str) -> None:
+def _report(context: dg.OpExecutionContext, report: Report, run: str, names: AssetKeys) -> None:
     context.log.info(report.line())
-    for event in events_of(report, run=run):
+    for event in events_of(report, run=run, names=names):
         if isinstance(event, dg.AssetMaterialization):
             context.log_event(event)
         else:

@@ -10,32 +10,53 @@ import dagster as dg
 
 from upsert_platform.graph import keys
 from upsert_platform.graph.freshness_check import metadata_of, severity_of
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.translator import translator_of
 from upsert_platform.hops.streaming.reports import Report
+from upsert_platform.model import Project
 
-_KEYS = {"changelog": keys.changelog_key, "query": keys.query_key, "table": keys.destination_key}
 Tell = Callable[[Sequence[Report]], None]
 
 
+def asset_keys(project: Project) -> AssetKeys:
+    """The keys that the environment's translator gives to the assets of a project.
+
+    Raises:
+        DeclarationError: the translator is not one, or answers what cannot be.
+    """
+    translator = translator_of(None)
+    if translator is None:
+        return AS_DECLARED
+    from upsert_platform.graph.build import project_translation
+
+    return project_translation(project, translator).keys
+
+
 @contextmanager
-def reports_to_instance(run: str) -> Iterator[Tell]:
+def reports_to_instance(run: str, names: Callable[[], AssetKeys | None]) -> Iterator[Tell]:
     """Reports intervals to the instance that DAGSTER_HOME names.
 
     Args:
         run: name of the process, as commits have it.
+        names: gives the keys of assets, of the declarations as they are now.
     """
     with dg.DagsterInstance.get() as instance:
 
         def tell(reports: Sequence[Report]) -> None:
+            known = names() or AS_DECLARED
             for report in reports:
-                for event in events_of(report, run=run):
+                for event in events_of(report, run=run, names=known):
                     instance.report_runless_asset_event(event)
 
         yield tell
 
 
-def events_of(report: Report, *, run: str) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+def events_of(
+    report: Report, *, run: str, names: AssetKeys
+) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
     """The events of an interval: a materialisation if something was written, and the checks that took place."""
-    key = _KEYS[report.now.kind](report.name)
+    given = {"changelog": names.changelog_key, "query": names.query_key, "table": names.destination_key}
+    key = given[report.now.kind](report.name)
     if report.batches:
         yield dg.AssetMaterialization(key, description=report.line(), metadata=_metadata(report, run))
     if report.checked:

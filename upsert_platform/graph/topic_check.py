@@ -10,6 +10,7 @@ import dagster as dg
 from upsert_platform.graph import keys
 from upsert_platform.graph.checks import is_asked_for
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.audit import Audit, audit_or_reason
 from upsert_platform.model import Table
@@ -21,15 +22,16 @@ _REMEDY = (
 )
 
 
-def topic_check(target: Table) -> dg.AssetChecksDefinition:
+def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Only in runs that ask for it: job `audit`, or the check by itself. Reads the whole topic, and needs no JVM."""
+    key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
         name=keys.op_name("equals_topic", target.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_TOPIC,
-                asset=keys.destination_key(target.name),
+                asset=key,
                 description="The table holds what its topic says, up to the batch that it has applied, as a reader sees"
                 " it that shares no code with the platform. Job `audit` executes it, and who executes it by itself.",
             )
@@ -45,19 +47,19 @@ def topic_check(target: Table) -> dg.AssetChecksDefinition:
         if isinstance(found, str):
             context.log.info(f"not judged: {found}")
             return
-        yield _judged(target, bound.source.table.name, found)
+        yield _judged(target, bound.source.table.name, found, key)
 
     return check
 
 
-def _judged(target: Table, source: str, found: Audit) -> dg.AssetCheckResult:
+def _judged(target: Table, source: str, found: Audit, key: dg.AssetKey) -> dg.AssetCheckResult:
     verdict = found.verdict
     only_refused = verdict.differing == verdict.refused
     fails = platform_settings(target).equals_topic is Severity.ERROR and not only_refused
     shown = "; ".join(f"{item.key} is {item.status} {item.detail}".rstrip() for item in verdict.differences[:3])
     return dg.AssetCheckResult(
         check_name=keys.CHECK_TOPIC,
-        asset_key=keys.destination_key(target.name),
+        asset_key=key,
         passed=verdict.equal,
         severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
         metadata={

@@ -7,7 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.errors import DeclarationError
-from upsert_platform.graph.delta_tables import changes_of, delta_source_assets, major_compact_job, source_key
+from upsert_platform.graph import keys
+from upsert_platform.graph.delta_tables import changes_of, delta_source_assets, major_compact_job
+from upsert_platform.graph.translator import Translation
 from upsert_platform.hops.binding import load
 from upsert_platform_tests.graph.stack import Stack
 
@@ -27,8 +29,8 @@ def test_a_table_that_others_write_is_a_source_and_ours_are_compacted(stack: Sta
     (stack.project / "ledger.sql").write_text(LEDGER.format(table=stack.table))
     project, problems = load(stack.project, root=str(stack.lake))
     assert problems == []
-    (ledger,) = delta_source_assets(project)
-    assert ledger.key == source_key("ledger")
+    (ledger,) = delta_source_assets(project, Translation())
+    assert ledger.key == keys.source_key("ledger")
     client = ODPS(
         stack.variables["UPSERT_MAXCOMPUTE_ACCESS_ID"],
         stack.variables["UPSERT_MAXCOMPUTE_ACCESS_KEY"],

@@ -1,0 +1,221 @@
+"""What the assets of a project are called, and what is shown of them: one object to override.
+
+An asset is described as the platform makes it, and a translator answers with the description that is wanted. Whatever
+else names the asset (checks, jobs, the sensor, dependencies, column lineage, observations) asks `Translation`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import dagster as dg
+
+from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.graph.keys import AS_DECLARED, TABLE_METADATA, AssetKeys
+from upsert_platform.model import Insert, Table
+
+VARIABLE: Final = "UPSERT_PLATFORM_TRANSLATOR"
+_OF_STREAMS: Final = ("group_name", "description", "metadata", "tags", "automation_condition")
+_FIXED: Final = ("partitions_def", "skippable")
+"""Attributes that follow from what an asset does."""
+_KIND: Final = "dagster/kind/"
+_NEEDED: Final = (TABLE_METADATA, "dagster/io_manager_key")
+"""Metadata by which an asset is written."""
+
+
+@dataclass(frozen=True)
+class TranslatorData:
+    """What an asset stands for.
+
+    Attributes:
+        kind: ``topic``, ``database`` (a table of a database), ``changelog``, ``query``, ``table`` (one that is written)
+            or ``source`` (a Delta table of MaxCompute that others write).
+        name: of the topic, or as declared; a query has the name of the table that it feeds.
+        table: the declaration; of a topic that of the first table that reads it, of a query its result.
+        insert: what writes it; for ``table`` alone.
+        spec: the asset as the platform describes it by itself. Its dependencies have the keys that a translator gave.
+    """
+
+    kind: str
+    name: str
+    table: Table
+    spec: dg.AssetSpec
+    insert: Insert | None = None
+
+
+class UpsertTranslator:
+    """Tells how assets are called and shown; by itself as the platform does.
+
+    Override one of the small methods, or `get_asset_spec` for all of them at once:
+
+        class OurNames(UpsertTranslator):
+            def get_asset_key(self, data: TranslatorData) -> dg.AssetKey:
+                return super().get_asset_key(data).with_prefix("shop")
+
+    The methods are asked more than once for an asset, and have to answer the same.
+    """
+
+    def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
+        """The whole description of an asset."""
+        return data.spec.replace_attributes(
+            key=self.get_asset_key(data),
+            description=self.get_description(data),
+            group_name=self.get_group_name(data),
+            metadata=self.get_metadata(data),
+            tags=self.get_tags(data),
+            kinds=set(self.get_kinds(data)),
+            owners=self.get_owners(data),
+        )
+
+    def get_asset_key(self, data: TranslatorData) -> dg.AssetKey:
+        """The key; two assets cannot have the same."""
+        return data.spec.key
+
+    def get_description(self, data: TranslatorData) -> str | None:
+        """The description, in Markdown."""
+        return data.spec.description
+
+    def get_group_name(self, data: TranslatorData) -> str | None:
+        """The group, by default ``topics``, ``databases``, ``changelogs``, ``queries``, ``tables`` or ``sources``."""
+        return data.spec.group_name
+
+    def get_metadata(self, data: TranslatorData) -> Mapping[str, Any]:
+        """Metadata, over that of the platform: columns, lineage, code references. What is left out stays as it is."""
+        return data.spec.metadata
+
+    def get_tags(self, data: TranslatorData) -> Mapping[str, str]:
+        """All tags but the kinds."""
+        return {name: value for name, value in data.spec.tags.items() if not name.startswith(_KIND)}
+
+    def get_kinds(self, data: TranslatorData) -> Collection[str]:
+        """What Dagster shows as kinds: the system, and what computes."""
+        return data.spec.kinds
+
+    def get_owners(self, data: TranslatorData) -> Sequence[str]:
+        """E-mail addresses, and teams as ``team:NAME``; what is only observed, as topics are, shows none."""
+        return data.spec.owners
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translator, and the keys that it gave to every asset of a project.
+
+    Attributes:
+        translator: None leaves everything as it is.
+    """
+
+    translator: UpsertTranslator | None = None
+    keys: AssetKeys = AS_DECLARED
+
+    def described(self, data: TranslatorData) -> dg.AssetSpec:
+        """How an asset is described in the end.
+
+        Args:
+            data: with the key that the platform gives by itself.
+
+        Raises:
+            DeclarationError: it has another key than before, or what such an asset cannot have.
+        """
+        if self.translator is None:
+            return data.spec
+        found, own = self.translator.get_asset_spec(data), data.spec
+        if found.key != self.keys.of(own.key):
+            raise _refused(data, f"gets key {_text(self.keys.of(own.key))} once, and then {_text(found.key)}")
+        for name in _FIXED:
+            if getattr(found, name) != getattr(own, name):
+                raise _refused(data, f"gets '{name}', which follows from what it does")
+        needed = {name: own.metadata[name] for name in _NEEDED if name in own.metadata}
+        return found.replace_attributes(metadata={**own.metadata, **found.metadata, **needed})
+
+    def applied(self, asset: dg.AssetsDefinition, **data: Any) -> dg.AssetsDefinition:
+        """An asset that is materialised, made with the keys of this translation, as it is described in the end."""
+        if self.translator is None:
+            return asset
+        (spec,) = asset.specs
+        own = {key: name for name, key in self.keys.translated.items()}.get(spec.key, spec.key)
+        described = self.described(TranslatorData(spec=spec.replace_attributes(key=own), **data))
+        return asset.map_asset_specs(lambda _: described)
+
+
+def observed(spec: dg.AssetSpec) -> dict[str, Any]:
+    """What of a description an asset has that is only observed."""
+    return {"key": spec.key, **{name: getattr(spec, name) for name in _OF_STREAMS}}
+
+
+@dataclass(frozen=True)
+class Noting(Translation):
+    """Notes every asset as it is without a translator."""
+
+    found: list[TranslatorData] = field(default_factory=list)
+
+    def described(self, data: TranslatorData) -> dg.AssetSpec:
+        """Notes it."""
+        self.found.append(data)
+        return data.spec
+
+    def applied(self, asset: dg.AssetsDefinition, **data: Any) -> dg.AssetsDefinition:
+        """Notes it."""
+        self.found.extend(TranslatorData(spec=spec, **data) for spec in asset.specs)
+        return asset
+
+
+def translation_of(
+    translator: UpsertTranslator | None, assets: Callable[[Translation], Iterable[object]]
+) -> Translation:
+    """The keys of every asset, once a translator was asked for all of them.
+
+    Args:
+        assets: gives the assets of a project.
+
+    Raises:
+        DeclarationError: two assets get one key.
+    """
+    if translator is None:
+        return Translation()
+    noting = Noting()
+    list(assets(noting))
+    given: dict[dg.AssetKey, TranslatorData] = {}
+    translated: dict[dg.AssetKey, dg.AssetKey] = {}
+    for data in noting.found:
+        key = translator.get_asset_spec(data).key
+        other = given.setdefault(key, data)
+        if other is not data:
+            raise _refused(data, f"gets key {_text(key)}, which {other.kind} '{other.name}' has")
+        translated[data.spec.key] = key
+    return Translation(translator, AssetKeys(translated))
+
+
+def translator_of(given: UpsertTranslator | None) -> UpsertTranslator | None:
+    """The translator that is meant: that of the environment, ``module:Name``, if none is given; or none.
+
+    Raises:
+        DeclarationError: the environment names what is not there, or not a translator.
+    """
+    text = os.environ.get(VARIABLE, "").strip()
+    if given is not None or not text:
+        return given
+    module, _, name = text.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        told = f"{VARIABLE} takes 'module:Name' of a translator, and '{text}' cannot be imported: {error}"
+        raise DeclarationError([Problem(told, None)]) from error
+    made = found() if isinstance(found, type) else found
+    if not isinstance(made, UpsertTranslator):
+        told = f"{VARIABLE} takes 'module:Name' of an UpsertTranslator; '{text}' is a {type(made).__name__}"
+        raise DeclarationError([Problem(told, None)])
+    return made
+
+
+def _refused(data: TranslatorData, told: str) -> DeclarationError:
+    return DeclarationError(
+        [Problem(f"translation: the asset of {data.kind} '{data.name}' {told}", data.table.location)]
+    )
+
+
+def _text(key: dg.AssetKey) -> str:
+    return f"'{key.to_user_string()}'"
