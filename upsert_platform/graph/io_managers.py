@@ -57,6 +57,7 @@ class ChangelogIOManager(_PlatformIOManager):
                 context.log.warning(str(moved))
 
         told: list[Any] = []
+        asked = self.spark.asked
         self.spark.expect(obj.lag)
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
@@ -68,7 +69,7 @@ class ChangelogIOManager(_PlatformIOManager):
             key = self.names.stream_key(hop.source.table, topic.name)
             context.log_event(metadata.observed_topic(after, topic.name, key=key))
         shown = {**metadata.of_changelog_run(run, lag=after.lag), **after.details, **metadata.of_store(hop.store)}
-        context.add_output_metadata(shown)
+        context.add_output_metadata({**shown, **metadata.of_spark(self.spark.page(since=asked))})
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:
@@ -100,10 +101,12 @@ class QueryIOManager(_PlatformIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
         """Computes and commits every batch; Spark's session is opened when there is enough to do."""
+        asked = self.spark.asked
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
             run = obj.execute(lambda: self.spark.spark_session)
-        context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store)})
+        page = metadata.of_spark(self.spark.page(since=asked))
+        context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store), **page})
         if run.met:
             context.log.warning(
                 f"{run.met} keys are given by more than one INSERT INTO the same table: the one whose row changed last"
@@ -131,6 +134,7 @@ class DestinationIOManager(_PlatformIOManager):
         if not isinstance(obj, DestinationPlan):
             self._write_frame(context, obj)
             return
+        asked = self.spark.asked
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)
@@ -145,7 +149,8 @@ class DestinationIOManager(_PlatformIOManager):
             context.log.info("another run applied these batches meanwhile")
             context.add_output_metadata({"batches_behind": 0, "batches": 0, "upserts": 0, "deletes": 0})
             return
-        context.add_output_metadata({**metadata.of_destination_run(run), "dagster/uri": hop.destination.uri})
+        page = metadata.of_spark(self.spark.page(since=asked))
+        context.add_output_metadata({**metadata.of_destination_run(run), "dagster/uri": hop.destination.uri, **page})
         if run.multi_partition_keys:
             context.log.warning(
                 f"{run.multi_partition_keys} keys were met in more than one partition: of their last records in each"
@@ -168,7 +173,8 @@ class DestinationIOManager(_PlatformIOManager):
                 )
             finally:
                 destination.close()
-        context.add_output_metadata(metadata.of_written_frame(written))
+        page = metadata.of_spark(frame.sparkSession.sparkContext.uiWebUrl)
+        context.add_output_metadata({**metadata.of_written_frame(written), **page})
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """All rows of the table, in declared types."""

@@ -146,6 +146,11 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
     }
 
 
+def of_spark(page: str | None) -> dict[str, Any]:
+    """A link to the page of the Spark session that did it; none where no session did, or it has no page."""
+    return {} if page is None else {"spark_ui": dg.MetadataValue.url(page)}
+
+
 def of_written_frame(written: WrittenFrame) -> dict[str, Any]:
     """Metadata of a DataFrame that was written."""
     report = written.report

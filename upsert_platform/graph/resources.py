@@ -51,6 +51,8 @@ class SparkResource(LazyPySparkResource):
     _spark_session: Any = PrivateAttr(default=None)
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
+    _asked: int = PrivateAttr(default=0)
+    _page: str | None = PrivateAttr(default=None)
 
     def refuse_wrong(self, platform: "PlatformResource", *, writes: bool = False) -> None:
         """Refuses settings with which Spark could not work on the lake; opens nothing.
@@ -82,7 +84,17 @@ class SparkResource(LazyPySparkResource):
         """The session for whoever does by itself what is little, and opens it for more."""
         return OnDemand(lambda: self.spark_session, rows=self.little_rows, on_cluster=self.place.is_cluster)
 
+    @property
+    def asked(self) -> int:
+        """How often the session was asked for so far."""
+        return self._asked
+
+    def page(self, *, since: int) -> str | None:
+        """Address of Spark's own page, if the session was asked for since, and has one (`spark.ui.enabled`)."""
+        return self._page if self._asked > since else None
+
     def _init_session(self) -> None:
+        self._asked += 1
         if self._spark_session is None:
             from pyspark.sql import SparkSession
 
@@ -90,6 +102,7 @@ class SparkResource(LazyPySparkResource):
             settings = {**self.spark_config, **self.settings}
             tell = dg.get_dagster_logger().info
             self._spark_session = session_for_run(settings, profile=self.profile, brief=self._brief, tell=tell)
+            self._page = self._spark_session.sparkContext.uiWebUrl
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stops the session if this run opened it, and leaves a warm one."""

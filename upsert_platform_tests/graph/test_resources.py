@@ -12,7 +12,7 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.resources import SparkResource
 from upsert_platform.hops.binding import load
-from upsert_platform_tests.graph.stack import Stack, checks_of
+from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +52,7 @@ def test_what_a_run_is_launched_with_is_used_by_assets_io_managers_and_checks(st
     assert all(checks_of(result).values())
     assert len(checks_of(result)) == 2
     assert NotingSpark.asked
+    assert "spark_ui" not in metadata_of(result, "tables", "users_serving"), "this session has no page"
     assert all(settings == launched for settings in NotingSpark.asked)
     assert (other / "changelogs" / "users" / "_delta_log").is_dir()
     assert not stack.lake.exists()
