@@ -57,7 +57,7 @@ class ChangelogIOManager(_PlatformIOManager):
                 context.log.warning(str(moved))
 
         told: list[Any] = []
-        asked = self.spark.asked
+        asked = self.spark.times_asked
         self.spark.expect(obj.lag)
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
@@ -101,7 +101,7 @@ class QueryIOManager(_PlatformIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
         """Computes and commits every batch; Spark's session is opened when there is enough to do."""
-        asked = self.spark.asked
+        asked = self.spark.times_asked
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
             run = obj.execute(lambda: self.spark.spark_session)
@@ -134,7 +134,7 @@ class DestinationIOManager(_PlatformIOManager):
         if not isinstance(obj, DestinationPlan):
             self._write_frame(context, obj)
             return
-        asked = self.spark.asked
+        asked = self.spark.times_asked
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
             hop = self.platform.destination_hop(_table_of(context), run=context.run_id)

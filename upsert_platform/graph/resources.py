@@ -85,7 +85,7 @@ class SparkResource(LazyPySparkResource):
         return OnDemand(lambda: self.spark_session, rows=self.little_rows, on_cluster=self.place.is_cluster)
 
     @property
-    def asked(self) -> int:
+    def times_asked(self) -> int:
         """How often the session was asked for so far."""
         return self._asked
 
