@@ -18,7 +18,13 @@ from upsert_platform.graph.declared import code_references, declared_at
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.graph.translator import Translation, TranslatorData, observed
+from upsert_platform.graph.translator import (
+    Translation,
+    TranslatorData,
+    UpsertTranslator,
+    observed,
+    translation_of,
+)
 from upsert_platform.hops.connectors import (
     is_topic,
     kind_of,
@@ -251,6 +257,11 @@ def project_assets(
         read = [column.name for column in source.columns]
         yield destination_asset(insert, target, read, translation, project=project.path)
     yield from delta_source_assets(project, translation)
+
+
+def project_translation(project: Project, translator: UpsertTranslator | None) -> Translation:
+    """A translator that was asked for the key of every asset of a project."""
+    return translation_of(translator, lambda noting: project_assets(project, noting))
 
 
 def inserts_of(project: Project) -> Iterable[tuple[Insert, Table]]:

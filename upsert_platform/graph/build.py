@@ -31,7 +31,7 @@ from upsert_platform.graph.resources import (
 from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
 from upsert_platform.graph.stream import stream_job
 from upsert_platform.graph.topic_check import topic_check
-from upsert_platform.graph.translator import Translation, UpsertTranslator, translation_of, translator_of
+from upsert_platform.graph.translator import UpsertTranslator, translator_of
 from upsert_platform.hops.freshness import FreshnessLimits
 from upsert_platform.model import Project, Table
 from upsert_platform.platform_options import Severity, platform_settings
@@ -59,7 +59,7 @@ def build_definitions(
     by_conditions = automation_of(automation) is Automation.CONDITIONS
     spark = spark or SparkResource()
     platform = platform or default_platform()
-    translation = project_translation(project, translator_of(translator))
+    translation = assets.project_translation(project, translator_of(translator))
     names = translation.keys
     sync = jobs.sync_job(project, names)
     targets = [target for _, target in assets.inserts_of(project)]
@@ -107,11 +107,6 @@ def build_definitions(
         },
         loggers={console.CONSOLE: console.console},
     )
-
-
-def project_translation(project: Project, translator: UpsertTranslator | None) -> Translation:
-    """A translator that was asked for the key of every asset of a project."""
-    return translation_of(translator, lambda noting: assets.project_assets(project, noting))
 
 
 def declared_checks(

@@ -27,7 +27,7 @@ def asset_keys(project: Project) -> AssetKeys:
     translator = translator_of(None)
     if translator is None:
         return AS_DECLARED
-    from upsert_platform.graph.build import project_translation
+    from upsert_platform.graph.assets import project_translation
 
     return project_translation(project, translator).keys
 
