@@ -149,6 +149,7 @@ def query_asset(query: Query, translation: Translation, *, after: Collection[str
         after: tables in which it finds rows, and which are written first.
     """
     table, names = query_table(query), translation.keys
+    lineage = keys.column_lineage(query, names)
 
     @dg.asset(
         key=names.query_key(query.name),
@@ -162,8 +163,8 @@ def query_asset(query: Query, translation: Translation, *, after: Collection[str
         description=f"Result of a query, with the state that keeps it up to date.\n\n```sql\n{query.statement}\n```",
         metadata={
             keys.TABLE_METADATA: query.name,
-            "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
-            "dagster/column_lineage": keys.column_lineage(query, names),
+            "dagster/column_schema": keys.column_schema(table.columns, table.primary_key, lineage),
+            "dagster/column_lineage": lineage,
             keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
         },
     )
@@ -171,7 +172,7 @@ def query_asset(query: Query, translation: Translation, *, after: Collection[str
         with told_plainly():
             hop = platform.query_hop(query.name, run=context.run.run_id)
             plan = hop.plan()
-        shown = metadata.of_query_plan(plan)
+        shown = {**metadata.of_query_plan(plan), "dagster/column_lineage": lineage}
         version = metadata.data_version_of_query(plan)
         if not plan.is_due:
             context.log.info("every batch is applied: nothing is computed")
@@ -192,6 +193,7 @@ def destination_asset(
         read: names of the columns of what it reads.
     """
     names = translation.keys
+    lineage = keys.insert_lineage(insert, target, read, names)
 
     @dg.asset(
         key=names.destination_key(target.name),
@@ -205,8 +207,8 @@ def destination_asset(
         f"\n\n```sql\n{insert.sql}\n```",
         metadata={
             keys.TABLE_METADATA: target.name,
-            "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key),
-            "dagster/column_lineage": keys.insert_lineage(insert, target, read, names),
+            "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key, lineage),
+            "dagster/column_lineage": lineage,
             "dagster/table_name": keys.stored_as(target),
             **code_references(target.location, insert.location),
         },
@@ -218,7 +220,11 @@ def destination_asset(
                 plan = hop.plan()
             finally:
                 hop.destination.close()
-        shown = {**metadata.of_destination_plan(plan), "dagster/uri": hop.destination.uri}
+        shown = {
+            **metadata.of_destination_plan(plan),
+            "dagster/uri": hop.destination.uri,
+            "dagster/column_lineage": lineage,
+        }
         pause = paused(platform.lake).get(target.name)
         if pause is not None:
             context.log.warning(f"{pause}; 'upsert-platform resume {target.name}' ends that")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import dagster as dg
@@ -113,14 +113,21 @@ def stored_as(table: Table) -> str:
     return connector.stored_as(table) if connector else table.name
 
 
-def column_schema(columns: tuple[Column, ...], primary_key: tuple[str, ...]) -> dg.TableSchema:
-    """Dagster's form of declared columns."""
+def column_schema(
+    columns: tuple[Column, ...], primary_key: tuple[str, ...], made_of: dg.TableColumnLineage | None = None
+) -> dg.TableSchema:
+    """Dagster's form of declared columns.
+
+    Args:
+        made_of: is told with them, for Dagster draws the lineage of columns in its commercial edition alone.
+    """
+    deps = made_of.deps_by_column if made_of is not None else {}
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 column.name,
                 _shown(column.type),
-                description=column.comment,
+                description=_described(column, deps.get(column.name, ())),
                 constraints=dg.TableColumnConstraints(
                     nullable=column.name not in primary_key and (column.type is None or column.type.nullable)
                 ),
@@ -158,6 +165,13 @@ def insert_lineage(insert: Insert, target: Table, read: Collection[str], names: 
         meant = {item.name for item in sqlglot.parse_one(projection, dialect="spark").find_all(sqlglot.exp.Column)}
         found[column.name] = [dg.TableColumnDep(source, name) for name in read if name in meant]
     return dg.TableColumnLineage(found)
+
+
+def _described(column: Column, deps: Sequence[dg.TableColumnDep]) -> str | None:
+    """The comment of a column, and what it is made of."""
+    origin = ", ".join(f"{item.asset_key.path[-1]}.{item.column_name}" for item in deps)
+    told = [column.comment or "", f"from {origin}" if origin else ""]
+    return "; ".join(text for text in told if text) or None
 
 
 def _shown(kind: LogicalType | None) -> str:

@@ -47,7 +47,7 @@ def test_columns_of_a_table_name_what_they_are_made_of(tmp_path: Path) -> None:
         CREATE TABLE users (id BIGINT, name STRING, region STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
           'connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = '127.0.0.1:1',
           'key.format' = 'json', 'value.format' = 'json');
-        CREATE TABLE copied (id BIGINT, label STRING, size INT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+        CREATE TABLE copied (id BIGINT, label STRING COMMENT 'shown', size INT, PRIMARY KEY (id) NOT ENFORCED) WITH (
           'connector' = 'upsert-kafka', 'topic' = 'u', 'properties.bootstrap.servers' = '127.0.0.1:1',
           'key.format' = 'json', 'value.format' = 'json');
         INSERT INTO copied SELECT id, UPPER(`region`) || ': ' || name, CHAR_LENGTH(name) FROM users WHERE region <> 'x';
@@ -56,7 +56,11 @@ def test_columns_of_a_table_name_what_they_are_made_of(tmp_path: Path) -> None:
     project, problems = load(tmp_path)
     assert not problems, problems
     graph = build_definitions(project).resolve_asset_graph()
-    told = graph.get(dg.AssetKey(["tables", "copied"])).metadata["dagster/column_lineage"]
+    metadata = graph.get(dg.AssetKey(["tables", "copied"])).metadata
+    told = metadata["dagster/column_lineage"]
     assert {name: [dep.column_name for dep in deps] for name, deps in told.deps_by_column.items()} == {
         "id": ["id"], "label": ["name", "region"], "size": ["name"],
+    }  # fmt: skip
+    assert {column.name: column.description for column in metadata["dagster/column_schema"].columns} == {
+        "id": "from users.id", "label": "shown; from users.name, users.region", "size": "from users.name",
     }  # fmt: skip

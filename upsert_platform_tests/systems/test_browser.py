@@ -114,7 +114,7 @@ def test_a_user_sees_the_graph_a_failed_check_and_the_repair(ui: Ui, stack: Stac
     assert stack.serving_differences() == []
 
     ui.open("assets/tables/users_serving")
-    for text in ("PRIMARY KEY (user_id)", "DECIMAL(12, 2)", "upserts"):
+    for text in ("PRIMARY KEY (user_id)", "DECIMAL(12, 2)", "from users.balance", "upserts"):
         expect(page.get_by_text(text, exact=True).first).to_be_visible()
     ui.keep("table")
     ui.check()
