@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
@@ -20,6 +23,32 @@ FEW_ROWS: Final = 64
 Place = tuple[str, int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Why a record is not in quarantine any more, though nothing came of it.
+
+    Attributes:
+        by: who said so.
+        at: UTC.
+        why: in words.
+    """
+
+    by: str
+    at: datetime
+    why: str
+
+    def text(self) -> str:
+        """As the mark of a record keeps it."""
+        told = {"discarded_by": self.by, "at": self.at.isoformat(timespec="seconds"), "why": self.why}
+        return json.dumps(told, ensure_ascii=False)
+
+    @staticmethod
+    def read(text: str) -> Discard:
+        """The inverse of `text`."""
+        told = json.loads(text)
+        return Discard(told["discarded_by"], datetime.fromisoformat(told["at"]), told["why"])
+
+
 def rows_of(kind: str, *, after: int, upto: int | None) -> pc.Expression:
     """Tells the rows of a kind in the batches after one and up to another."""
     import pyarrow.dataset as ds
@@ -28,17 +57,34 @@ def rows_of(kind: str, *, after: int, upto: int | None) -> pc.Expression:
     return condition if upto is None else condition & (ds.field(rows.BATCH) <= upto)
 
 
-def places(store: ChangelogStore, *, after: int = 0, upto: int | None = None) -> pa.Table:
-    """Where the quarantined records lie that were not replayed: `_topic`, `_partition`, `_offset`, in that order.
+def places(store: ChangelogStore, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:
+    """Where the quarantined records lie that were neither replayed nor discarded: `_topic`, `_partition`, `_offset`.
 
     What it holds does not depend on the size of the records.
+
+    Args:
+        with_discarded: those that were discarded too: nothing came of them either.
     """
+    import pyarrow.compute as pc
+
     found = store.read_arrow(PLACE, kind=rows.KIND_QUARANTINED, after=after, upto=upto)
     if found.num_rows:
-        replayed = store.read_arrow(PLACE, kind=rows.KIND_REPLAYED, after=0, upto=None)
+        replayed = store.read_arrow((*PLACE, rows.REASON), kind=rows.KIND_REPLAYED, after=0, upto=None)
+        if with_discarded:
+            replayed = replayed.filter(pc.is_null(replayed.column(rows.REASON)))
+        replayed = replayed.select(PLACE)
         if replayed.num_rows:
             found = found.join(replayed, keys=list(PLACE), join_type="left anti")
     return found.sort_by([(name, "ascending") for name in PLACE])
+
+
+def discarded(store: ChangelogStore) -> list[tuple[Place, Discard]]:
+    """The records that were discarded, and that no replay of their topic brought back, each with who said so."""
+    marks = store.read_arrow((*PLACE, rows.REASON), kind=rows.KIND_REPLAYED, after=0, upto=None)
+    told = list(zip(_places_of(marks), marks.column(rows.REASON).to_pylist(), strict=True))
+    replayed = {place for place, text in told if text is None}
+    found = {place: Discard.read(text) for place, text in told if text is not None and place not in replayed}
+    return sorted(found.items(), key=lambda item: item[0])
 
 
 def records(
@@ -49,7 +95,7 @@ def records(
     limit: int | None = None,
     places: Collection[Place] | None = None,
 ) -> pa.Table:
-    """Quarantined records that were not replayed, by place: the system columns but kind and accounting.
+    """Quarantined records that wait, by place: the system columns but kind and accounting.
 
     Args:
         limit: the first so many; no more of them are held.

@@ -334,12 +334,12 @@ class ChangelogStore:
             result.setdefault(batch, []).append(RangeAccount.from_json(text))
         return result
 
-    def quarantined_places(self, *, after: int = 0, upto: int | None = None) -> pa.Table:
-        """Where the quarantined records lie that were not replayed. See `upsert_platform.changelog.quarantine`."""
-        return quarantine.places(self, after=after, upto=upto)
+    def quarantined_places(self, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:
+        """Where quarantined records lie that were not replayed. See `upsert_platform.changelog.quarantine`."""
+        return quarantine.places(self, after=after, upto=upto, with_discarded=with_discarded)
 
     def quarantined_count(self) -> int:
-        """How many quarantined records were not replayed. No JVM."""
+        """How many quarantined records were neither replayed nor discarded. No JVM."""
         return self.quarantined_places().num_rows
 
     def quarantined(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import uuid
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upsert_platform.changelog import lake, rows
+from upsert_platform.changelog.quarantine import discarded
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.session import spark_session
@@ -42,7 +44,7 @@ def _source(binding: Binding, table: str) -> tuple[Source, ChangelogStore]:
     return source, changelog_of(source, lake.default_lake())
 
 
-@click.group(short_help="List, show and replay what was kept aside.")
+@click.group(short_help="List, show, replay and discard what was kept aside.")
 def quarantine() -> None:
     """Records that could not be decoded, and rows that a destination refused."""
 
@@ -50,13 +52,17 @@ def quarantine() -> None:
 @quarantine.command(name="list", short_help="List what is in quarantine.")
 @click.argument("table", required=False)
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="Rows to show per table.")
-def show_all(table: str | None, limit: int) -> None:
+@click.option("--discarded", "given_up", is_flag=True, help="Show what was discarded instead, by whom, when and why.")
+def show_all(table: str | None, limit: int, *, given_up: bool) -> None:
     """List what is in quarantine: of TABLE, or of every table of the project."""
     binding = _binding()
     console = Console(highlight=False)
     named = [table] if table else [*binding.sources, *binding.targets]
     for name in named:
-        if name in binding.targets:
+        if given_up:
+            if table or name in binding.sources:
+                _list_discarded(console, name, _source(binding, name)[1], limit)
+        elif name in binding.targets:
             _list_refused(console, name, limit, Mask.of(binding.targets[name].table))
         else:
             source, store = _source(binding, name)
@@ -65,7 +71,9 @@ def show_all(table: str | None, limit: int) -> None:
 
 def _list_records(console: Console, name: str, store: ChangelogStore, limit: int, mask: Mask) -> None:
     count = store.quarantined_places().num_rows
-    console.print(Text.assemble((name, "bold"), f": {counted(count, 'record')} could not be decoded"))
+    given_up = discarded(store)
+    told = f", {len(given_up)} more discarded (--discarded)" if given_up else ""
+    console.print(Text.assemble((name, "bold"), f": {counted(count, 'record')} could not be decoded{told}"))
     if not count:
         return
     shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
@@ -77,6 +85,20 @@ def _list_records(console: Console, name: str, store: ChangelogStore, limit: int
     console.print(shown)
     if count > limit:
         console.print(f"... and {count - limit} more (--limit)")
+
+
+def _list_discarded(console: Console, name: str, store: ChangelogStore, limit: int) -> None:
+    found = discarded(store)
+    console.print(Text.assemble((name, "bold"), f": {counted(len(found), 'record')} discarded"))
+    if not found:
+        return
+    shown = Table("topic-partition@offset", "by", "at", "why", box=None)
+    for (topic, partition, offset), mark in found[:limit]:
+        at = mark.at.isoformat(timespec="seconds")
+        shown.add_row(Text(f"{topic}-{partition}@{offset}"), _printable(mark.by), at, _printable(mark.why))
+    console.print(shown)
+    if len(found) > limit:
+        console.print(f"... and {len(found) - limit} more (--limit)")
 
 
 def _list_refused(console: Console, name: str, limit: int, mask: Mask) -> None:
@@ -111,7 +133,7 @@ def show(table: str, place: str) -> None:
         row = masked_record(found, Mask.of(source.table))
         click.echo(json.dumps({name.lstrip("_"): _shown(value) for name, value in row.items()}, indent=2))
         return
-    raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed")
+    raise click.ClickException(f"{place} is not in the quarantine of '{table}'; it may have been replayed or discarded")
 
 
 def _show_refused(table: str, place: str, mask: Mask) -> None:
@@ -140,9 +162,42 @@ def replay(table: str, places: tuple[str, ...]) -> None:
         _replay_records(binding, table, places)
 
 
+@quarantine.command("discard", short_help="Say that records are not needed, and why.")
+@click.argument("table")
+@click.argument("places", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All records of the table that are in quarantine.")
+@click.option("--reason", required=True, help="Why; kept with the records.")
+@click.option("--by", default=getpass.getuser, show_default="the user of this process", help="Who says so.")
+def discard_records(table: str, places: tuple[str, ...], reason: str, by: str, *, every: bool) -> None:
+    """Say that records of TABLE, which could not be decoded, are not needed.
+
+    They are not counted as in quarantine any more, checks do not warn of them, and `quarantine replay` leaves them
+    alone. They stay in the changelog, with who discarded them, when and why: `quarantine list --discarded`. PLACES are
+    topic-partition@offset, as `list` prints them.
+    """
+    from upsert_platform.hops.discard import discard
+
+    if bool(places) == every:
+        raise click.UsageError("name the records as topic-partition@offset, or give --all")
+    if not reason.strip():
+        raise click.BadParameter("say why, for those who ask later", param_hint="'--reason'")
+    binding = _binding()
+    if table in binding.targets and table not in binding.sources:
+        raise click.BadParameter(
+            f"'{table}' is written: rows that it refused go when they are replayed, or a later value of their key is"
+            " written"
+        )
+    _, store = _source(binding, table)
+    wanted = None if every else {_place(place) for place in places}
+    done = discard(store, by=by, why=reason.strip(), run=f"discard-{uuid.uuid4().hex[:8]}", places=wanted)
+    if done.batch is None:
+        click.echo(f"nothing of '{table}' is in quarantine")
+    else:
+        click.echo(f"{counted(done.count, 'record')} discarded; batch {done.batch}")
+
+
 def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> None:
-    from upsert_platform.hops.replay import check_order
-    from upsert_platform.hops.replay import replay as run_replay
+    from upsert_platform.hops.replay import check_order, replay_in_turn
 
     source, store = _source(binding, table)
     check_order([bound.query for bound in binding.queries.values()], table)
@@ -151,9 +206,9 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
         return
     wanted = [_place(place) for place in places] or None
     with spark_session(f"replaying records of {table}") as (spark, _):
-        done = run_replay(spark, source, store, run=_run(), offsets=wanted)
+        done = replay_in_turn(spark, source, store, run=_run(), offsets=wanted)
     click.echo(
-        f"{done.replayed} replayed, {done.superseded} superseded by later records, {len(done.refused)} still refused"
+        f"{done.replayed} replayed, {done.superseded} superseded by later records, {done.refused_count} still refused"
         + (f"; batch {done.batch}" if done.batch else "")
     )
     for (topic, partition, offset), reason in list(done.refused.items())[:_SHOWN]:

@@ -17,7 +17,7 @@ from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.following import check_keys, follow
-from upsert_platform.hops.replay import replay
+from upsert_platform.hops.replay import replay_in_turn
 from upsert_platform.hops.replay_refused import check_replayable, replay_refused
 from upsert_platform.model import Project
 
@@ -98,8 +98,8 @@ def _records(
     binding = platform.binding()
     check_keys(binding, name)
     session = spark.spark_session
-    done = replay(session, hop.source, hop.store, run=run)
-    counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": len(done.refused)}
+    done = replay_in_turn(session, hop.source, hop.store, run=run)
+    counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": done.refused_count}
     told = {**counts, "in_quarantine": hop.store.quarantined_count()}
     _observe(context, names.changelog_key(name), {"dry_run": False, **told})
     if done.batch is None:

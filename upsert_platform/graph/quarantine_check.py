@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.quarantine import discarded
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.graph import keys
@@ -67,10 +68,10 @@ def judged(source: Source, store: ChangelogStore, *, key: dg.AssetKey) -> dg.Ass
         asset_key=key,
         passed=not quarantined,
         severity=dg.AssetCheckSeverity.ERROR if reasons else dg.AssetCheckSeverity.WARN,
-        metadata={"in_quarantine": quarantined, "records_read": records},
+        metadata={"in_quarantine": quarantined, "records_read": records, "discarded": len(discarded(store))},
         description=f"{quarantined} of {records} records are in quarantine"
         f"{', reaching ' + ' and '.join(reasons) if reasons else ''}; 'upsert-platform quarantine list {table}'"
-        f" tells why, 'quarantine replay {table}' tries them again"
+        f" tells why, 'quarantine replay {table}' tries them again, 'quarantine discard {table}' gives them up"
         if quarantined
         else None,
     )

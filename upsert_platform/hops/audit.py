@@ -157,7 +157,7 @@ def _applied(bound: Target) -> int:
 
 
 def _quarantined(store: ChangelogStore, upto: int) -> list[tuple[str, int, int]]:
-    found = store.quarantined_places(upto=upto)
+    found = store.quarantined_places(upto=upto, with_discarded=True)
     columns = (found["_topic"].to_pylist(), found["_partition"].to_pylist(), found["_offset"].to_pylist())
     return list(zip(*columns, strict=True))
 

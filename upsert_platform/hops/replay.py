@@ -38,14 +38,21 @@ class Replay:
     Attributes:
         replayed: records that gave changes.
         superseded: records that a later record of their key has overtaken.
-        refused: records that still do not decode, by place, with the reason.
-        batch: the batch that was committed, or None when nothing was.
+        refused: records that still do not decode, by place, with the reason; of very many the first ones.
+        batch: the last batch that was committed, or None when nothing was.
+        more_refused: how many more still do not decode.
     """
 
     replayed: int
     superseded: int
     refused: Mapping[tuple[str, int, int], str]
     batch: int | None
+    more_refused: int = 0
+
+    @property
+    def refused_count(self) -> int:
+        """Records that still do not decode."""
+        return len(self.refused) + self.more_refused
 
 
 class StoredRecord:
@@ -124,6 +131,39 @@ def _is_row_by_row(node: Node, table: str) -> bool:
     if isinstance(node, Scan):
         return node.table == table
     return not isinstance(node, (Aggregate, TopN)) and any(_is_row_by_row(item, table) for item in node.inputs)
+
+
+def replay_in_turn(
+    spark: SparkSession,
+    source: Source,
+    store: ChangelogStore,
+    *,
+    run: str,
+    offsets: Sequence[tuple[str, int, int]] | None = None,
+) -> Replay:
+    """Replays the quarantine of a changelog, MOST records at a time: those that do not decode hold no others up.
+
+    Args:
+        offsets: topic, partition and offset of the records meant; all if None.
+
+    Raises:
+        ChangelogError: other runs keep committing meanwhile; what was replayed by then is committed.
+    """
+    if offsets is None:
+        columns = store.quarantined_places().columns
+        offsets = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    whole = Replay(0, 0, {}, None)
+    for start in range(0, len(offsets), MOST):
+        done = replay(spark, source, store, run=run, offsets=offsets[start : start + MOST])
+        told = whole.refused or done.refused
+        whole = Replay(
+            whole.replayed + done.replayed,
+            whole.superseded + done.superseded,
+            told,
+            done.batch or whole.batch,
+            whole.refused_count + done.refused_count - len(told),
+        )
+    return whole
 
 
 def replay(

@@ -345,7 +345,7 @@ class _Judged:
 
     def _quarantined(self) -> DataFrame:
         ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT"
-        return self.spark.createDataFrame(self.store.quarantined_places(upto=self.head.batch), ddl)
+        return self.spark.createDataFrame(self.store.quarantined_places(upto=self.head.batch, with_discarded=True), ddl)
 
 
 def _comparable(frame: DataFrame, name: str) -> Column:
