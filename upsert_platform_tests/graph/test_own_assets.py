@@ -54,7 +54,8 @@ def test_the_asset_of_the_page_reads_last_values_and_writes_its_table(
     )
     monkeypatch.setenv("UPSERT_PLATFORM_PROJECT", str(stack.project))
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    (block,) = (text for text in blocks if "def customer_totals(" in text)
     found: dict[str, Any] = {}
     sys.modules.pop(DEFINITIONS, None)  # of another project
     try:
