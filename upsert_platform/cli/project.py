@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def ui(port: int) -> None:
     click.echo(f"Dagster UI on http://127.0.0.1:{port}{servers}")
     dagster = str(Path(sys.executable).parent / "dagster")
     arguments = ["dev", "-m", "upsert_platform.definitions", "-h", "127.0.0.1", "-p", str(port)]
+    # A shell lets what it starts in the background ignore SIGINT, by which Dagster ends its services at a SIGTERM too.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execve(dagster, [dagster, *arguments], environment())
 
 

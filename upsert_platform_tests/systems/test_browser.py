@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -72,7 +73,9 @@ def ui(stack: Stack, tmp_path: Path) -> Iterator[Ui]:
     shots = Path(os.environ.get("UPSERT_SCREENSHOTS", tmp_path / "shots"))
     shots.mkdir(parents=True, exist_ok=True)
     with (tmp_path / "ui.log").open("wb") as log, sync_playwright() as playwright:
-        server = subprocess.Popen(command, cwd=tmp_path, env=stack.environment(), stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, cwd=tmp_path, env=stack.environment(), stdout=log, stderr=log, preexec_fn=_in_background
+        )
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         try:
             page = browser.new_page(viewport={"width": 1440, "height": 900})
@@ -85,6 +88,11 @@ def ui(stack: Stack, tmp_path: Path) -> Iterator[Ui]:
             browser.close()
             server.terminate()
             server.wait(60)
+
+
+def _in_background() -> None:
+    """What shells do for a process in the background; it is to end at SIGTERM all the same."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _wait(page: Page, address: str, server: subprocess.Popen[bytes]) -> None:
