@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,9 +87,15 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
     )
     platform = SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop)
     spark = SimpleNamespace(
-        on_demand=lambda: None, expect=lambda rows: None, refuse_wrong=lambda platform, writes: None
+        on_demand=lambda: None,
+        expect=lambda rows: None,
+        refuse_wrong=lambda platform, writes: None,
+        times_asked=0,
+        page=lambda since: None,
     )
-    context = dg.build_output_context(definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run")
+    context = dg.build_output_context(
+        asset_key=dg.AssetKey(["tables", "users"]), definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run"
+    )
     plan = DestinationPlan(DestinationState(), None)
     DestinationIOManager(platform, spark).handle_output(context, plan)  # type: ignore[arg-type]
     assert context.consume_logged_metadata()["batches_behind"] == dg.MetadataValue.int(0)
@@ -103,7 +110,7 @@ def test_a_lake_that_cannot_be_written_is_told_in_one_line_before_spark_starts(m
     platform = SimpleNamespace(root=nowhere, changelog_hop=lambda name, run: None, destination_hop=None)
     context = dg.build_output_context(step_key="users", definition_metadata={keys.TABLE_METADATA: "users"}, run_id="r")
     for manager, plan in (
-        (ChangelogIOManager, ChangelogPlan(None, (), ())),
+        (partial(ChangelogIOManager, names=keys.AS_DECLARED), ChangelogPlan(None, (), ())),
         (DestinationIOManager, DestinationPlan(DestinationState(), None)),
     ):
         with pytest.raises(dg.Failure) as raised:
