@@ -22,8 +22,9 @@ _PLAIN_NUMBERS: Final = frozenset(
     ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year")
 )
 _INTEGERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
-_EVEN_CHUNKS: Final = 7
-"""Chunks that are made by counting keys, behind one whose end the server has looked for among its rows."""
+_EVEN_CHUNKS, _MOST_EVEN_CHUNKS = 7, 56
+"""Chunks that are made by counting keys, behind one whose end the server has looked for among its rows; twice as many
+each time that this one has few gaps too."""
 _EVEN_LIMIT: Final = 1 << 62
 """Where counting ends: beyond are the ends of BIGINT."""
 _BATCH_BYTES: Final = 512 << 20
@@ -82,6 +83,7 @@ def find_chunks(
     order = ", ".join(_ordered(column) for column in key)
     shown = ", ".join(_shown(column) for column in key)
     found: list[Chunk] = []
+    even = _EVEN_CHUNKS
     while len(found) < most:
         where = f" WHERE {_beyond(key, after, last='>')}" if after is not None else ""
         end = connection.query(
@@ -92,9 +94,12 @@ def find_chunks(
         if upto is None:
             return found, True
         if _has_few_gaps(key, after, upto, rows):
-            for _ in range(min(_EVEN_CHUNKS, most - len(found))):
+            for _ in range(min(even, most - len(found))):
                 found.append(Chunk(upto, (str(int(upto[0]) + rows),)))
                 upto = (str(int(upto[0]) + rows),)
+            even = min(2 * even, _MOST_EVEN_CHUNKS)
+        else:
+            even = _EVEN_CHUNKS
         after = upto
     return found, False
 

@@ -8,7 +8,8 @@ itself is the slowest part of a snapshot.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
 from typing import Any, Final
@@ -36,17 +37,31 @@ _MARGIN: Final = 16
 """Zero bytes behind a block, so that lengths may be looked at where none are."""
 
 
-def read_rows(connection: Connection, sql: str, readers: Sequence[TextReader]) -> Iterator[pa.RecordBatch]:
-    """Rows of a statement that selects what readers read, a few megabytes at a time; the answer is never held whole.
+def read_rows(
+    connections: Sequence[Connection], statements: Iterable[str], readers: Sequence[TextReader]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of statements that select what readers read, a few megabytes at a time; no answer is ever held whole.
+
+    Args:
+        connections: which take turns: the server works on a statement while rows are made of the answer before.
 
     Raises:
-        EndpointError: the server refuses the statement, or the connection broke.
+        EndpointError: the server refuses a statement, or a connection broke.
         ReplicationError: a value cannot be carried.
     """
     schema = pa.schema([pa.field(reader.name, reader.type) for reader in readers])
-    for block in _blocks(connection, sql):
-        arrays = [reader.read(values) for reader, values in zip(readers, block.columns(readers), strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    free, asked, rest = deque(connections), deque[Connection](), iter(statements)
+    while True:
+        while free and (sql := next(rest, None)) is not None:
+            _ask(free[0], sql)
+            asked.append(free.popleft())
+        if not asked:
+            return
+        answering = asked.popleft()
+        for block in _blocks(answering):
+            arrays = [reader.read(values) for reader, values in zip(readers, block.columns(readers), strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        free.append(answering)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +110,24 @@ class _Block:
             at = ends
 
 
-def _blocks(connection: Connection, sql: str) -> Iterator[_Block]:
+def _ask(connection: Connection, sql: str) -> None:
+    """Sends a statement; `_blocks` reads the answer."""
+    import pymysql
+    from pymysql.constants import COMMAND
+
+    try:
+        connection.raw._execute_command(COMMAND.COM_QUERY, sql)  # noqa: SLF001
+    except (pymysql.Error, OSError) as error:
+        raise endpoint_error(connection.server, error) from error
+
+
+def _blocks(connection: Connection) -> Iterator[_Block]:
+    """The rows of the answer to what was asked."""
     import pymysql
 
     raw = connection.raw
     try:
-        raw.query(sql, unbuffered=True)
+        raw._read_query_result(unbuffered=True)  # noqa: SLF001
         source = raw._rfile  # noqa: SLF001
         _detach(raw)
         pieces: list[bytes] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _BLOCK_ROWS: Final = 1 << 16
 _BLOCK_BYTES: Final = 32 << 20
 """Rows that a task holds at once, whichever comes first."""
+_CONNECTIONS: Final = 2
+"""Of a task, so that the server reads a chunk while the task makes rows of the one before."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,9 @@ def selected_rows(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.Re
     wanted = [column for column in part.found.columns if column.name in declared]
     readers = [text_reader(column, part.settings.type_rules, table=part.found.full_name) for column in wanted]
     selected = ", ".join(reader.select for reader in readers)
-    with Connection(part.settings.server) as connection:
-        for chunk in chunks:
-            sql = f"SELECT {selected} FROM {table_name(part.found)}{condition(part.found, chunk)}"
-            yield from read_rows(connection, sql, readers)
+    head = f"SELECT {selected} FROM {table_name(part.found)}"
+    with ExitStack() as opened:
+        connections = [
+            opened.enter_context(Connection(part.settings.server)) for _ in range(min(_CONNECTIONS, len(chunks)))
+        ]
+        yield from read_rows(connections, (head + condition(part.found, chunk) for chunk in chunks), readers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ def _selected(server: Server, schema: str, sql: str = "") -> pa.Table:
         assert table is not None
         readers = [text_reader(column, TypeRules(), table="t") for column in table.columns]
         selected = ", ".join(reader.select for reader in readers)
-        found = list(read_rows(connection, f"SELECT {selected} FROM {schema}.t {sql}", readers))
+        found = list(read_rows([connection], [f"SELECT {selected} FROM {schema}.t {sql}"], readers))
         assert connection.query("SELECT 1") == [(1,)], "the connection can be used again"
     return pa.Table.from_batches(found, pa.schema([pa.field(reader.name, reader.type) for reader in readers]))
 
@@ -77,3 +78,23 @@ def test_an_answer_that_ends_with_an_error_is_told(connection: Connection, serve
     connection.query(f"INSERT INTO {schema}.t SELECT seq FROM mysql.seq_1_to_50000")
     with pytest.raises(EndpointError, match="Subquery returns more than 1 row"):
         _selected(server, schema, f"WHERE id < 40000 OR id = (SELECT id FROM {schema}.t x WHERE x.id > t.id)")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_statements_are_answered_in_their_order(
+    count: int, connection: Connection, server: Server, schema: str
+) -> None:
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a VARCHAR(200))")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, REPEAT(CHAR(97 + seq % 26), 200) FROM mysql.seq_1_to_60000")
+    table = read_table(connection, schema, "t")
+    assert table is not None
+    readers = [text_reader(column, TypeRules(), table="t") for column in table.columns]
+    selected = f"SELECT {', '.join(reader.select for reader in readers)} FROM {schema}.t WHERE id"
+    bounds = [(0, 3), (3, 3), (3, 40_000), (40_000, 40_001), (40_001, 60_000)]  # of more than sockets hold, and empty
+    statements = [f"{selected} > {after} AND id <= {upto} ORDER BY id" for after, upto in bounds]
+    with ExitStack() as opened:
+        connections = [opened.enter_context(Connection(server)) for _ in range(count)]
+        found = list(read_rows(connections, iter(statements), readers))
+        assert [number for block in found for number in block.column(0).to_pylist()] == list(range(1, 60_001))
+        with pytest.raises(EndpointError, match="nowhere"):
+            list(read_rows(connections, [statements[0], f"{selected} = nowhere"], readers))
