@@ -91,6 +91,8 @@ class Matches:
         return table.select(self._schema.names).cast(self._schema)
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        if not left.num_rows or not right.num_rows:  # nothing to look for, as in a first batch
+            left, right = left.slice(0, 0), right.slice(0, 0)
         one, other = code_rows([left, right], [self.node.left_on, self.node.right_on])
         lefts, rights = match_rows(one, other)
         taken, met = left.take(pa.array(lefts)), right.take(pa.array(rights))

@@ -39,6 +39,8 @@ def code_rows(tables: Sequence[pa.Table], columns: Sequence[Sequence[str]]) -> l
     found = np.zeros(total, dtype=np.int64)
     cardinality = 1
     for names in zip(*columns, strict=True):
+        if total and cardinality == total:
+            break  # no two rows are equal: further columns tell nothing
         parts = [normal(table.column(name)) for table, name in zip(tables, names, strict=True)]
         array = pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
         codes, count = _codes(array)
@@ -67,10 +69,15 @@ def is_member(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def match_rows(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of positions at which two arrays of codes are equal, in the order of the left one."""
+    held = np.bincount(right, minlength=1 + int(max(left.max(initial=-1), right.max(initial=-1))))
+    counts = held[left]
+    if held.max(initial=0) <= 1:  # as it is where one side has the key of its table: nothing is sorted
+        position = np.zeros(len(held), dtype=np.int64)
+        position[right] = np.arange(len(right))
+        lefts = np.flatnonzero(counts)
+        return lefts, position[left[lefts]]
     order = np.argsort(right, kind="stable")
-    ordered = right[order]
-    starts = np.searchsorted(ordered, left, "left")
-    counts = np.searchsorted(ordered, left, "right") - starts
+    starts = (np.cumsum(held) - held)[left]
     lefts = np.repeat(np.arange(len(left)), counts)
     within = np.arange(len(lefts)) - np.repeat(np.cumsum(counts) - counts, counts)
     return lefts, order[np.repeat(starts, counts) + within]

@@ -7,10 +7,11 @@ from collections import Counter
 from datetime import date, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from upsert_platform.queries.keys import consolidate, sum_rows
+from upsert_platform.queries.keys import code_rows, consolidate, match_rows, sum_rows
 
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "texts": (pa.string(), ["", "a", "\0", "long text of more than eight bytes", None]),
@@ -43,3 +44,33 @@ def test_weights_of_equal_rows_are_added(first: str, second: str) -> None:
         found = {(row["a"], row["b"]): row["_w"] for row in summed.to_pylist()}
         assert found == {row: weight for row, weight in expected.items() if weight}
         assert len(found) == summed.num_rows
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_pair_of_equal_codes_is_found_once(seed: int) -> None:
+    rng = random.Random(seed)
+    most = rng.choice([1, 3, 30])
+    left = [rng.randrange(most) for _ in range(rng.randrange(12))]
+    right = [rng.randrange(most) for _ in range(rng.randrange(12))]
+    if seed % 2:
+        right = rng.sample(range(most), rng.randrange(most + 1))  # each once
+    found = match_rows(np.array(left, np.int64), np.array(right, np.int64))
+    pairs = list(zip(*(item.tolist() for item in found), strict=True))
+    wanted = [(i, j) for i, one in enumerate(left) for j, other in enumerate(right) if one == other]
+    assert sorted(pairs) == wanted
+    assert [i for i, _ in pairs] == sorted(i for i, _ in pairs)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_codes_are_equal_just_where_all_columns_are(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes, widths = (rng.randrange(1, 6), rng.randrange(6)), [rng.choice([1, 2, 50]) for _ in range(3)]
+    tables = [
+        pa.table({str(at): pa.array([rng.randrange(width) or None for _ in range(size)], pa.int64())
+                  for at, width in enumerate(widths)})
+        for size in sizes
+    ]  # fmt: skip
+    codes = np.concatenate(code_rows(tables, [["0", "1", "2"]] * 2)).tolist()
+    rows = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+    assert all((codes[i] == codes[j]) == (rows[i] == rows[j]) for i in range(len(rows)) for j in range(len(rows)))
+    assert sorted(set(codes)) == list(range(len(set(rows))))
