@@ -18,6 +18,7 @@ from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.offsets import discover, plan_backlog
 from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.kafka.topics import wait_until_stable
 from upsert_platform_tests.interop.bulk import Bulk
 from upsert_platform_tests.interop.java import Java, each
 from upsert_platform_tests.kafka.source.test_offsets import Positions
@@ -218,7 +219,10 @@ def test_our_source_reads_what_the_java_producer_wrote(
         opened.beginTransaction()
         send(kafka_java, opened, topic, [pair(0, None), pair(50, "last")])
         opened.commitTransaction()
-    found = rows_of_source(spark, table_of(kafka_bootstrap, topic, COLUMNS, writes=False))
+    table = table_of(kafka_bootstrap, topic, COLUMNS, writes=False)
+    # A commit is answered before the broker has marked it in every partition.
+    assert wait_until_stable(table.endpoint, topic, seconds=60).stable
+    found = rows_of_source(spark, table)
     expected = {(number, f"é {number + 100}") for number in range(1, 50)} | {(0, None), (50, "last")}
     assert {(row.id, row.name) for row in found} == expected
     assert {row._kind for row in found if row.id == 0} == {changelog_rows.KIND_DELETE}
