@@ -82,7 +82,7 @@ def _checks(binding: Binding | None) -> list[Check]:
     ]
     checks.append(client_check())
     if binding is not None:
-        checks += [*kafka_checks(binding), *store_checks(binding), *database_checks(binding)]
+        checks += [*kafka_checks(binding), *store_checks(binding), *database_checks(binding, lake.default_lake())]
     return checks
 
 

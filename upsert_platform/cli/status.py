@@ -92,8 +92,9 @@ def _shown(status: Status) -> Group:
     errors += [
         Text(f"{item.table}: {item.late}", style="red" if item.stale else "") for item in status.tables if item.late
     ]
+    warnings = [Text(told, style="yellow") for item in status.changelogs for told in item.warnings]
     asked = Text(f"asked in {status.seconds:.1f} s", style="dim")
-    return Group(read, "", written, "", *errors, asked)
+    return Group(read, "", written, "", *errors, *warnings, asked)
 
 
 def _changelog_cells(item: ChangelogStatus) -> tuple[str, ...]:

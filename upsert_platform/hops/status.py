@@ -37,6 +37,7 @@ class ChangelogStatus:
         batch: the last one committed; 0 before the first.
         committed_at: UTC, of that batch; None before the first.
         quarantined: records that wait in quarantine.
+        warnings: what its positions have to tell: columns that may differ from a database.
         error: why it could not be asked; the other attributes then tell nothing.
     """
 
@@ -46,6 +47,7 @@ class ChangelogStatus:
     batch: int = 0
     committed_at: datetime | None = None
     quarantined: int = 0
+    warnings: tuple[str, ...] = ()
     error: str = ""
 
 
@@ -196,6 +198,7 @@ def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
             head.batch if head else 0,
             store.committed_at(),
             store.quarantined_count(),
+            tuple(source.warnings(head.positions)) if head else (),
         )
         return _Found(status, () if waiting is None else (waiting,))
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.latest import latest_per_key
-from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import SourceLocation
+from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
 from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.model import Options, Table
@@ -61,7 +62,10 @@ class Followed:
 
     def hop(self) -> ChangelogHop:
         source = self.source()
-        return ChangelogHop(source, ChangelogStore(str(self.lake / self.name), source.table), run="test")
+        return ChangelogHop(source, changelog_of(source, self.place()), run="test")
+
+    def place(self) -> Lake:
+        return Lake(str(self.lake / self.name))
 
     def sync(self, hop: ChangelogHop | None = None) -> ChangelogRun:
         hop = hop or self.hop()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from upsert_platform.errors import ReplicationError
+from upsert_platform.hops.binding import Binding
+from upsert_platform.hops.checkups.databases import database_checks
+from upsert_platform.hops.checkups.finding import State
+from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.hops.status import status_of
+from upsert_platform.hops.streaming.steps import ChangelogStep
+from upsert_platform.hops.streaming.worker import Worker
+from upsert_platform.model import Project
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill
@@ -33,6 +42,7 @@ def test_a_default_of_a_new_column_is_named_until_a_new_snapshot(
         assert "more (since log." in told
         assert "'rebuild'" in told
         assert str(plan.details["values_not_followed"]).startswith("more (since log.")
+        assert elsewhere(followed) == [told] * 3
         connection.query(f"DELETE FROM {schema}.t WHERE id = 11")
         followed.sync()
     assert followed.hop().begin_anew() is not None
@@ -40,6 +50,23 @@ def test_a_default_of_a_new_column_is_named_until_a_new_snapshot(
     followed.sync()
     assert followed.rows() == followed.wanted()
     assert followed.hop().plan().warnings == ()
+
+
+def elsewhere(followed: Followed) -> list[str]:
+    """What `status`, `doctor` and a turn of `stream` say of it."""
+    source, lake = followed.source(), followed.place()
+    binding = Binding(Project("project"), {"t": source}, {})
+    (status,) = status_of(binding, lake).changelogs
+    (check,) = database_checks(binding, lake)
+    found = [item.told for item in check.found() if item.state is State.WARNING]
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    worker = Worker(ChangelogStep(followed.hop(), OnDemand(lambda: followed.spark)), poll=None, tell=lines.put)
+    worker.start()
+    line = lines.get(timeout=60)
+    worker.drain()
+    worker.join(60)
+    assert lines.empty()
+    return [*status.warnings, *found, line.partition(": ")[2]]
 
 
 STATEMENTS = [

@@ -1,4 +1,7 @@
-"""Servers of databases that tables are read from: do they answer, log rows whole, and let the user read."""
+"""Servers of databases that tables are read from: do they answer, log rows whole, and let the user read.
+
+Of what was read already: whether it is known to differ from the database.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from upsert_platform.hops.binding import Binding
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.hops.binding import Binding, changelog_of
 from upsert_platform.hops.checkups.finding import Check, Finding, State
 from upsert_platform.mysql.catalog import cascades, read_table
 from upsert_platform.mysql.connection import Connection, require_row_log
@@ -15,18 +19,20 @@ from upsert_platform.mysql.table_source import MySqlTableSource
 
 _AREA: Final = "mysql"
 _REMEDY: Final = "check 'hostname', 'port', the network, and the user's password and grants"
+_NEW_SNAPSHOT: Final = "run job 'rebuild' with this table as 'tables'; the next sync reads a new snapshot"
 
 
-def database_checks(binding: Binding) -> list[Check]:
+def database_checks(binding: Binding, lake: Lake) -> list[Check]:
     """One check per table."""
     found = [source for source in binding.sources.values() if isinstance(source, MySqlTableSource)]
     return [
-        Check(_AREA, f"{item.settings.server} {item.stream}", partial(checked_table, item), _REMEDY) for item in found
+        Check(_AREA, f"{item.settings.server} {item.stream}", partial(checked_table, item, lake), _REMEDY)
+        for item in found
     ]
 
 
-def checked_table(source: MySqlTableSource) -> Iterator[Finding]:
-    """One table: whether its server tells of all that changes it."""
+def checked_table(source: MySqlTableSource, lake: Lake) -> Iterator[Finding]:
+    """One table: whether its server tells of all that changes it, and whether all of that was followed."""
     settings = source.settings
     with Connection(settings.server) as connection:
         require_row_log(connection)
@@ -37,6 +43,9 @@ def checked_table(source: MySqlTableSource) -> Iterator[Finding]:
         told = f"the server changes its rows by foreign keys ({', '.join(found)}), which its log does not tell"
         remedy = "let the application change these rows itself, or take a new snapshot now and then (job 'rebuild')"
         yield Finding(_AREA, f"{settings.server} {source.stream}", State.WARNING, told, remedy)
+    head = changelog_of(source, lake).head()
+    for told in source.warnings(head.positions) if head else ():
+        yield Finding(_AREA, f"{settings.server} {source.stream}", State.WARNING, told, _NEW_SNAPSHOT)
     (stream,) = source.discover()
     told = f"about {stream.rows} rows; the log is at {stream.log.end}, and begins with {stream.log.start.file}"
     yield Finding(_AREA, f"{settings.server} {source.stream}", State.OK, told)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -43,9 +43,11 @@ class Step(ABC):
 
     Attributes:
         measures: of its table.
+        warnings: what people have to be told of it, as it stands.
     """
 
     measures: Measures
+    warnings: Sequence[str] = ()
 
     @abstractmethod
     def run(self, *, drains: bool) -> bool:
@@ -82,6 +84,7 @@ class ChangelogStep(Step):
             self._connections = ExitStack()
             self._connections.enter_context(self.hop.source.connected())
         plan = self.hop.plan()
+        self.warnings = plan.warnings
         self.measures.set(lag=plan.lag)
         if not plan.backlog:
             return False

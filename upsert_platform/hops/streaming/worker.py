@@ -23,7 +23,7 @@ class Worker(threading.Thread):
 
     Args:
         poll: seconds between the beginnings of two turns; None for one that others wake.
-        tell: is given a line when the step fails, and when it succeeds again.
+        tell: is given a line when the step fails, when it succeeds again, and for each new warning of it.
     """
 
     def __init__(self, step: Step, *, poll: float | None, tell: Callable[[str], None]) -> None:
@@ -37,6 +37,7 @@ class Worker(threading.Thread):
         self._woken = threading.Event()
         self._drains = threading.Event()
         self._failures = 0
+        self._warned: frozenset[str] = frozenset()
 
     def wake(self) -> None:
         """Something may be to do."""
@@ -85,6 +86,10 @@ class Worker(threading.Thread):
             self._failures = 0
             self.step.measures.set(error="")
             self._tell(f"{self.name} goes on")
+        for told in self.step.warnings:
+            if told not in self._warned:
+                self._tell(f"{self.name}: {told}")
+        self._warned = frozenset(self.step.warnings)
         return done
 
     def _backoff(self) -> float:
