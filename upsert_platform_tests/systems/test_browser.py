@@ -154,6 +154,34 @@ def test_a_user_sees_the_graph_a_failed_check_and_the_repair(ui: Ui, stack: Stac
     assert stack.serving_differences() == []
 
 
+def test_continuous_mode_draws_plots_and_serves_its_metrics(ui: Ui, stack: Stack, tmp_path: Path) -> None:
+    page, port = ui.page, free_port()
+    stack.produce(stack.users.first_wave(200))
+    command = [str(Path(sys.executable).parent / "upsert-platform"), "stream"]
+    options = ["--metrics-port", str(port), "--report-every", "3s"]
+    with (tmp_path / "stream.log").open("wb") as log:
+        process = subprocess.Popen([*command, *options], cwd=tmp_path, env=stack.environment(), stdout=log, stderr=log)
+        try:
+            for _ in range(12):
+                stack.produce(stack.users.second_wave(300))
+                page.wait_for_timeout(2 * SECONDS)
+            page.goto(f"http://127.0.0.1:{port}/metrics")
+            text = page.inner_text("body")
+            ui.keep("metrics")
+        finally:
+            process.terminate()
+            assert process.wait(120) == 0, (tmp_path / "stream.log").read_text()
+    assert 'upsert_platform_delay_seconds_count{kind="table",table="users_serving"}' in text
+    assert 'upsert_platform_check_passed{kind="table",table="users_serving"} 1.0' in text
+    assert stack.serving_differences() == []
+    ui.open("assets/tables/users_serving")
+    plots = page.get_by_role("button", name="Plots")
+    plots.click()
+    expect(page.get_by_text("delay_p95", exact=True).first).to_be_visible()
+    page.get_by_text("commit_seconds", exact=True).first.evaluate("plot => plot.scrollIntoView({block: 'start'})")
+    ui.keep("stream-plots")
+
+
 def _spoil(stack: Stack, user: int) -> None:
     """Another program writes into a row."""
     found = stack.variables
