@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog import rows as changelog_rows
+from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.lake import Lake
@@ -133,9 +134,22 @@ def _commit(store: ChangelogStore, columns: dict[str, pa.Array]) -> None:
         arrays = [
             part[item.name].cast(item.type) if item.name in part else pa.nulls(size, item.type) for item in schema
         ]
-        made = [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+        made = [pa.RecordBatch.from_arrays(arrays, schema=schema), _account(schema, start, size)]
         files += write_here(made, location=store.location, schema=schema, batch=head.batch + 1)
     assert store.append(files, head=head, positions=Positions(), run="bench") is not None
+
+
+def _account(schema: pa.Schema, start: int, rows: int) -> pa.RecordBatch:
+    """What a read of as many records tells of them: by it a check knows how much a sample of earlier rows costs."""
+    account = RangeAccount("source", 0, start, start + rows, records=rows, kept=rows, rows=rows)
+    told = {
+        changelog_rows.KIND: changelog_rows.KIND_ACCOUNTING,
+        changelog_rows.TOPIC: account.topic,
+        changelog_rows.PARTITION: account.partition,
+        changelog_rows.OFFSET: account.start,
+        changelog_rows.ACCOUNTING: account.to_json(),
+    }
+    return pa.RecordBatch.from_pylist([told], schema=schema)
 
 
 def _users(count: int) -> dict[str, pa.Array]:
