@@ -55,31 +55,50 @@ def _text(value: object) -> str:
 def mix(values: np.ndarray) -> np.ndarray:
     """SplitMix64's finisher: every bit of the input moves every bit of the output."""
     with np.errstate(over="ignore"):
-        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return values ^ (values >> np.uint64(31))
+        shifted = values >> np.uint64(30)
+        mixed = values ^ shifted  # from here on in place: new arrays cost as much as what is done to them
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= np.right_shift(mixed, np.uint64(27), out=shifted)
+        mixed *= np.uint64(0x94D049BB133111EB)
+        mixed ^= np.right_shift(mixed, np.uint64(31), out=shifted)
+        return mixed
 
 
 def _hash_bytes(array: pa.Array) -> np.ndarray:
     array = array.cast(pa.large_binary()) if array.type != pa.large_binary() else array
     count = len(array)
+    if not count:
+        return np.empty(0, np.uint64)
     _, offsets_buffer, data = array.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[array.offset : array.offset + count + 1]
     starts, lengths = offsets[:-1] - offsets[:1], np.diff(offsets)
-    # Of a slice only its own bytes are copied.
-    used = b"" if data is None or not count else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
-    padded = np.frombuffer(used + bytes(8), dtype=np.uint8)
+    padded = _padded(data, int(offsets[0]), int(offsets[-1]))
     words = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
     found = mix(lengths.astype(np.uint64) ^ _SEED)
-    left = np.arange(count)
-    at = 0
-    while True:
-        left = left[lengths[left] > at]
-        if not len(left):
-            return found
-        rest = np.minimum(lengths[left] - at, 8)
-        found[left] = mix(found[left] ^ (words[starts[left] + at] & _TAIL[rest]))
-        at += 8
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    for at in range(0, longest, 8):
+        if at + 8 <= shortest:  # every value has the whole word
+            found ^= words[starts + at]
+            found = mix(found)
+            continue
+        left = None if at < shortest else np.flatnonzero(lengths > at)
+        begins, rest = (starts, lengths) if left is None else (starts[left], lengths[left])
+        word = words[begins + at] & _TAIL[np.minimum(rest - at, 8)]
+        if left is None:
+            found = mix(found ^ word)
+        else:
+            found[left] = mix(found[left] ^ word)
+    return found
+
+
+def _padded(data: pa.Buffer | None, start: int, end: int) -> np.ndarray:
+    """Bytes of a buffer, with eight more behind them; of a slice only its own are copied, if any."""
+    if data is not None and end + 8 <= data.size:
+        return np.frombuffer(data, np.uint8)[start : end + 8]
+    padded = np.zeros(end - start + 8, np.uint8)
+    if data is not None and end > start:
+        padded[: end - start] = np.frombuffer(data, np.uint8)[start:end]
+    return padded
 
 
 def hash_cells(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
