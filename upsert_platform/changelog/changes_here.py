@@ -43,29 +43,38 @@ def change_rows(
 
 
 def change_batches(
-    table: Table, location: TableLocation, paths: Sequence[str], *, columns: Sequence[str], after: int, upto: int
+    table: Table,
+    location: TableLocation,
+    paths: Sequence[str],
+    *,
+    columns: Sequence[str],
+    after: int,
+    upto: int,
+    ordered: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `change_rows`, part by part.
 
     Args:
         table: as declared.
         location: of its changelog, with the files below it.
+        ordered: whether what orders rows is there too; reading it costs as much as some columns.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kinds = pa.array(rows.CHANGE_KINDS, pa.string())
-    for found in read_rows(location, paths, schema=_schema(table, columns)):
+    for found in read_rows(location, paths, schema=_schema(table, columns, ordered=ordered)):
         batch, kind = found.column(rows.BATCH), found.column(rows.KIND)
         wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
         yield found.filter(pc.and_(wanted, pc.is_in(kind, value_set=kinds)))
 
 
-def _schema(table: Table, columns: Sequence[str]) -> pa.Schema:
+def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:
     import pyarrow as pa
 
     known = rows.arrow_schema(table)
-    names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, rows.TIMESTAMP, *PLACE, *IN_PARTITION])
+    order = (rows.TIMESTAMP, *PLACE, *IN_PARTITION) if ordered else ()
+    names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, *order])
     return pa.schema([known.field(name) for name in names])
 
 

@@ -2,8 +2,8 @@
 
 With Arrow each task reads the files itself, keeps the keys that fall to it, and reduces those. Nothing is shuffled or
 sorted, into which most of the time goes when Spark reduces. Every task reads every file, so that longer spans are left
-to Spark (`latest.latest_per_key`), whose cost per row does not grow with them. Where the span has each key once, which
-the keys alone tell, every task reads files of its own and nothing is reduced.
+to Spark (`latest.latest_per_key`), whose cost per row does not grow with them. Where few keys of the span come more
+than once, every task reads files of its own (`counting_rows`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.changelog.counting_rows import Counting, Drawn
     from upsert_platform.changelog.live_files import LiveFile
     from upsert_platform.changelog.store import ChangelogStore
 
@@ -38,6 +39,8 @@ _WORTHWHILE_ROWS: Final = 100_000
 _OUTPUT_ROWS: Final = 1 << 16
 _UNEVEN: Final = 1.3
 """Times the mean that the largest share of files may have, for them to be dealt to tasks."""
+_MORE_TASKS: Final = 2
+"""Tasks that there may be beside those that are needed, where files are dealt evenly then."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,9 @@ class SpanReduction:
     Attributes:
         paths: of the files, relative to the changelog.
         tasks: among which keys are divided.
-        shares: the files of each task, about as many bytes each, for where no key comes twice; none where a few files
+        shares: the files of each task, about as many bytes each, for where few keys come twice; none where a few files
             have most of the rows.
+        drawn: which keys of earlier batches count; None: all of them.
     """
 
     location: TableLocation
@@ -62,11 +66,33 @@ class SpanReduction:
     upto: int
     tasks: int
     shares: tuple[tuple[str, ...], ...] = ()
+    drawn: Drawn | None = None
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from upsert_platform.changelog.counting_rows import counting_rows
+
+        read = partial(_changes, self)
+        counting = counting_rows(self.paths, self.key, read, drawn=self.drawn) if self.shares else None
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from _reduced(self, number)
+                yield from _reduced(self, number) if counting is None else _left_of_share(self, number, counting)
+
+
+@dataclass(frozen=True)
+class SpanRows:
+    """The function for ``mapInArrow`` that gives all rows of which a reduction keeps one per key, to any task.
+
+    Rows have `columns`, `_kind` and `_seq`.
+    """
+
+    span: SpanReduction
+    columns: tuple[str, ...]
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        span, names = self.span, [*self.columns, rows.KIND, rows.BATCH]
+        for _ in numbers:
+            for part in _drawn(span, span.paths, (*self.columns, *span.key), ordered=False):
+                yield part.select(names).rename_columns([*self.columns, rows.KIND, SEQUENCE])
 
 
 def latest_of_span(
@@ -99,9 +125,20 @@ def latest_of_span(
 
 
 def reduction_in_tasks(
-    spark: SparkSession, store: ChangelogStore, *, after: int, upto: int, key: Sequence[str], columns: Sequence[str]
+    spark: SparkSession,
+    store: ChangelogStore,
+    *,
+    after: int,
+    upto: int,
+    key: Sequence[str],
+    columns: Sequence[str],
+    drawn: Drawn | None = None,
 ) -> SpanReduction | None:
-    """What gives the rows that count by Arrow, if it can tell keys apart and there is not too much for it."""
+    """What gives the rows that count by Arrow, if it can tell keys apart and there is not too much for it.
+
+    Args:
+        drawn: which keys of earlier batches count; None: all of them.
+    """
     kinds = {column.name: column.type for column in rows.stored_columns(store.table)}
     if not all(can_be_told_apart(kinds[name]) for name in key):
         return None
@@ -117,8 +154,10 @@ def reduction_in_tasks(
     )
     names = tuple(dict.fromkeys([*key, *columns]))
     paths = tuple(item.path for item in files)
+    counts = range(tasks, tasks + 1 + _MORE_TASKS) if tasks > 1 else ()
+    dealt = next(filter(None, (_dealt(files, count) for count in counts)), ())
     return SpanReduction(
-        store.location, store.table, paths, names, tuple(key), after, upto, tasks, _dealt(files, tasks)
+        store.location, store.table, paths, names, tuple(key), after, upto, len(dealt) or tasks, dealt, drawn
     )
 
 
@@ -128,7 +167,7 @@ def _dealt(files: Sequence[LiveFile], tasks: int) -> tuple[tuple[str, ...], ...]
     for item in sorted(files, key=lambda item: (-item.size, item.path)):
         min(hands, key=lambda hand: sum(other.size for other in hand)).append(item)
     largest = max(sum(item.size for item in hand) for hand in hands)
-    if tasks == 1 or largest * tasks > _UNEVEN * sum(item.size for item in files):
+    if largest * tasks > _UNEVEN * sum(item.size for item in files):
         return ()
     return tuple(tuple(item.path for item in hand) for hand in hands)
 
@@ -137,12 +176,7 @@ def _reduced(span: SpanReduction, number: int) -> Iterator[pa.RecordBatch]:
     """The rows of the keys that fall to a task."""
     import pyarrow as pa
 
-    if span.shares and _has_each_key_once(span):  # as batches have whose tasks reduced what they read
-        for part in _changes(span, span.shares[number], span.columns):
-            met = pa.repeat(pa.scalar(1, pa.int32()), part.num_rows)
-            yield from _told(pa.Table.from_batches([part]).append_column(PARTITIONS_MET, met), span)
-        return
-    found = _changes(span, span.paths, span.columns)
+    found = _drawn(span, span.paths, span.columns)
     mine = partial(_falls_to, key=span.key, number=number, tasks=span.tasks)
     parts = [part.filter(mine(part)) for part in found] if span.tasks > 1 else list(found)
     if not parts:
@@ -150,20 +184,31 @@ def _reduced(span: SpanReduction, number: int) -> Iterator[pa.RecordBatch]:
     yield from _told(last_rows(pa.Table.from_batches(parts), key=span.key), span)
 
 
-def _changes(span: SpanReduction, paths: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    return change_batches(span.table, span.location, paths, columns=columns, after=span.after, upto=span.upto)
-
-
-def _has_each_key_once(span: SpanReduction) -> bool:
-    """Whether no key comes twice: every task finds the same, and reads nothing but the keys for it."""
-    import numpy as np
+def _left_of_share(span: SpanReduction, number: int, counting: Counting) -> Iterator[pa.RecordBatch]:
+    """The rows that count of a task's files."""
     import pyarrow as pa
 
-    from upsert_platform.changelog.row_hashes import hash_rows
+    for path in span.shares[number]:
+        first = 0
+        for part in _changes(span, [path], span.columns, ordered=False):
+            yield from _told(pa.Table.from_batches([counting.of(path, first, part)]), span)
+            first += part.num_rows
 
-    parts = [hash_rows(pa.Table.from_batches([part]), span.key) for part in _changes(span, span.paths, span.key)]
-    hashes = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
-    return not bool((hashes[1:] == hashes[:-1]).any())  # two keys of one hash only cost the other way
+
+def _changes(
+    span: SpanReduction, paths: Sequence[str], columns: Sequence[str], *, ordered: bool = True
+) -> Iterator[pa.RecordBatch]:
+    return change_batches(
+        span.table, span.location, paths, columns=columns, after=span.after, upto=span.upto, ordered=ordered
+    )
+
+
+def _drawn(
+    span: SpanReduction, paths: Sequence[str], columns: Sequence[str], *, ordered: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """The rows of keys that count; `columns` has the key."""
+    for part in _changes(span, paths, columns, ordered=ordered):
+        yield part if span.drawn is None else span.drawn.of(part, span.key)
 
 
 def _told(reduced: pa.Table, span: SpanReduction) -> Iterator[pa.RecordBatch]:

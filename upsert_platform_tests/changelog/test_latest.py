@@ -111,7 +111,7 @@ def reduced_here(
     return keys, sorted((row["id"], row["value"]) for rows_of_task in found for row in rows_of_task), reduce.call_count
 
 
-def test_files_are_dealt_to_tasks_only_where_each_key_comes_once(
+def test_files_are_dealt_to_tasks_only_where_few_keys_come_more_than_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ChangelogStore(str(tmp_path / "orders"), declared())
@@ -135,8 +135,13 @@ def test_files_are_dealt_to_tasks_only_where_each_key_comes_once(
     assert all(len({key // 100 for key in of_task}) == 2 for of_task in keys)  # two whole files each
     assert reduced == 0
     commit(2, of(2, range(50, 52), "b"))  # two keys again, in another file
-    _, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    keys, values, reduced = reduced_here(monkeypatch, store, tasks=2)
     assert values == sorted((key, f"{'b' if key in (50, 51) else 'a'} {key}") for key in range(400))
+    assert sorted(len(of_task) for of_task in keys) == [198, 202]  # files of their own
+    assert reduced == 0
+    commit(3, of(3, range(100), "c"))  # a quarter of them
+    _, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    assert values == sorted((key, f"{'c' if key < 100 else 'a'} {key}") for key in range(400))
     assert reduced == 2
 
 
