@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -68,6 +69,34 @@ class Then:
 
     def __call__(self, batches: Batches) -> Batches:
         return self.then(self.first(batches))
+
+
+@dataclass(frozen=True)
+class KeysOfRows:
+    """Hashes of the keys of change rows, by the task that wants them: sooner made anew than sent to it.
+
+    Attributes:
+        rows: gives all change rows for any number, those that a later one of their key replaced too.
+        key: columns of the primary key, in their types.
+    """
+
+    rows: Task
+    key: pa.Schema
+
+    def __call__(self) -> Hashes:
+        anybody = pa.record_batch({"id": pa.array([0], pa.int64())})
+        parts = [key_hashes(batch, self.key) for batch in self.rows(iter([anybody]))]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class GivenKeys:
+    """Hashes of keys that are known where the task is made."""
+
+    hashes: Hashes
+
+    def __call__(self) -> Hashes:
+        return self.hashes
 
 
 @dataclass(frozen=True)
@@ -151,20 +180,21 @@ class FoundRows:
         fields: columns of the table, in its types.
         key: those of its primary key.
         read: gives the rows of shares.
-        among: only rows with keys of these hashes count, which are sorted; None: all count.
+        among: gives hashes of the keys whose rows count; None: all count.
         tells_deletes: whether rows have `_op`.
     """
 
     fields: pa.Schema
     key: pa.Schema
     read: Task
-    among: Hashes | None = None
+    among: Callable[[], Hashes] | None = None
     tells_deletes: bool = False
 
     def __call__(self, numbers: Batches) -> Batches:
         told = Told()
+        wanted = None if self.among is None else KeySet(self.among())
         for every in self.read(numbers):
-            batch = every if self.among is None else _among(every, self.key, self.among)
+            batch = every if wanted is None else wanted.rows_of(every, self.key)
             if self.tells_deletes:
                 put = pc.equal(batch.column(OPERATION), OPERATION_UPSERT)
                 told.found_deleted.add(_filtered(batch, pc.invert(put)), self.key)
@@ -173,13 +203,39 @@ class FoundRows:
         yield told.to_batch()
 
 
-def _among(batch: pa.RecordBatch, key: pa.Schema, among: Hashes) -> pa.RecordBatch:
-    """The rows with certain keys. Another key of the same hash makes both sides differ, and hides no row."""
-    if not len(among):
-        return batch.slice(0, 0)
-    hashes = key_hashes(batch, key)
-    places = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
-    return _filtered(batch, pa.array(among[places] == hashes))
+class KeySet:
+    """Keys by their hashes, of which many are asked for at once.
+
+    Hashes are spread evenly, so the first bits of one tell where it stands among the sorted ones; a search for it would
+    go to memory twenty times.
+    """
+
+    def __init__(self, hashes: Hashes) -> None:
+        ordered = np.sort(hashes)
+        self._sorted = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+        bits = max(1, len(self._sorted).bit_length())
+        self._shift = np.uint64(64 - bits)
+        counts = np.bincount((self._sorted >> self._shift).astype(np.int64), minlength=1 << bits)
+        self._ends = np.cumsum(counts)
+        self._starts = self._ends - counts
+
+    def holds(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Of each hash whether it is one of them."""
+        found = np.zeros(len(hashes), bool)
+        groups = (hashes >> self._shift).astype(np.int64)
+        left, places, ends = np.arange(len(hashes)), self._starts[groups], self._ends[groups]
+        while True:
+            more = places < ends
+            left, places, ends = left[more], places[more], ends[more]
+            if not len(left):
+                return found
+            same = self._sorted[places] == hashes[left]
+            found[left[same]] = True
+            left, places, ends = left[~same], places[~same] + 1, ends[~same]
+
+    def rows_of(self, batch: pa.RecordBatch, key: pa.Schema) -> pa.RecordBatch:
+        """The rows with these keys. Another key of the same hash makes both sides differ, and hides no row."""
+        return _filtered(batch, pa.array(self.holds(key_hashes(batch, key))))
 
 
 def key_hashes(batch: pa.RecordBatch, key: pa.Schema) -> Hashes:

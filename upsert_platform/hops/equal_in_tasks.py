@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from upsert_platform.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, WritesByMode
-from upsert_platform.changelog.latest_in_tasks import reduction_in_tasks
-from upsert_platform.changelog.rows import stored_columns
+from upsert_platform.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
+from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.comparison import SAMPLE_ROWS
 from upsert_platform.hops.destination_hop import DestinationHop
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.summed_in_tasks import ExpectedRows, Hashes, Task, Told
+    from upsert_platform.queries.native_insert import NativeInsert
 
 
 class Equality(NamedTuple):
@@ -60,25 +61,70 @@ def equal_in_tasks(
     reads = destination.reads_in_tasks(since=since, rows=rows)
     if reads is None:
         return NOT_COMPARED
-    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, Sample
+    from upsert_platform.changelog.counting_rows import Drawn
+    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, GivenKeys, KeysOfRows, Sample
 
     key = _schema([fields.field(name) for name in destination.primary_key])
     sample = Sample(after, max(1, earlier_rows // SAMPLE_ROWS)) if since < after else None
+    whole = isinstance(reads, RowsByShare) and not reads.others  # all that was written since then is read: no sample
+    drawn = None if sample is None or whole else Drawn(sample.after, sample.one_in)
+    by_arrow = _by_arrow(spark, hop, since=since, upto=upto, drawn=drawn)
+    if by_arrow is not None:
+        sample = None  # the rows that are not drawn are left out before they are reduced
     if isinstance(reads, RowsByKey):
         task = ExpectedRows(fields, key, sample, read=reads.read)
-        told, _ = _told(_expected(spark, hop, task, since=since, upto=upto))
+        told, _ = _told(_expected(spark, hop, task, by_arrow, since=since, upto=upto))
         return _judged(told)
-    if not reads.others:  # all that was written since then is read anyway: no sample of it
+    if not reads.others:
         task = ExpectedRows(fields, key, held=reads.held)
         finding = FoundRows(fields, key, reads.read, tells_deletes=reads.tells_deletes)
-        expected = _expected(spark, hop, task, since=since, upto=upto)
+        expected = _expected(spark, hop, task, by_arrow, since=since, upto=upto)
         told, _ = _told(expected.union(_in_shares(spark, finding, reads.shares)))
         return _judged(told, tells_deletes=reads.tells_deletes)
-    task = ExpectedRows(fields, key, sample, held=reads.held, tells_keys=True)
-    told, keys = _told(_expected(spark, hop, task, since=since, upto=upto))
-    found, _ = _told(_in_shares(spark, FoundRows(fields, key, reads.read, among=_sorted(keys)), reads.shares))
-    told.found.add_sums(found.found)
+    if by_arrow is None:
+        task = ExpectedRows(fields, key, sample, held=reads.held, tells_keys=True)
+        told, keys = _told(_expected(spark, hop, task, by_arrow, since=since, upto=upto))
+        finding = FoundRows(fields, key, reads.read, among=GivenKeys(_joined(keys)))
+        found, _ = _told(_in_shares(spark, finding, reads.shares, evenly=True))
+        told.found.add_sums(found.found)
+        return _judged(told)
+    task = ExpectedRows(fields, key, held=reads.held)
+    among = KeysOfRows(by_arrow.keys(), key)
+    expected = _expected(spark, hop, task, by_arrow, since=since, upto=upto)
+    finding = FoundRows(fields, key, reads.read, among=among)
+    told, _ = _told(expected.union(_in_shares(spark, finding, reads.shares, evenly=True)))
     return _judged(told)
+
+
+class _ByArrow(NamedTuple):
+    """A span of batches whose change rows tasks compute by Arrow."""
+
+    span: SpanReduction
+    insert: NativeInsert
+
+    def changes(self) -> Task:
+        """Gives the change rows of a task's share, one per key."""
+        from upsert_platform.queries.native_insert import ChangesOfRows
+
+        return ChangesOfRows(self.span, self.insert)
+
+    def keys(self) -> Task:
+        """Gives all change rows with nothing but their keys, several of a key, to any task."""
+        from upsert_platform.queries.native_insert import ChangesOfRows
+
+        bare = self.insert.of_key()
+        return ChangesOfRows(SpanRows(self.span, bare.reads()), bare)
+
+
+def _by_arrow(
+    spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None
+) -> _ByArrow | None:
+    insert = InsertHere.of(hop.target, hop.destination)
+    if insert is None:
+        return None
+    names, key = insert.native.reads(), hop.target.source.table.primary_key
+    span = reduction_in_tasks(spark, hop.store, after=since, upto=upto, key=key, columns=names, drawn=drawn)
+    return None if span is None else _ByArrow(span, insert.native)
 
 
 def _fields(hop: DestinationHop) -> pa.Schema | None:
@@ -100,28 +146,28 @@ def _schema(fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _expected(spark: SparkSession, hop: DestinationHop, task: ExpectedRows, *, since: int, upto: int) -> DataFrame:
+def _expected(
+    spark: SparkSession, hop: DestinationHop, task: ExpectedRows, by_arrow: _ByArrow | None, *, since: int, upto: int
+) -> DataFrame:
     """What the tasks of the expected side tell: by Arrow from the changelog on, or else of rows that Spark computes."""
     from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
 
-    insert = InsertHere.of(hop.target, hop.destination)
-    source = hop.target.source.table
-    if insert is not None:
-        names = [column.name for column in stored_columns(source)]
-        reduction = reduction_in_tasks(spark, hop.store, after=since, upto=upto, key=source.primary_key, columns=names)
-        if reduction is not None:
-            from upsert_platform.queries.native_insert import ChangesOfRows
-
-            return _in_shares(spark, Then(ChangesOfRows(reduction, insert.native), task), reduction.tasks)
-    changes = hop.changes(spark, after=since, upto=upto)
-    return changes.mapInArrow(task, TOLD_DDL)
+    if by_arrow is not None:
+        return _in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True)
+    return hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL)
 
 
-def _in_shares(spark: SparkSession, task: Task, shares: int) -> DataFrame:
-    """What a task tells that gets numbers of shares, one each."""
+def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> DataFrame:
+    """What a task tells that gets numbers of shares.
+
+    Args:
+        evenly: shares are alike and a task has work of its own to begin with: there are only so many tasks as run at a
+            time. Otherwise each share has a task.
+    """
     from upsert_platform.changelog.summed_in_tasks import TOLD_DDL
 
-    return spark.range(0, shares, 1, max(1, shares)).mapInArrow(task, TOLD_DDL)
+    tasks = min(shares, spark.sparkContext.defaultParallelism) if evenly else shares
+    return spark.range(0, shares, 1, max(1, tasks)).mapInArrow(task, TOLD_DDL)
 
 
 def _told(frame: DataFrame) -> tuple[Told, list[bytes]]:
@@ -136,10 +182,10 @@ def _told(frame: DataFrame) -> tuple[Told, list[bytes]]:
     return told, keys
 
 
-def _sorted(keys: Sequence[bytes]) -> Hashes:
+def _joined(keys: Sequence[bytes]) -> Hashes:
     import numpy as np
 
-    return np.sort(np.frombuffer(b"".join(keys), np.uint64))
+    return np.frombuffer(b"".join(keys), np.uint64)
 
 
 def _judged(told: Told, *, tells_deletes: bool = False) -> Equality:

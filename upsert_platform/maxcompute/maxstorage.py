@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _READ_UNITS = {"TimestampUnit": "micro", "DatetimeUnit": "milli"}
-_SPLIT_BYTES = 64 << 20
+SPLIT_BYTES = 64 << 20
 _READ_ROWS = 4096 * 4
 _READ_READY_SECONDS = 600
 _ROUTE_HEADER = "x-odps-max-storage-route-token"
@@ -211,7 +211,7 @@ class MaxStorage:
         partition_columns: Sequence[str] = (),
         partitions: Sequence[str] = (),
         predicate: str = "",
-        split_bytes: int = _SPLIT_BYTES,
+        split_bytes: int = SPLIT_BYTES,
     ) -> ReadSession:
         """Opens a read session on the table as it is now.
 

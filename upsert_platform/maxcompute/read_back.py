@@ -12,7 +12,7 @@ import pyarrow as pa
 from upsert_platform.capabilities import MOST_TOLD_KEYS, RowsByShare
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
-from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
+from upsert_platform.maxcompute.maxstorage import SPLIT_BYTES, MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partitions import present_name
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, read_frame, read_task
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MOST_KEYS_HERE: Final = 4 * MOST_PREDICATE_KEYS
 """Where there is no Spark to read the whole table, the service is rather told more keys."""
+_SHARE_BYTES: Final = 16 << 20
+"""Of the splits of a table that is read beside other work: few enough that no core waits for the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:
     """
     if not MOST_PREDICATE_KEYS < rows <= MOST_TOLD_KEYS:
         return None
-    job = open_job(declared_columns(reading.table, reading.actual), reading, "")
+    job = open_job(declared_columns(reading.table, reading.actual), reading, "", split_bytes=_SHARE_BYTES)
     return RowsByShare(job.session.splits, partial(read_task, job=job), others=True)
 
 
@@ -166,7 +168,7 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
     return frame if keys is None else frame.join(keys, list(table.primary_key), "left_semi")
 
 
-def open_job(columns: list[ReadColumn], reading: Reading, predicate: str) -> ReadJob:
+def open_job(columns: list[ReadColumn], reading: Reading, predicate: str, *, split_bytes: int = SPLIT_BYTES) -> ReadJob:
     """Opens a session, or a query, of the rows for which a predicate may hold; all with an empty text.
 
     Raises:
@@ -185,6 +187,7 @@ def open_job(columns: list[ReadColumn], reading: Reading, predicate: str) -> Rea
                 partition_columns=partition,
                 partitions=[table.partitions.static_text] if static and not table.partitions.dynamic else [],
                 predicate=predicate,
+                split_bytes=split_bytes,
             )
         else:
             conditions = [f"{quote(name)} = {sql_text(value)}" for name, value in static]

@@ -38,6 +38,16 @@ class NativeInsert:
     condition: Native | None
     digits: int
 
+    def of_key(self) -> NativeInsert:
+        """The insert of the primary key alone, of every row: of those that its condition keeps out too."""
+        chosen = [place for place, column in enumerate(self.columns) if column.name in self.key]
+        columns = tuple(self.columns[place] for place in chosen)
+        return NativeInsert(columns, self.key, tuple(self.values[place] for place in chosen), None, self.digits)
+
+    def reads(self) -> tuple[str, ...]:
+        """Names of the columns of the source that it is computed of."""
+        return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in _names(value)))
+
     def changes(self, reduced: pa.Table, *, sequence: str) -> pa.Table:
         """The change frame of rows of the source, of which each key has one.
 
@@ -77,6 +87,18 @@ class ChangesOfRows:
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in self.rows(numbers):
             yield from self.insert.changes(pa.Table.from_batches([part]), sequence=SEQUENCE).to_batches()
+
+
+def _names(native: Native | None) -> Iterator[str]:
+    if native is None:
+        return
+    operator, *operands = native
+    if operator == "column":
+        yield operands[0]
+        return
+    for operand in operands:
+        if isinstance(operand, tuple):
+            yield from _names(operand)
 
 
 def _cut(values: Any, kind: LogicalType, digits: int) -> Any:

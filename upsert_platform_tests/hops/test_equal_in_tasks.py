@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from upsert_platform.capabilities import ReadsInTasks, RowsByKey, RowsByShare
 from upsert_platform.changelog.row_sums import RowSums
-from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, Sample, Told
+from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, KeySet, Sample, Told
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_batch
 from upsert_platform.types import arrow_type, parse_type
@@ -184,3 +185,13 @@ def test_equal_rows_pass_without_a_closer_look_and_spoiled_ones_are_told(
     found = check_batch(spark, hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, found.passed) == (2, 1, 1, False)
     assert destination.closer_looks
+
+
+def test_keys_are_found_again_by_their_hashes() -> None:
+    chance = np.random.default_rng(3)
+    spread = chance.integers(0, 1 << 63, 5000, np.uint64) * np.uint64(2)
+    close = np.arange(300, dtype=np.uint64) * np.uint64(2) + np.uint64(1 << 63)  # all with the same first bits
+    for hashes in (spread, close, np.concatenate([spread, close, spread[:70]]), spread[:1], spread[:0]):
+        asked = np.concatenate([hashes[::-1], hashes + np.uint64(1), spread])
+        wanted = [item in set(hashes.tolist()) for item in asked.tolist()]
+        assert KeySet(chance.permutation(hashes)).holds(asked).tolist() == wanted
