@@ -14,6 +14,7 @@ from upsert_platform.tablestore.transport import Endpoint, Transport
 RANGE_MEGABYTES: Final = 8
 WHOLE: Final = "[null, null]"
 """The range of all keys."""
+_MEGABYTE: Final = 1 << 20
 _MOST_RANGES: Final = 256
 _U32: Final = struct.Struct("<I")
 _HEADER_BYTES, _CHECKSUM_BYTES, _CELL = 5, 2, 3
@@ -23,26 +24,42 @@ _INTEGER, _STRING, _BINARY = 0, 3, 7
 def read_ranges(table: StoredTable) -> list[str]:
     """Ranges of keys that cover a table once, as `upsert_platform.tablestore.reader.read_pages` takes them.
 
-    ComputeSplitPointsBySize names the keys at which so many megabytes have passed, an operation that the SDK does not
-    offer. A small table is one range.
+    A small table is one range.
+    """
+    return ranges_of(_split_points(table))
+
+
+def measured_ranges(table: StoredTable) -> tuple[list[str], int]:
+    """What `read_ranges` gives, and about how many bytes the table has at most."""
+    from tablestore.protobuf.table_store_pb2 import ComputeSplitPointsBySizeResponse
+
+    answer = _split_points(table)
+    response = ComputeSplitPointsBySizeResponse()
+    response.ParseFromString(answer)
+    return ranges_of(answer), (len(response.split_points) + 1) * RANGE_MEGABYTES * _MEGABYTE
+
+
+def _split_points(table: StoredTable) -> bytes:
+    """The answer of ComputeSplitPointsBySize: keys at which so many megabytes have passed.
+
+    The SDK does not offer this operation.
     """
     settings = table.settings
     transport = Transport(Endpoint.of(settings), connections=1)
     from tablestore.protobuf.table_store_pb2 import ComputeSplitPointsBySizeRequest
 
     request = ComputeSplitPointsBySizeRequest(
-        table_name=table.table_name, split_size=RANGE_MEGABYTES, split_size_unit_in_byte=1024 * 1024
+        table_name=table.table_name, split_size=RANGE_MEGABYTES, split_size_unit_in_byte=_MEGABYTE
     )
     body = request.SerializeToString()
     timeout = settings.request_timeout.total_seconds()
     try:
-        answer = repeat_until(
+        return repeat_until(
             settings.retry_deadline.total_seconds(),
             lambda: transport.call("ComputeSplitPointsBySize", body, timeout=timeout),
         )
     finally:
         transport.close()
-    return ranges_of(answer)
 
 
 def ranges_of(answer: bytes) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 from tablestore import INF_MIN
 
 from upsert_platform.tablestore.client import Client
-from upsert_platform.tablestore.ranges import ranges_of, read_ranges
-from upsert_platform.tablestore.reader import fetching_task, scanning_task
+from upsert_platform.tablestore.ranges import WHOLE, ranges_of, read_ranges
+from upsert_platform.tablestore.reader import RangeRows, fetching_task, scanning_task
 from upsert_platform.tablestore.schema import prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.writer import writing_task
@@ -105,3 +105,33 @@ def test_reads_survive_passing_faults(disturbed: ServerHandle, fault: str) -> No
     )
     found = [row for batch in fetching_task(table)(iter([keys])) for row in batch.to_pylist()]
     assert len({row["id"] for row in found}) == len(found) == 150
+
+
+@pytest.mark.parametrize("fault", ["error:code=OTSServerBusy,times=2", "cut-after:times=1"])
+def test_ranges_survive_passing_faults(disturbed: ServerHandle, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    table = _filled(disturbed, "BIGINT", lambda number: number, 150)
+    monkeypatch.setattr("upsert_platform.tablestore.reader.PAGE_ROWS", 40)
+    disturbed.faults(f"{fault},operation=GetRange")
+    pages = list(RangeRows(table, (WHOLE, "[[20], [60, 0]]"))(iter([pa.record_batch({"id": [0, 1]})])))
+    assert [page.num_rows for page in pages] == [40, 40, 40, 30, 40]
+    found = [row["id"] for page in pages for row in page.to_pylist()]
+    assert found == [*range(150), *range(20, 60)]
+
+
+def test_rows_with_other_cells_than_their_neighbours(server: ServerHandle) -> None:
+    table = table_on(server, {"id": "BIGINT", "name": "STRING", "score": "DOUBLE", "on": "BOOLEAN"}, ["id"])
+    client = Client.of(table.settings)
+    prepare_table(client, table)
+    client.close()
+    whole = {"id": 0, "name": "a", "score": 1.5, "on": True}
+    bare = dict.fromkeys(whole)
+    for rows in (
+        [{**whole, "id": n} for n in range(3)],
+        [{**whole, "id": 0}, {**whole, "id": 1, "name": None}, {**bare, "id": 2}],
+        [{**bare, "id": 0, "name": "a"}, {**bare, "id": 1, "score": 2.5}, {**bare, "id": 2, "on": False}],
+        [{**bare, "id": n} for n in range(3)],
+    ):
+        list(writing_task(table, terms=terms())(iter([change_batch(table, rows)])))
+        keys = pa.record_batch({"id": pa.array([0, 1, 2], pa.int64())})
+        for task in (fetching_task(table)(iter([keys])), RangeRows(table, (WHOLE,))(iter([keys.slice(0, 1)]))):
+            assert [row for batch in task for row in batch.to_pylist()] == rows
