@@ -19,7 +19,7 @@ from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 from upsert_platform.kafka.refusals import NO_LEADER, raise_if_refused, redact, remedy
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import KafkaError, Message, TopicPartition
 
 FETCH_RECORDS: Final = 2_000
 """Records handed over at once: few enough to stay in the processor's cache while they are reduced."""
@@ -27,6 +27,8 @@ Place = tuple[str, int]
 """Topic and partition."""
 STALL_SECONDS: Final = 60.0
 """How long the brokers may send nothing before a task gives up."""
+_ASK_SECONDS: Final = 5.0
+"""How long a client may be asked where a topic is, before it looks by itself."""
 
 
 class BorrowedConsumer:
@@ -40,7 +42,23 @@ class BorrowedConsumer:
         self._servers = endpoint.servers
         self._secrets = tuple(endpoint.properties.secrets())
         self._errors: list[KafkaError] = []
+        self._topics: set[str] = set()
         self.client = endpoint.open_consumer(self._errors.append)
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        """Makes the client fetch from these places, and from nowhere else.
+
+        It looks once a second for the leaders of topics that are new to it; those of its first ones, and of topics that
+        it is asked about, it knows at once.
+        """
+        from confluent_kafka import KafkaException
+
+        topics = {place.topic for place in places}
+        for topic in topics - self._topics if self._topics else ():
+            with suppress(KafkaException):  # then it looks by itself
+                self.client.list_topics(topic, timeout=_ASK_SECONDS)
+        self._topics |= topics
+        self.client.assign(list(places))
 
     def forget_errors(self) -> None:
         """Begins anew for the next borrower."""
@@ -119,7 +137,7 @@ def fetch_range(
             place.offset = max(wanted.start, first_offset(borrowed, wanted))
             if place.offset >= wanted.end:
                 return
-        consumer.assign([place])
+        borrowed.assign([place])
         position, since = place.offset, time.monotonic()
         while position < wanted.end:
             messages = consumer.consume(min(FETCH_RECORDS, wanted.end - position), timeout=0.05)
@@ -162,7 +180,7 @@ def fetch_together(
         return found
     with borrow_consumer(endpoint) as borrowed:
         consumer = borrowed.client
-        consumer.assign([TopicPartition(*place, item.start) for place, item in left.items()])
+        borrowed.assign([TopicPartition(*place, item.start) for place, item in left.items()])
         since = time.monotonic()
         while left:
             missing = sum(item.end - positions[place] for place, item in left.items())
