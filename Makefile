@@ -1,5 +1,7 @@
 PYTHON ?=
 ARGS ?=
+# A process that compiles the platform's modules anew, as this variable asks, starts half a second later.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo ui test test-systems lint bench soak docs lock
 
