@@ -66,7 +66,8 @@ def change_batches(
     for found in read_rows(location, paths, schema=_schema(table, columns, ordered=ordered)):
         batch, kind = found.column(rows.BATCH), found.column(rows.KIND)
         wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
-        yield found.filter(pc.and_(wanted, pc.is_in(kind, value_set=kinds)))
+        wanted = pc.and_(wanted, pc.is_in(kind, value_set=kinds))
+        yield found if pc.all(wanted, min_count=0).as_py() else found.filter(wanted)
 
 
 def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:

@@ -57,6 +57,7 @@ class NativeInsert:
         put = pc.is_in(reduced.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
         if self.condition is not None:
             put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced), False))
+        every = pc.all(put, min_count=0).as_py()
         found: dict[str, Any] = {}
         for column, value in zip(self.columns, self.values, strict=True):
             assert column.type is not None
@@ -65,7 +66,7 @@ class NativeInsert:
                 found[column.name] = pa.nulls(reduced.num_rows, kind)
                 continue
             array = _cut(evaluate(value, reduced), column.type, self.digits)
-            if column.name not in self.key:
+            if column.name not in self.key and not every:
                 array = _where(put, array)
             found[column.name] = array
         found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)

@@ -79,8 +79,10 @@ def _live_slice(rows: Rows, start: int, count: int) -> pa.Table:
         return rows.table.slice(start, count)
     places = np.flatnonzero(rows.live)[start : start + count]
     first, last = int(places[0]), int(places[-1])
-    mask = pa.array(rows.live[first : last + 1])
-    return rows.table.slice(first, last - first + 1).filter(mask)
+    found = rows.table.slice(first, last - first + 1)
+    if len(found) == len(places):  # none of them is dead: nothing is copied
+        return found
+    return found.filter(pa.array(rows.live[first : last + 1]))
 
 
 def view(

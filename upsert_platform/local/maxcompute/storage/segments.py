@@ -63,7 +63,7 @@ class SegmentFiles:
         self._root = data / "segments"
         self._root.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._cache: OrderedDict[str, pa.Table] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
         self._cached = 0
 
     def write_bytes(self, body: bytes | memoryview, *, rows: int, columns: Iterable[int]) -> File:
@@ -107,7 +107,7 @@ class SegmentFiles:
             (self._root / path).unlink(missing_ok=True)
             with self._lock:
                 gone = self._cache.pop(path, None)
-                self._cached -= gone.nbytes if gone is not None else 0
+                self._cached -= gone[1] if gone is not None else 0
 
     def remove_strays(self, known: set[str]) -> int:
         """Removes files that the catalogue does not know: what a killed process had not committed."""
@@ -121,17 +121,17 @@ class SegmentFiles:
             found = self._cache.get(file.path)
             if found is not None:
                 self._cache.move_to_end(file.path)
-                return found
+                return found[0]
         path = self._root / file.path
         source = pa.memory_map(str(path)) if file.bytes >= _MAPPED_FROM else pa.BufferReader(path.read_bytes())
         with pa.ipc.open_stream(source) as reader:
             table = reader.read_all()
         with self._lock:
             if file.path not in self._cache:
-                self._cache[file.path] = table
-                self._cached += table.nbytes
+                self._cache[file.path] = table, file.bytes
+                self._cached += file.bytes
             while self._cached > _CACHED_BYTES and len(self._cache) > 1:
-                self._cached -= self._cache.popitem(last=False)[1].nbytes
+                self._cached -= self._cache.popitem(last=False)[1][1]
         return table
 
     def aligned(self, file: File, columns: Iterable[Column], *, operations: bool) -> pa.Table:

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -38,9 +39,9 @@ class Rows:
     def count(self) -> int:
         return self.table.num_rows if self.live is None else int(self.live.sum())
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """Bytes in memory, roughly."""
+        """Bytes in memory, roughly; of a wide table each of thousands of arrays is asked."""
         return int(self.table.nbytes) + (0 if self.live is None else self.live.nbytes)
 
     def live_table(self) -> pa.Table:
