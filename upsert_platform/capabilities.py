@@ -39,20 +39,31 @@ class RowsByKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """What tasks read in shares.
+
+    Attributes:
+        count: of the shares.
+        read: a function for ``mapInArrow``, which can be pickled: it gets numbers of shares in its only column, and
+            gives their rows in declared columns and types.
+    """
+
+    count: int
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
 class RowsByShare:
     """How tasks read rows in shares.
 
     Attributes:
-        shares: how many there are.
-        read: a function for ``mapInArrow``, which can be pickled: it gets numbers of shares in its only column, and
-            gives their rows in declared columns and types.
+        open: called once by the process that asked, while tasks may be at other work: a service may take its time.
         others: whether rows of keys are among them that were not written since the batch that was asked for.
         tells_deletes: whether keys that were deleted since then are among them, each once: rows have `_op` then.
         held: gives change rows as the destination's formats hold them; None where they hold every value.
     """
 
-    shares: int
-    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    open: Callable[[], Shares]
     others: bool
     tells_deletes: bool = False
     held: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None

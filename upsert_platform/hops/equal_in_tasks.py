@@ -8,6 +8,7 @@ Where the sums differ nothing is known yet, and `verify` joins both sides.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from upsert_platform.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
@@ -77,22 +78,20 @@ def equal_in_tasks(
         return _judged(told)
     if not reads.others:
         task = ExpectedRows(fields, key, held=reads.held)
-        finding = FoundRows(fields, key, reads.read, tells_deletes=reads.tells_deletes)
         expected = _expected(spark, hop, task, by_arrow, since=since, upto=upto)
-        told, _ = _told(expected.union(_in_shares(spark, finding, reads.shares)))
+        shares = reads.open()
+        finding = FoundRows(fields, key, shares.read, tells_deletes=reads.tells_deletes)
+        told, _ = _told(expected.union(_in_shares(spark, finding, shares.count)))
         return _judged(told, tells_deletes=reads.tells_deletes)
-    if by_arrow is None:
-        task = ExpectedRows(fields, key, sample, held=reads.held, tells_keys=True)
-        told, keys = _told(_expected(spark, hop, task, by_arrow, since=since, upto=upto))
-        finding = FoundRows(fields, key, reads.read, among=GivenKeys(_joined(keys)))
-        found, _ = _told(_in_shares(spark, finding, reads.shares, evenly=True))
-        told.found.add_sums(found.found)
-        return _judged(told)
-    task = ExpectedRows(fields, key, held=reads.held)
-    among = KeysOfRows(by_arrow.keys(), key)
-    expected = _expected(spark, hop, task, by_arrow, since=since, upto=upto)
-    finding = FoundRows(fields, key, reads.read, among=among)
-    told, _ = _told(expected.union(_in_shares(spark, finding, reads.shares, evenly=True)))
+    task = ExpectedRows(fields, key, sample, held=reads.held, tells_keys=by_arrow is None)
+    with ThreadPoolExecutor(1) as thread:  # tasks are at work while the destination is opened, and go on beside others
+        expecting = thread.submit(_told, _expected(spark, hop, task, by_arrow, since=since, upto=upto))
+        shares = reads.open()
+        among = GivenKeys(_joined(expecting.result()[1])) if by_arrow is None else KeysOfRows(by_arrow.keys(), key)
+        finding = FoundRows(fields, key, shares.read, among=among)
+        found, _ = _told(_in_shares(spark, finding, shares.count, evenly=True))
+        told, _ = expecting.result()
+    told.found.add_sums(found.found)
     return _judged(told)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from upsert_platform.capabilities import MOST_TOLD_KEYS, RowsByShare
+from upsert_platform.capabilities import MOST_TOLD_KEYS, RowsByShare, Shares
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import SPLIT_BYTES, MaxStorage, ReadSession
@@ -59,14 +59,16 @@ def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None 
 def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:
     """How tasks read all rows, in declared columns and types; None where few are wanted, which are named, or very many.
 
-    Raises:
-        DestinationError: the service refuses.
-        EndpointError: no answer.
+    Its `open` raises as `open_job`.
     """
     if not MOST_PREDICATE_KEYS < rows <= MOST_TOLD_KEYS:
         return None
-    job = open_job(declared_columns(reading.table, reading.actual), reading, "", split_bytes=_SHARE_BYTES)
-    return RowsByShare(job.session.splits, partial(read_task, job=job), others=True)
+
+    def opened() -> Shares:
+        job = open_job(declared_columns(reading.table, reading.actual), reading, "", split_bytes=_SHARE_BYTES)
+        return Shares(job.session.splits, partial(read_task, job=job))
+
+    return RowsByShare(opened, others=True)
 
 
 def first_rows(reading: Reading, limit: int) -> pa.Table:

@@ -12,6 +12,7 @@ from upsert_platform.capabilities import (
     ReadsInTasks,
     RowsByKey,
     RowsByShare,
+    Shares,
     WritesByMode,
     WritesHere,
 )
@@ -140,7 +141,8 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         if _MANY_KEYS <= rows <= MOST_TOLD_KEYS:
             ranges, size = measured_ranges(self.table)
             if size <= rows * _SCANNED_BYTES:
-                return RowsByShare(len(ranges), RangeRows(self.table, tuple(ranges)), others=True)
+                shares = Shares(len(ranges), RangeRows(self.table, tuple(ranges)))
+                return RowsByShare(lambda: shares, others=True)
         return RowsByKey(fetching_task(self.table))
 
     def writes_here(self) -> bool:

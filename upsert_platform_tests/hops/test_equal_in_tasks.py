@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from upsert_platform.capabilities import ReadsInTasks, RowsByKey, RowsByShare
+from upsert_platform.capabilities import ReadsInTasks, RowsByKey, RowsByShare, Shares
 from upsert_platform.changelog.row_sums import RowSums
 from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, KeySet, Sample, Told
 from upsert_platform.hops.on_demand import OnDemand
@@ -151,8 +151,9 @@ class InTasks(MemoryHere, ReadsInTasks):
         if self.shape == "keys":
             return RowsByKey(Asked(dict(held)))
         if self.shape == "whole":
-            return RowsByShare(2, Shared(tuple(held.values())), others=True)
-        return RowsByShare(2, Shared(tuple(held.values()), self.deleted), others=False, tells_deletes=True)
+            return RowsByShare(lambda: Shares(2, Shared(tuple(held.values()))), others=True)
+        recent = Shared(tuple(held.values()), self.deleted)
+        return RowsByShare(lambda: Shares(2, recent), others=False, tells_deletes=True)
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
         self.closer_looks += 1

@@ -21,6 +21,7 @@ from upsert_platform.capabilities import (
     ReadsInTasks,
     ReadsRecent,
     RowsByShare,
+    Shares,
     TellsBefore,
     WritesHere,
 )
@@ -352,7 +353,8 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
             return None
         ranges = tuple(self.recent_ranges(since))
         held = HeldRows(self.table, self.read_as)
-        return RowsByShare(len(ranges), TopicRows(self.read_as, ranges), others=False, tells_deletes=True, held=held)
+        shares = Shares(len(ranges), TopicRows(self.read_as, ranges))
+        return RowsByShare(lambda: shares, others=False, tells_deletes=True, held=held)
 
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""
