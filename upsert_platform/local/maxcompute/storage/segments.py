@@ -10,7 +10,7 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from upsert_platform.local.maxcompute.schema import (
 
 _MAPPED_FROM = 1 << 20
 _CACHED_BYTES = 256 << 20
+_FEW = 0.5
+"""Part of the columns of a file that is read without the others."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +124,30 @@ class SegmentFiles:
             if found is not None:
                 self._cache.move_to_end(file.path)
                 return found[0]
-        path = self._root / file.path
-        source = pa.memory_map(str(path)) if file.bytes >= _MAPPED_FROM else pa.BufferReader(path.read_bytes())
-        with pa.ipc.open_stream(source) as reader:
-            table = reader.read_all()
+        table = self._opened(file)
+        size = table.nbytes
         with self._lock:
             if file.path not in self._cache:
-                self._cache[file.path] = table, file.bytes
-                self._cached += file.bytes
+                self._cache[file.path] = table, size
+                self._cached += size
             while self._cached > _CACHED_BYTES and len(self._cache) > 1:
                 self._cached -= self._cache.popitem(last=False)[1][1]
         return table
+
+    def _opened(self, file: File, fields: Sequence[int] | None = None) -> pa.Table:
+        path = self._root / file.path
+        source = pa.memory_map(str(path)) if file.bytes >= _MAPPED_FROM else pa.BufferReader(path.read_bytes())
+        with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader:
+            return reader.read_all()
+
+    def _read_some(self, file: File, ids: Collection[int]) -> tuple[pa.Table, tuple[int, ...]]:
+        """The fields of some columns, and their ids: of a file that is not in memory no others are decompressed."""
+        with self._lock:
+            found = self._cache.get(file.path)
+        fields = [index for index, column_id in enumerate(file.columns) if column_id in ids]
+        if found is None and 0 < len(fields) < _FEW * len(file.columns):  # none would stand for all
+            return self._opened(file, fields), tuple(file.columns[index] for index in fields)
+        return self.read(file), file.columns
 
     def aligned(self, file: File, columns: Iterable[Column], *, operations: bool) -> pa.Table:
         """The file's rows as the table's columns are now: renamed, widened, null where a column came later.
@@ -140,8 +155,10 @@ class SegmentFiles:
         Args:
             operations: also ``__operation`` (upsert where the file has none).
         """
-        table = self.read(file)
-        place = {column_id: index for index, column_id in enumerate(file.columns)}
+        columns = list(columns)
+        wanted = {column.column_id for column in columns} | ({OPERATION_ID} if operations else set())
+        table, ids = self._read_some(file, wanted)
+        place = {column_id: index for index, column_id in enumerate(ids)}
         names, arrays = [], []
         for column in columns:
             names.append(column.name)
