@@ -7,7 +7,7 @@ Where the sums differ nothing is known yet, and `verify` joins both sides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -76,23 +76,21 @@ def equal_in_tasks(
         task = ExpectedRows(fields, key, sample, read=reads.read)
         told, _ = _told(_expected(spark, hop, task, by_arrow, since=since, upto=upto))
         return _judged(told)
-    if not reads.others:
-        task = ExpectedRows(fields, key, held=reads.held)
-        expected = _expected(spark, hop, task, by_arrow, since=since, upto=upto)
-        shares = reads.open()
-        finding = FoundRows(fields, key, shares.read, tells_deletes=reads.tells_deletes)
-        told, _ = _told(expected.union(_in_shares(spark, finding, shares.count)))
-        return _judged(told, tells_deletes=reads.tells_deletes)
-    task = ExpectedRows(fields, key, sample, held=reads.held, tells_keys=by_arrow is None)
+    task = ExpectedRows(
+        fields, key, None if whole else sample, held=reads.held, tells_keys=not whole and by_arrow is None
+    )
     with ThreadPoolExecutor(1) as thread:  # tasks are at work while the destination is opened, and go on beside others
         expecting = thread.submit(_told, _expected(spark, hop, task, by_arrow, since=since, upto=upto))
         shares = reads.open()
-        among = GivenKeys(_joined(expecting.result()[1])) if by_arrow is None else KeysOfRows(by_arrow.keys(), key)
-        finding = FoundRows(fields, key, shares.read, among=among)
-        found, _ = _told(_in_shares(spark, finding, shares.count, evenly=True))
+        among: Callable[[], Hashes] | None = None
+        if not whole:
+            among = GivenKeys(_joined(expecting.result()[1])) if by_arrow is None else KeysOfRows(by_arrow.keys(), key)
+        finding = FoundRows(fields, key, shares.read, among=among, tells_deletes=reads.tells_deletes)
+        found, _ = _told(_in_shares(spark, finding, shares.count, evenly=not whole))
         told, _ = expecting.result()
     told.found.add_sums(found.found)
-    return _judged(told)
+    told.found_deleted.add_sums(found.found_deleted)
+    return _judged(told, tells_deletes=reads.tells_deletes)
 
 
 class _ByArrow(NamedTuple):

@@ -351,10 +351,13 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
 
         if not self.read_as.is_upsert:
             return None
-        ranges = tuple(self.recent_ranges(since))
+
+        def opened() -> Shares:
+            ranges = tuple(self.recent_ranges(since))
+            return Shares(len(ranges), TopicRows(self.read_as, ranges))
+
         held = HeldRows(self.table, self.read_as)
-        shares = Shares(len(ranges), TopicRows(self.read_as, ranges))
-        return RowsByShare(lambda: shares, others=False, tells_deletes=True, held=held)
+        return RowsByShare(opened, others=False, tells_deletes=True, held=held)
 
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""
