@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,11 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from upsert_platform.local.kafka import Broker, start_broker
-from upsert_platform_tests.graph.stack import Stack, variables_of
-from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
-from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
-from upsert_platform_tests.soak.load import PARTITIONS
+from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.soak.test_waves import compare, load_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -32,36 +27,6 @@ SECONDS = 1800.0
 RATE = 300
 KEYS = 20_000
 PATIENCE = 120.0
-
-
-@pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[list[Broker]]:
-    """A broker that the test may stop and start, in a list of one."""
-    held = [start_broker(tmp_path / "broker", die_with_parent=True)]
-    yield held
-    held[0].stop()
-
-
-@pytest.fixture
-def streamed(
-    own_broker: list[Broker],
-    tablestore: TablestoreServer,
-    maxcompute: MaxComputeServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Stack:
-    """A project on the broker, with both destinations."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    variables = variables_of(own_broker[0], tablestore, maxcompute)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    topic = f"users-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": own_broker[0].bootstrap_servers})
-    admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)])[topic].result(30)
-    stack = Stack(tmp_path, variables, topic)
-    stack.declare()
-    return stack
 
 
 @contextmanager
