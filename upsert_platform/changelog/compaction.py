@@ -30,6 +30,8 @@ SMALL_FILE_BYTES: Final = 32 << 20
 LARGE_FILE_BYTES: Final = SMALL_FILE_BYTES * 4
 MERGED_HERE_BYTES: Final = 64 << 20
 """So many bytes of small files are merged without Spark."""
+TIERS: Final = ((2 << 20, SMALL_FILES), (SMALL_FILE_BYTES, 16))
+"""Sizes below which files are of a tier (and not of the one before), and how many of a tier are merged."""
 _GROUP_ROWS: Final = 100_000
 _GROUP_BYTES: Final = 32 << 20
 FEW_FILES: Final = 8
@@ -77,14 +79,51 @@ def merge_here(store: ChangelogStore) -> bool:
     Raises:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
-    small = sorted(small_files(store), key=lambda item: item.first_batch or 0)
+    small = small_files(store)
     if sum(item.size for item in small) > MERGED_HERE_BYTES:
         return False
     if len(small) > 1:
-        schema = rows.arrow_schema(store.table)
-        parts = read_rows(store.location, [item.path for item in small], schema=schema)
-        _replace(store, write_here(_joined(parts), location=store.location, schema=schema), small)
+        _merge(store, _by_batch(small))
     return True
+
+
+def merge_tier_here(store: ChangelogStore, *, upto: int) -> bool:
+    """Merges the files of a tier of sizes that has become many, by this process. No JVM.
+
+    So a row is written anew once per tier, however long a process goes on committing, and what is read next, the newest
+    batches, stays in files of its own.
+
+    Args:
+        upto: files with batches behind this one are left alone.
+
+    Returns:
+        Whether files were merged.
+
+    Raises:
+        ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
+    """
+    settled = [item for item in store.files() if item.last_batch is not None and item.last_batch <= upto]
+    least = 0
+    for below, many in TIERS:
+        tier = _by_batch([item for item in settled if least <= item.size < below])
+        if len(tier) >= many:
+            total, taken = 0, 0
+            while taken < len(tier) and total + tier[taken].size <= MERGED_HERE_BYTES:
+                total, taken = total + tier[taken].size, taken + 1
+            _merge(store, tier[:taken])
+            return True
+        least = below
+    return False
+
+
+def _by_batch(files: Iterable[LiveFile]) -> list[LiveFile]:
+    return sorted(files, key=lambda item: item.first_batch or 0)
+
+
+def _merge(store: ChangelogStore, files: Sequence[LiveFile]) -> None:
+    schema = rows.arrow_schema(store.table)
+    parts = read_rows(store.location, [item.path for item in files], schema=schema)
+    _replace(store, write_here(_joined(parts), location=store.location, schema=schema), files)
 
 
 def _joined(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -46,6 +46,14 @@ class LiveFile:
             or (self.greatest_kind is not None and self.greatest_kind < least)
         )
 
+    def rows_between(self, *, after: int, upto: int) -> int:
+        """About how many of its rows are of the batches after `after` and up to `upto`: as if all were alike."""
+        if self.rows is None or self.first_batch is None or self.last_batch is None:
+            return self.rows or 0
+        there = self.last_batch - self.first_batch + 1
+        wanted = min(self.last_batch, upto) - max(self.first_batch - 1, after)
+        return -(-self.rows * max(0, wanted) // there)
+
     def may_hold_kind(self, kind: str, *, after: int, upto: int | None) -> bool:
         """Whether there may be rows of a kind, of the batches after `after` and up to `upto`, in it."""
         if upto is not None and self.first_batch is not None and self.first_batch > upto:

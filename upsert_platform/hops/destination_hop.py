@@ -188,7 +188,8 @@ class DestinationHop:
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span in this process, if it is little and Spark has nothing to compute."""
         files = [item for item in self.store.files() if item.may_hold(after=span.after, upto=span.upto)]
-        if not spark.is_little(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
+        rows = sum(item.rows_between(after=span.after, upto=span.upto) for item in files)
+        if not spark.is_little(rows, sum(item.size for item in files)):
             return None
         insert = InsertHere.of(self.target, self.destination)
         if insert is None:

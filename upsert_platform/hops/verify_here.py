@@ -27,6 +27,8 @@ from upsert_platform.masking import Mask
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from upsert_platform.changelog.live_files import LiveFile
+
 
 def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison | None:
     """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones.
@@ -48,8 +50,11 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
     recent = destination.recent_batches() if isinstance(destination, ReadsRecent) else None
     room = min(SAMPLE_SCANNED_ROWS, spark.rows - hop.rows_between(after=after, upto=upto))
     since, earlier_rows = sampled_since(hop, after, recent, most=room)
-    files = [item for item in hop.store.files() if item.may_hold(after=since, upto=upto)]
-    if not spark.is_little(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
+    files = _little_files(spark, hop, after=since, upto=upto)
+    if files is None and since < after:  # the sample lies in large files
+        since, earlier_rows = after, 0
+        files = _little_files(spark, hop, after=after, upto=upto)
+    if files is None:
         return None
     changes = insert.changes(hop.store, files, after=since, upto=upto).table
     if since < after:
@@ -63,6 +68,13 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
     head = hop.store.head()
     # Of rows that differ Spark tells those that another run may be writing.
     return found if found.passed or head is None or head.batch <= upto else None
+
+
+def _little_files(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> list[LiveFile] | None:
+    """The files that may hold some batches; None where reading them is too much for this process."""
+    files = [item for item in hop.store.files() if item.may_hold(after=after, upto=upto)]
+    rows = sum(item.rows_between(after=after, upto=upto) for item in files)
+    return files if spark.is_little(rows, sum(item.size for item in files)) else None
 
 
 def _is_plain(hop: DestinationHop) -> bool:

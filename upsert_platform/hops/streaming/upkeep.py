@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY: Final = 16
 """Batches between two looks at the number of files."""
+_NEWEST: Final = 32
+"""Batches whose files are not merged: tables that keep up read these, and each would read all that lies beside them."""
 KEEP_HOURS: Final = 2
 """Files that a merge has replaced are kept so long: runs that began before still read them."""
 _PRUNE_SECONDS: Final = 600.0
@@ -46,9 +48,9 @@ class Upkeep:
             remove_unused(self._store, hours=KEEP_HOURS, uncommitted=False)
 
     def _merge(self) -> None:
-        """Merges small files of rows; more than this process does by itself is left to job `compact`."""
-        if self._store.merges_files and compaction.needs_merging(self._store):
+        head = self._store.head() if self._store.merges_files else None
+        if head is not None:
             try:
-                compaction.merge_here(self._store)
+                compaction.merge_tier_here(self._store, upto=head.batch - _NEWEST)
             except ChangelogError:  # another run rewrote them meanwhile
                 return

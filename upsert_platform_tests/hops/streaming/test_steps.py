@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.capabilities import PacesCommits
+from upsert_platform.changelog import compaction
 from upsert_platform.destination import DestinationState
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.on_demand import OnDemand
@@ -115,3 +116,37 @@ def test_a_difference_is_recorded_whatever_was_passed_over(tmp_path: Path, monke
     verdict = place.state.verdict
     assert verdict is not None
     assert (verdict.batch, verdict.passed) == (2, False)
+
+
+def test_a_new_batch_among_many_merged_rows_opens_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upsert_platform.hops.comparison.SAMPLE_BATCHES", 0)
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    step = DestinationStep("memory", lambda: hop, OnDemand(never, rows=10), run="run", check_seconds=0.0)
+    for batch in range(1, 12):
+        grow(hop, batch, range(3 * batch, 3 * batch + 3))
+        if batch == 11:
+            assert compaction.merge_here(hop.store)
+            assert len(hop.store.files()) == 1
+        assert step.run(drains=False)
+    assert len(place.rows) == 33
+    assert step.measures.read().passed
+    step.reset()
+
+
+def test_a_sample_in_large_files_is_passed_over_and_opens_no_spark(tmp_path: Path) -> None:
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    step = step_of(hop)
+    for batch in range(1, 11):
+        grow(hop, batch, range(100 * batch, 100 * batch + 50))
+        assert step.run(drains=False)
+    assert compaction.merge_here(hop.store)
+    (merged,) = hop.store.files()
+    grow(hop, 11, range(3))
+    step.reset()
+    step = DestinationStep("memory", lambda: hop, OnDemand(never, size=merged.size), run="run", check_seconds=0.0)
+    assert step.run(drains=False)
+    assert place.state.verdict is not None
+    assert (place.state.verdict.batch, step.measures.read().compared) == (11, 3)
+    step.reset()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,16 +19,18 @@ from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.head import Positions
+from upsert_platform.changelog.live_files import LiveFile
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import applied_before, note_applied, prune_log, remove_unused, trim_log
 from upsert_platform.hops.streaming import upkeep
 from upsert_platform_tests.kafka.tables import declare
 
 
-def commit(store: ChangelogStore, batch: int) -> None:
+def commit(store: ChangelogStore, batch: int, *, rows_of_batch: int = 1) -> None:
     schema = rows.arrow_schema(store.table)
     row = {rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "users", rows.PARTITION: 0, rows.OFFSET: batch, "id": batch}
-    found = [pa.RecordBatch.from_pylist([row], schema=schema)]
+    given = [{**row, "id": batch + number, "name": uuid.uuid4().hex} for number in range(rows_of_batch)]
+    found = [pa.RecordBatch.from_pylist(given, schema=schema)]
     head = store.create()
     files = write_here(found, location=store.location, schema=schema, batch=batch)
     after = store.append(files, head=head, positions=Positions({"users": {0: batch + 1}}, {}), run="run")
@@ -131,3 +135,48 @@ def test_files_that_a_run_has_not_committed_yet_stay(tmp_path: Path, monkeypatch
     assert store.dataset().to_table().num_rows == 4
     remove_unused(store, hours=0)
     assert store.dataset().to_table().num_rows == 4
+
+
+def test_files_stay_few_and_a_row_is_written_anew_once_per_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ChangelogStore(str(tmp_path / "users"), declare())
+    store.keep_open()
+    commit(store, 1, rows_of_batch=300)
+    one = store.files()[0].size
+    monkeypatch.setattr(compaction, "TIERS", ((one * 3, 8), (one * 20, 4)))
+    monkeypatch.setattr(upkeep, "_LOOK_EVERY", 3)
+    monkeypatch.setattr(upkeep, "_NEWEST", 5)
+    merge, anew = compaction._merge, Counter[int]()
+
+    def counted(store: ChangelogStore, files: Sequence[LiveFile]) -> None:
+        for item in files:
+            assert item.first_batch is not None
+            assert item.last_batch is not None
+            anew.update(range(item.first_batch, item.last_batch + 1))
+        merge(store, files)
+
+    monkeypatch.setattr(compaction, "_merge", counted)
+    keeps, most = upkeep.Upkeep(store), 0
+    for batch in range(2, 201):
+        commit(store, batch, rows_of_batch=300)
+        keeps.after(1)
+        files = store.files()
+        most = max(most, len(files))
+        newest = [item for item in files if item.last_batch is not None and item.last_batch > batch - 5]
+        assert len(newest) == min(batch, 5)
+        assert all(item.first_batch == item.last_batch for item in newest)
+    assert 0 < max(anew.values()) <= 2
+    assert most <= 5 + 3 + 8 + 4 + 200 // 32
+    assert Counter(store.dataset().to_table().column(rows.BATCH).to_pylist()) == dict.fromkeys(range(1, 201), 300)
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "wanted"),
+    [(0, 9, 0), (9, 10, 10), (0, 19, 100), (0, 50, 100), (14, 16, 20), (18, 40, 10), (19, 20, 0)],
+)
+def test_rows_of_a_span_are_estimated_by_batches(after: int, upto: int, wanted: int) -> None:
+    file = LiveFile("f", 1, rows=100, first_batch=10, last_batch=19, least_kind=None, greatest_kind=None)
+    assert file.rows_between(after=after, upto=upto) == wanted
+    unknown = LiveFile("f", 1, rows=100, first_batch=None, last_batch=None, least_kind=None, greatest_kind=None)
+    assert unknown.rows_between(after=after, upto=upto) == 100
