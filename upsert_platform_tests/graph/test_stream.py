@@ -108,8 +108,9 @@ def test_what_is_read_when_it_is_stopped_is_brought_to_the_tables_first(stack: S
 
 
 def test_many_commits_leave_few_files(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upsert_platform.changelog.compaction.SMALL_FILES", 4)
+    monkeypatch.setattr("upsert_platform.changelog.compaction.TIERS", ((1 << 20, 4), (2 << 20, 4)))
     monkeypatch.setattr("upsert_platform.hops.streaming.upkeep._LOOK_EVERY", 3)
+    monkeypatch.setattr("upsert_platform.hops.streaming.upkeep._NEWEST", 2)
     stack.declare(warehouse=None)
     with streaming(stack, []) as loop:
         for turn in range(8):
