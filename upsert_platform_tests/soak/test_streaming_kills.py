@@ -95,17 +95,19 @@ def restarted_broker(held: list[Broker], folder: Path) -> Callable[[], None]:
 def stream_and_kill(stack: Stack, load: Load, chance: random.Random, disturb: Callable[[], None]) -> None:
     """Produces while the loop runs, disturbs a server in the middle of it, and kills the loop at any moment."""
     with streaming(stack) as process:
-        end = time.monotonic() + chance.uniform(3, 12)
-        restarts = threading.Timer(chance.uniform(2, 6), disturb)
-        restarts.start()
-        while time.monotonic() < end:
+        began = time.monotonic()
+        due: float | None = chance.uniform(2, 6)
+        end = chance.uniform(3, 12)
+        while (passed := time.monotonic() - began) < end or due is not None:
             assert process.poll() is None, told(stack)
             load.produce(RECORDS)
+            if due is not None and passed >= due:
+                disturb()
+                due = None
             time.sleep(0.5)
         assert process.poll() is None, told(stack)
         process.kill()
         process.wait()
-        restarts.join()
 
 
 def sync(stack: Stack) -> None:
