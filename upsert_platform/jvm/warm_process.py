@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ANOTHER_IS_UP: Final = 3
 """Exit code where the folder has a process already."""
 _LOOK_SECONDS: Final = 1.0
+_LEAVES_SECONDS: Final = 30.0
+"""How long a run that stopped Spark may take to leave the session."""
 _WARMING_ROUNDS: Final = 3
 _ON_A_CLUSTER: Final = {"spark.python.worker.reuse": "false"}
 """Workers of executors cannot be ended from here, and would keep modules that they imported for a run before."""
@@ -83,10 +85,12 @@ def _keep(session: SparkSession, offer: Offer, where: Path, jvm: object, stops: 
         if jvm.poll() is not None:  # type: ignore[attr-defined]
             print(f"the JVM (process {offer.jvm}) ended", file=sys.stderr, flush=True)  # noqa: T201
             return 1
-        if session.sparkContext._jsc.sc().isStopped():  # noqa: SLF001 - a run may do so, by its own code
+        stopped = session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - a run may do so, by its own code
+        # The run asks the JVM on as it leaves.
+        turn = Turn.take(where, seconds=_LEAVES_SECONDS if stopped else 0)
+        if stopped:
             print("a run stopped Spark", file=sys.stderr, flush=True)  # noqa: T201
             return 1
-        turn = Turn.take(where, seconds=0)
         if turn is None:
             used = time.monotonic()
             continue

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 _DENIED: Final = (1044, 1045, 1142, 1143, 1227, 1698)
 """Numbers of errors that tell of credentials or grants."""
-_SESSION: Final = (
-    f"SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = {2**64 - 1}, net_write_timeout = 600"
-)
-"""What a server may have other defaults of, which would change values, leave rows out without a word, or break off an
-answer that waits while what was read before is written to a slow store (seconds)."""
+_SESSION: Final = f"SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = {2**64 - 1}"
+"""What a server may have other defaults of, which would change values, or leave rows out without a word."""
 _SETTINGS: Final = {
     "log_bin": (("1", "ON"), "start the server with 'log_bin'"),
     "binlog_format": (("ROW",), "set 'binlog_format' = 'ROW'"),

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _BLOCK_ROWS: Final = 1 << 16
 _BLOCK_BYTES: Final = 32 << 20
 """Rows that a task holds at once, whichever comes first."""
+_PATIENCE: Final = "SET SESSION net_write_timeout = 600"
+"""Seconds: an answer waits while what was read before is written to a slow store."""
 _CONNECTIONS: Final = 2
 """Of a task, so that the server reads a chunk while the task makes rows of the one before."""
 
@@ -127,4 +129,6 @@ def selected_rows(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.Re
         connections = [
             opened.enter_context(Connection(part.settings.server)) for _ in range(min(_CONNECTIONS, len(chunks)))
         ]
+        for connection in connections:
+            connection.query(_PATIENCE)
         yield from read_rows(connections, (head + condition(part.found, chunk) for chunk in chunks), readers)

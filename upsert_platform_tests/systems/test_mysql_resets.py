@@ -165,7 +165,7 @@ def test_tables_that_keep_their_earlier_rows_are_refused(
     connection.query(f"UPDATE {schema}.t SET v = 5")
     connection.query(f"DELETE FROM {schema}.t WHERE id = 3")
     told = f"table {schema}.t is system-versioned: .* leave it out by 'tables.exclude'"
-    for refused in (lambda: followed.hop().plan(), lambda: list(checked_table(followed.source()))):
+    for refused in (lambda: followed.hop().plan(), lambda: list(checked_table(followed.source(), followed.place()))):
         with pytest.raises(ReplicationError, match=told):
             refused()
 

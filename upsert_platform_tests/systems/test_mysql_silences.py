@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
+from upsert_platform.changelog.lake import Lake
 from upsert_platform.errors import ReplicationError
 from upsert_platform.hops.checkups.databases import checked_table
 from upsert_platform.hops.checkups.finding import State
@@ -120,7 +121,7 @@ def test_keys_that_cascade_are_told_by_a_checkup(
     told: list[tuple[State, str]] = []
     for name in ("t", "p"):
         source = Followed(NOBODY, server, schema, name, tmp_path, {}).source()
-        told += [(found.state, found.told) for found in checked_table(source)]
+        told += [(found.state, found.told) for found in checked_table(source, Lake(str(tmp_path / "lake")))]
     assert [state for state, _ in told] == [State.WARNING, State.OK, State.OK]
     assert "foreign keys (falls)" in told[0][1]
     start = log_end(connection)
