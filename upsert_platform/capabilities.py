@@ -46,10 +46,12 @@ class Shares:
         count: of the shares.
         read: a function for ``mapInArrow``, which can be pickled: it gets numbers of shares in its only column, and
             gives their rows in declared columns and types.
+        rows: how many there are, where that is told beforehand; it may be wrong.
     """
 
     count: int
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

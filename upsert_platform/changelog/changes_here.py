@@ -62,12 +62,18 @@ def change_batches(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    schema = _schema(table, columns, ordered=ordered)
+    place = schema.get_field_index(rows.KIND)
+    coded = schema.set(place, pa.field(rows.KIND, pa.dictionary(pa.int32(), pa.string())))  # a few values, many times
     kinds = pa.array(rows.CHANGE_KINDS, pa.string())
-    for found in read_rows(location, paths, schema=_schema(table, columns, ordered=ordered)):
-        batch, kind = found.column(rows.BATCH), found.column(rows.KIND)
+    for found in read_rows(location, paths, schema=coded):
+        batch, kind = found.column(rows.BATCH), found.column(place)
         wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
-        wanted = pc.and_(wanted, pc.is_in(kind, value_set=kinds))
-        yield found if pc.all(wanted, min_count=0).as_py() else found.filter(wanted)
+        changes = pc.is_in(kind.dictionary, value_set=kinds)
+        if not pc.all(changes, min_count=0).as_py():
+            wanted = pc.and_(wanted, changes.take(kind.indices))
+        part = found.set_column(place, schema.field(place), kind.dictionary_decode())
+        yield part if pc.all(wanted, min_count=0).as_py() else part.filter(wanted)
 
 
 def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:

@@ -247,7 +247,7 @@ def read_rows(location: TableLocation, paths: Sequence[str], *, schema: pa.Schem
     Args:
         location: of the Delta table.
         paths: relative to it.
-        schema: of the rows; columns that a file lacks are null.
+        schema: of the rows; columns that a file lacks are null. Of a dictionary type they are read as their codes.
     """
     import pyarrow as pa
 
@@ -262,10 +262,11 @@ def _read_listed(
     import pyarrow.parquet as pq
 
     system, folder = file_system(location)
+    coded = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
     for item in batches:
         for path in item.column("path").to_pylist():
             with system.open_input_file(f"{folder}{path}") as stream:
-                file = pq.ParquetFile(stream)
+                file = pq.ParquetFile(stream, read_dictionary=coded)
                 known = [field.name for field in wanted if field.name in file.schema_arrow.names]
                 for found in file.iter_batches(columns=known):
                     columns = [

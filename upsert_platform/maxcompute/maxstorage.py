@@ -54,11 +54,16 @@ class WriteStream:
 
 @dataclass(frozen=True, slots=True)
 class ReadSession:
-    """A read session with `splits` parts, each read on its own."""
+    """A read session with `splits` parts, each read on its own.
+
+    Attributes:
+        rows: how many the service expects to give; None where it does not tell.
+    """
 
     session_id: str
     splits: int
     route: str | None = None
+    rows: int | None = None
 
 
 class MaxStorage:
@@ -243,7 +248,10 @@ class MaxStorage:
         session = self._run(
             lambda: TableReadSession(self._stub, self._table, request, session_ready_timeout=_READ_READY_SECONDS)
         )
-        return ReadSession(session.id, len(session.splits), session._response.route_token)  # noqa: SLF001
+        answer = session._response  # noqa: SLF001
+        told = answer.session_stats
+        rows = None if told is None else told.estimated_row_count
+        return ReadSession(session.id, len(session.splits), answer.route_token, rows)
 
     def create_change_session(
         self, columns: Sequence[str], *, partition_columns: Sequence[str], after: int, upto: int | None

@@ -66,7 +66,8 @@ def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:
 
     def opened() -> Shares:
         job = open_job(declared_columns(reading.table, reading.actual), reading, "", split_bytes=_SHARE_BYTES)
-        return Shares(job.session.splits, partial(read_task, job=job))
+        known = job.session.rows if isinstance(job.session, ReadSession) else None
+        return Shares(job.session.splits, partial(read_task, job=job), known)
 
     return RowsByShare(opened, others=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import resource
@@ -29,6 +30,7 @@ from upsert_platform_tests.local.tablestore.server import tablestore_server
 
 SMALL = 5_000
 RATE = 5_000
+GREAT_RATE = 20_000
 SECONDS = 180.0
 PROBES_PER_SECOND = 2
 KEYS = 100_000
@@ -36,8 +38,10 @@ _PROBE = 1_000_000_000
 """First key of probes: rows by which the delay is measured from outside."""
 
 
-def run(*, small: int = SMALL, rate: int = RATE, seconds: float = SECONDS) -> Iterator[dict[str, Any]]:
-    """Measures `small_sync` and `stream_delay`."""
+def run(
+    *, small: int = SMALL, rate: int = RATE, great_rate: int = GREAT_RATE, seconds: float = SECONDS
+) -> Iterator[dict[str, Any]]:
+    """Measures `small_sync`, `stream_delay`, `stream_delay_both` and `stream_rate`."""
     with (
         tempfile.TemporaryDirectory() as folder,
         start_broker(Path(folder) / "kafka", die_with_parent=True) as broker,
@@ -49,6 +53,8 @@ def run(*, small: int = SMALL, rate: int = RATE, seconds: float = SECONDS) -> It
         yield _small(Path(folder), variables, small)
         yield _delay("stream_delay", Path(folder), variables, rate, seconds, warehouse=None, goal="p95 <= 2 s")
         yield _delay("stream_delay_both", Path(folder), variables, rate, seconds, warehouse="", goal="p95 <= 5 s")
+        goal = "as old in the last third as in the second"
+        yield _delay("stream_rate", Path(folder), variables, great_rate, seconds, warehouse=None, goal=goal)
 
 
 def _stack(folder: Path, variables: Mapping[str, str]) -> Stack:
@@ -95,7 +101,9 @@ def _delay(
     Sent as soon as the process says that it streams: what it takes to start one is not a delay of one that runs.
     """
     stack = _stack(folder, variables)
-    delays: list[float] = []
+    looked: list[tuple[float, float]] = []
+    lags: list[tuple[float, float]] = []
+    done = threading.Event()
     stack.declare(warehouse=warehouse)
     stack.produce(stack.users.first_wave(1))  # makes the topic
     command = [str(Path(sys.executable).parent / "upsert-platform"), "stream", "--metrics-port", "0"]
@@ -105,13 +113,17 @@ def _delay(
             lines: list[str] = []
             threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
             _await_start(process, lines)
-            sent = _produced(stack, rate, seconds, delays)
+            began = time.monotonic()
+            threading.Thread(target=_watch_lag, args=(lines, lags, done), daemon=True).start()
+            sent = _produced(stack, rate, seconds, looked)
             page = _page(lines)
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) == 0, "".join(lines)[-3000:]
         finally:
+            done.set()
             process.kill()
-    assert len(delays) > seconds
+    assert len(looked) > seconds
+    delays = [delay for _, delay in looked]
     return row(
         name,
         rows=sent,
@@ -122,10 +134,24 @@ def _delay(
         p95=round(float(np.quantile(delays, 0.95)), 2),
         p99=round(float(np.quantile(delays, 0.99)), 2),
         greatest=round(max(delays), 2),
+        p95_of_thirds=[round(float(np.quantile(part, 0.95)), 2) for part in _thirds(looked, began, seconds)],
+        p95_lag_of_thirds=[round(float(np.quantile(part, 0.95))) for part in _thirds(lags, began, seconds)],
         lag_at_end=_metric(page, r'lag\{kind="changelog",table="users"\}'),
         batches=_metric(page, r'batches_total\{kind="table",table="users_serving"\}'),
         jvm_memory_mb=round(peak.jvm),
     )
+
+
+def _thirds(found: list[tuple[float, float]], began: float, seconds: float) -> list[list[float]]:
+    """What was found in each third of a time."""
+    edges = [began + seconds * part / 3 for part in range(4)]
+    return [[value for at, value in found if start <= at < end] for start, end in itertools.pairwise(edges)]
+
+
+def _watch_lag(lines: list[str], lags: list[tuple[float, float]], done: threading.Event) -> None:
+    """Appends, twice a second, how many records of the topic are not in the changelog yet."""
+    while not done.wait(0.5):
+        lags.append((time.monotonic(), _metric(_page(lines), r'lag\{kind="changelog",table="users"\}')))
 
 
 def _await_start(process: subprocess.Popen[str], lines: list[str]) -> None:
@@ -135,13 +161,13 @@ def _await_start(process: subprocess.Popen[str], lines: list[str]) -> None:
         time.sleep(0.05)
 
 
-def _produced(stack: Stack, rate: int, seconds: float, delays: list[float]) -> int:
-    """Sends records and probes; gives how many, and appends how long each probe took to be readable."""
+def _produced(stack: Stack, rate: int, seconds: float, looked: list[tuple[float, float]]) -> int:
+    """Sends records and probes; gives how many, and appends when each probe was sent and how long until it was read."""
     users, chance = Users(seed=1), np.random.default_rng(1)
     every = [(encode_key(key), encode_value(users.make(key))) for key in range(1, min(KEYS, rate * 20) + 1)]
     waiting: dict[int, float] = {}
     done = threading.Event()
-    looker = threading.Thread(target=_look, args=(stack, waiting, delays, done), daemon=True)
+    looker = threading.Thread(target=_look, args=(stack, waiting, looked, done), daemon=True)
     looker.start()
     began, sent, probe = time.monotonic(), 0, 0
     while (now := time.monotonic() - began) < seconds:
@@ -163,7 +189,7 @@ def _produced(stack: Stack, rate: int, seconds: float, delays: list[float]) -> i
     return sent
 
 
-def _look(stack: Stack, waiting: dict[int, float], delays: list[float], done: threading.Event) -> None:
+def _look(stack: Stack, waiting: dict[int, float], looked: list[tuple[float, float]], done: threading.Event) -> None:
     from tablestore import OTSClient, OTSServiceError
 
     values = stack.variables
@@ -181,7 +207,7 @@ def _look(stack: Stack, waiting: dict[int, float], delays: list[float], done: th
             except OTSServiceError:
                 found = None
             if found is not None:
-                delays.append(time.monotonic() - sent_at)
+                looked.append((sent_at, time.monotonic() - sent_at))
                 del waiting[key]
         time.sleep(0.05)
 

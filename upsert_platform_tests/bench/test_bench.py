@@ -27,7 +27,11 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "formats": ({"rows": 1_000}, {}, {"json_decode_simple", "avro_confluent_encode", "protobuf_encode"}),
     "sink": ({"rows": 2_000}, {"REPEATS": 1}, {"sink_at_least_once", "sink_exactly_once", "topic_to_topic"}),
     "cluster_scaling": ({"records": 20_000, "keys": 5_000}, {"REPEATS": 1}, {"cluster_scaling"}),
-    "stream": ({"small": 200, "rate": 200, "seconds": 5.0}, {}, {"small_sync", "stream_delay", "stream_delay_both"}),
+    "stream": (
+        {"small": 200, "rate": 200, "great_rate": 400, "seconds": 5.0},
+        {},
+        {"small_sync", "stream_delay", "stream_delay_both", "stream_rate"},
+    ),
     "hops": (
         {"rows": 1_000},
         {},

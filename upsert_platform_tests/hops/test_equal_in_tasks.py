@@ -142,6 +142,7 @@ class InTasks(MemoryHere, ReadsInTasks):
         self.shape, self.native = shape, native
         self.deleted: tuple[int, ...] = ()
         self.closer_looks = 0
+        self.told_rows: int | None = None
 
     def writes_here(self) -> bool:
         return self.native
@@ -151,7 +152,7 @@ class InTasks(MemoryHere, ReadsInTasks):
         if self.shape == "keys":
             return RowsByKey(Asked(dict(held)))
         if self.shape == "whole":
-            return RowsByShare(lambda: Shares(2, Shared(tuple(held.values()))), others=True)
+            return RowsByShare(lambda: Shares(2, Shared(tuple(held.values())), self.told_rows), others=True)
         recent = Shared(tuple(held.values()), self.deleted)
         return RowsByShare(lambda: Shares(2, recent), others=False, tells_deletes=True)
 
@@ -186,6 +187,39 @@ def test_equal_rows_pass_without_a_closer_look_and_spoiled_ones_are_told(
     found = check_batch(spark, hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, found.passed) == (2, 1, 1, False)
     assert destination.closer_looks
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_where_as_many_rows_are_told_as_there_should_be_no_key_is_looked_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    asked: list[bool] = []
+
+    def finding(*args: Any, among: Any = None, **options: Any) -> FoundRows:
+        asked.append(among is not None)
+        return FoundRows(*args, among=among, **options)
+
+    monkeypatch.setattr("upsert_platform.changelog.summed_in_tasks.FoundRows", finding)
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(30)])
+    hop.execute(OnDemand(never), hop.plan())
+    hop.destination = destination = InTasks(place, "whole", native=native)
+
+    def check(*, told: int) -> tuple[bool, list[bool], int]:
+        asked.clear()
+        destination.told_rows, destination.closer_looks = told, 0
+        return check_batch(spark, hop, after=0, upto=1).passed, list(asked), destination.closer_looks
+
+    assert check(told=30) == (True, [False], 0)
+    assert check(told=29) == (True, [True], 0)
+    assert check(told=10**6) == (True, [True], 0)
+    place.rows[999] = (999, "of nobody")
+    assert check(told=30) == (True, [False, True], 0)  # as many were told, and there are more
+    del place.rows[7]
+    passed, looked, closer = check(told=30)  # one is missing, one too many is there
+    assert (passed, looked) == (False, [False, True])
+    assert closer
 
 
 def test_keys_are_found_again_by_their_hashes() -> None:

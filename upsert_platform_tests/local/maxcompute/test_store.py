@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from upsert_platform.local.maxcompute.sql.run import run_sql
 from upsert_platform.local.maxcompute.storage.changes import AFTER, BEFORE, INSERT, changes_of
 from upsert_platform.local.maxcompute.storage.changes import DELETE as GONE
 from upsert_platform.local.maxcompute.storage.ingest import group_by_spec, stage
+from upsert_platform.local.maxcompute.storage.snapshot import last_of_each
 from upsert_platform.local.maxcompute.storage.store import Change, Store
 
 Row = tuple[Any, Any]
@@ -132,6 +135,77 @@ def test_a_reader_keeps_its_rows_while_they_are_compacted_away(tmp_path: Path) -
     run_sql(context, "drop table t")
     assert rows.live_table().column("k").to_pylist() == list(range(200_000))
     store.close()
+
+
+def _of_numbers(store: Store, batches: int) -> tuple[Table, Partition, dict[int, int]]:
+    """A table of five keys, with a segment per batch, and what it holds."""
+    context = Context(store, "p", "o")
+    properties = "tblproperties ('transactional'='true')"
+    run_sql(context, f"create table t (k bigint not null, n int, primary key (k)) {properties}")
+    held = {}
+    for number in range(batches):
+        run_sql(context, f"insert into t values ({number % 5}, {number})")
+        held[number % 5] = number
+    table = store.catalogue.table("default", "t")
+    return table, store.partition(table, ""), held
+
+
+def _numbers(store: Store, table: Table, partition: Partition) -> dict[int, int]:
+    return {row["k"]: row["n"] for row in store.rows(table, partition).live_table().to_pylist()}
+
+
+def test_a_partition_of_many_segments_is_compacted_behind_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upsert_platform.local.maxcompute.storage.compactor._PATIENCE", 0.01)
+    monkeypatch.setattr("upsert_platform.local.maxcompute.storage.store._COMPACT_SEGMENTS", 6)
+    store = Store(tmp_path)
+    try:
+        table, partition, held = _of_numbers(store, 9)
+        assert len(store.segments(partition)) == 9
+        assert _numbers(store, table, partition) == held
+        deadline = time.monotonic() + 20
+        while len(store.segments(partition)) > 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert [segment.compacted for segment in store.segments(partition)] == [True]
+        assert _numbers(store, table, partition) == held
+    finally:
+        store.close()
+
+
+def test_a_compaction_gives_way_to_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    try:
+        table, partition, held = _of_numbers(store, 7)
+        write = store.write
+
+        def late(table: Table, rows: pa.Table) -> Any:
+            found = write(table, rows)
+            monkeypatch.undo()
+            run_sql(Context(store, "p", "o"), "insert into t values (3, 33)")
+            return found
+
+        monkeypatch.setattr(store, "write", late)
+        files = len(list((tmp_path / "segments").iterdir()))
+        assert not store.compact_unless_changed(table.table_id, partition)
+        assert len(list((tmp_path / "segments").iterdir())) == files + 1
+        assert _numbers(store, table, partition) == {**held, 3: 33}
+        assert store.compact_unless_changed(table.table_id, partition)
+        assert _numbers(store, table, partition) == {**held, 3: 33}
+        run_sql(Context(store, "p", "o"), "drop table t")
+        assert not store.compact_unless_changed(table.table_id, partition)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("spread", [1, 10**12])
+def test_of_each_number_the_last_place_is_found(spread: int) -> None:
+    chance = np.random.default_rng(5)
+    for count in (0, 1, 2, 500):
+        values = (chance.integers(-40, 200, count) * spread).astype(np.int64)
+        wanted = {int(value): place for place, value in enumerate(values)}
+        assert sorted(last_of_each(values).tolist()) == sorted(wanted.values())
+    assert last_of_each(np.array([100, -100, 100], np.int8)).tolist() in ([1, 2], [2, 1])
 
 
 def test_files_without_a_commit_are_removed_at_the_next_start(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from upsert_platform.local.maxcompute.storage.segments import Segment, SegmentFi
 
 _REMEMBERED_BYTES = 64 << 20
 """Bytes of masks, the latest excepted: one of a large table has as many as the table has rows."""
+_CLOSE = 4
+"""Numbers lie close where there are fewer times as many between the least and the greatest."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,13 @@ class Rows:
 
 
 def last_of_each(values: np.ndarray) -> np.ndarray:
-    """The place of the last occurrence of each number: faster than grouping, most of all on sorted keys."""
+    """The places of the last occurrences of numbers: faster than grouping, most of all of numbers that lie close."""
+    least = int(values.min()) if len(values) else 0
+    width = int(values.max()) - least + 1 if len(values) else 0
+    if width <= _CLOSE * len(values):
+        last = np.full(width, -1)
+        last[values.astype(np.int64) - least] = np.arange(len(values))  # of several the last one stays
+        return last[last >= 0]
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     return order[np.append(ordered[1:] != ordered[:-1], True)]
@@ -103,27 +111,47 @@ class Snapshots:
     def _extend(self, table: Table, segments: Sequence[Segment], known: int, mask: np.ndarray) -> np.ndarray:
         keys = [table.column(name) for name in table.primary_key]
         newer = pa.concat_tables([self._keys(segment, keys, operations=True) for segment in segments[known:]])
-        newer = newer.append_column("__row", pa.array(np.arange(newer.num_rows)))
-        names = ", ".join(quoted(key.name) for key in keys)
-        with self._compute.cursor() as cursor:
-            cursor.register("newer", newer)
-            added = np.zeros(newer.num_rows, dtype=bool)
-            if len(keys) == 1 and pa.types.is_integer(keys[0].type.arrow):
-                added[last_of_each(newer.column(0).to_numpy())] = True
-            else:
-                last = cursor.execute(f"SELECT max(__row) AS r FROM newer GROUP BY {names}").fetchnumpy()["r"]
-                added[np.asarray(last, dtype=np.int64)] = True
-            added &= newer.column(OPERATION).to_numpy() != DELETE
-            mask = mask.copy()
-            if mask.any():
-                older = pa.concat_tables([self._keys(segment, keys, operations=False) for segment in segments[:known]])
-                older = older.append_column("__row", pa.array(np.arange(older.num_rows)))
-                cursor.register("older", older)
-                replaced = cursor.execute(f"SELECT __row AS r FROM older SEMI JOIN newer USING ({names})").fetchnumpy()[
-                    "r"
-                ]
-                mask[np.asarray(replaced, dtype=np.int64)] = False
+        added = self._last(newer, keys) & (newer.column(OPERATION).to_numpy() != DELETE)
+        if mask.any():
+            older = pa.concat_tables([self._keys(segment, keys, operations=False) for segment in segments[:known]])
+            mask = mask & ~self._replaced(older, newer, keys)
         return np.concatenate([mask, added])
+
+    def _last(self, rows: pa.Table, keys: Sequence[Column]) -> np.ndarray:
+        """Of each row whether it is the last one of its key."""
+        if _is_number(keys):
+            places = last_of_each(rows.column(0).to_numpy())
+        else:
+            places = self._places(f"SELECT max(__row) AS r FROM newer GROUP BY {_names(keys)}", newer=rows)
+        return _mask(rows.num_rows, places)
+
+    def _replaced(self, older: pa.Table, newer: pa.Table, keys: Sequence[Column]) -> np.ndarray:
+        """Of each older row whether a newer one has its key."""
+        if _is_number(keys):
+            return np.isin(older.column(0).to_numpy(), newer.column(0).to_numpy())
+        statement = f"SELECT __row AS r FROM older SEMI JOIN newer USING ({_names(keys)})"
+        return _mask(older.num_rows, self._places(statement, older=older, newer=newer))
+
+    def _places(self, statement: str, **tables: pa.Table) -> np.ndarray:
+        with self._compute.cursor() as cursor:
+            for name, table in tables.items():
+                cursor.register(name, table.append_column("__row", pa.array(np.arange(table.num_rows))))
+            return np.asarray(cursor.execute(statement).fetchnumpy()["r"], dtype=np.int64)
 
     def _keys(self, segment: Segment, keys: Sequence[Column], *, operations: bool) -> pa.Table:
         return self._files.aligned(segment.file, keys, operations=operations)
+
+
+def _is_number(keys: Sequence[Column]) -> bool:
+    """Whether there is one key column, of integers: these need no join."""
+    return len(keys) == 1 and pa.types.is_integer(keys[0].type.arrow)
+
+
+def _names(keys: Sequence[Column]) -> str:
+    return ", ".join(quoted(key.name) for key in keys)
+
+
+def _mask(rows: int, places: np.ndarray) -> np.ndarray:
+    found = np.zeros(rows, dtype=bool)
+    found[places] = True
+    return found

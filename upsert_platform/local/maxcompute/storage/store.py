@@ -16,6 +16,7 @@ import pyarrow as pa
 from upsert_platform.local.maxcompute.errors import no_such_partition, no_such_table, semantic_error
 from upsert_platform.local.maxcompute.schema import Partition, Table, full_spec
 from upsert_platform.local.maxcompute.storage.catalogue import Catalogue
+from upsert_platform.local.maxcompute.storage.compactor import Compactor
 from upsert_platform.local.maxcompute.storage.compute import Compute
 from upsert_platform.local.maxcompute.storage.partial import is_partial, resolve
 from upsert_platform.local.maxcompute.storage.segments import File, Segment, SegmentFiles
@@ -46,12 +47,14 @@ class Store:
         self.files = SegmentFiles(data)
         self.compute = Compute(data / "scratch", threads=threads)
         self.snapshots = Snapshots(self.files, self.compute)
+        self._compactor = Compactor(self.compact_unless_changed)
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._locks_lock = threading.Lock()
         known = {row[0] for row in self.catalogue.execute("SELECT path FROM segments UNION SELECT path FROM staged")}
         self.files.remove_strays(known)
 
     def close(self) -> None:
+        self._compactor.close()
         self.compute.close()
         self.catalogue.close()
 
@@ -93,7 +96,7 @@ class Store:
         ]
 
     def rows(self, table: Table, partition: Partition, version: int | None = None) -> Rows:
-        """The rows of a partition at a version; compacts it first when its segments have become many."""
+        """The rows of a partition at a version; compacted behind its reader when its segments are many."""
         for _ in range(_READ_ATTEMPTS):
             try:
                 return self._rows(table, partition, version)
@@ -108,8 +111,7 @@ class Store:
         if version is None:
             dead = found.table.num_rows - found.count
             if len(segments) > _COMPACT_SEGMENTS or dead > max(_COMPACT_DEAD_ROWS, found.count):
-                self.compact(table, partition)
-                return self.snapshots.rows(table, self.segments(partition))
+                self._compactor.ask(table.table_id, partition)
         return found
 
     def partition(self, table: Table, spec: str) -> Partition:
@@ -234,12 +236,29 @@ class Store:
             major: a commit of its own, behind which the partition's history is gone; otherwise versions stay readable
                 until they are older than the table keeps them.
         """
-        with self.lock(table.table_id):
-            current = self.catalogue.table_by_id(table.table_id)
-            if current is None:
-                return
-            file = self.write(current, self.snapshots.rows(current, self.segments(partition)).live_table())
-            self.files.sync([file])
+        with self.lock(table.table_id):  # nothing changes meanwhile
+            self.compact_unless_changed(table.table_id, partition, major=major)
+
+    def compact_unless_changed(self, table_id: str, partition: Partition, *, major: bool = False) -> bool:
+        """Compacts as `compact`, but lets commits pass: does nothing where there was one before it was done.
+
+        Returns:
+            Whether it was compacted.
+        """
+        current, segments = self.catalogue.table_by_id(table_id), self.segments(partition)
+        if current is None:
+            return False
+        try:
+            file = self.write(current, self.snapshots.rows(current, segments).live_table())
+        except FileNotFoundError:  # another compaction, or a statement, has removed them
+            return False
+        self.files.sync([file])
+        with self.lock(table_id):
+            latest = self.catalogue.table_by_id(table_id)
+            if latest is None or latest.columns != current.columns or self.segments(partition) != segments:
+                self.files.remove([file.path])
+                return False
+            current = latest
             horizon = time.time() + 1 if major else time.time() - current.retain_hours * 3600
             with self.catalogue.durable():
                 if major:
@@ -247,6 +266,7 @@ class Store:
                 self._add(current, partition, file, resets=True, compacted=True)
                 forgotten = self._forget_before(partition, horizon)
             self.files.remove(forgotten)
+        return True
 
     def _forget_before(self, partition: Partition, horizon: float) -> list[str]:
         """Removes segments that only versions older than the horizon need, and gives their files."""
