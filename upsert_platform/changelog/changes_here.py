@@ -70,8 +70,8 @@ def change_batches(
         batch, kind = found.column(rows.BATCH), found.column(place)
         wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
         changes = pc.is_in(kind.dictionary, value_set=kinds)
-        if not pc.all(changes, min_count=0).as_py():
-            wanted = pc.and_(wanted, changes.take(kind.indices))
+        if kind.null_count or not pc.all(changes, min_count=0).as_py():
+            wanted = pc.and_(wanted, pc.fill_null(changes.take(kind.indices), False))
         part = found.set_column(place, schema.field(place), kind.dictionary_decode())
         yield part if pc.all(wanted, min_count=0).as_py() else part.filter(wanted)
 

@@ -266,7 +266,10 @@ def _read_listed(
     for item in batches:
         for path in item.column("path").to_pylist():
             with system.open_input_file(f"{folder}{path}") as stream:
-                file = pq.ParquetFile(stream, read_dictionary=coded)
+                footer = pq.read_metadata(stream)
+                there = set(footer.schema.names) if coded else set()
+                found_coded = [name for name in coded if name in there]
+                file = pq.ParquetFile(stream, metadata=footer, read_dictionary=found_coded)
                 known = [field.name for field in wanted if field.name in file.schema_arrow.names]
                 for found in file.iter_batches(columns=known):
                     columns = [

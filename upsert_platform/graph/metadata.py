@@ -174,6 +174,7 @@ def of_comparison(found: Comparison) -> Mapping[str, Any]:
         "stale": found.stale,
         "refused": found.refused,
         "complete": found.complete,
+        **({} if found.complete else {"sampled_earlier_batches": found.earlier_batches}),
         **({"expired": found.expired} if found.expired else {}),
         **({"rows": found.rows} if found.rows is not None else {}),
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from upsert_platform.capabilities import ReadsRecent
 from upsert_platform.destination import Verdict
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.masking import Mask
@@ -31,6 +32,7 @@ class Comparison:
         refused: keys whose last change the destination refused; they are in the lake and count as no difference.
         expired: keys whose row the destination has let go of, as it may after its time to live; no difference either.
         rows: that the table has, where all of them were looked at one by one.
+        earlier_batches: of the batches before those that were to be compared, how many a sample of keys is from.
         sample: some differing rows: status, key, and the columns that differ with both values, as text.
     """
 
@@ -44,6 +46,7 @@ class Comparison:
     sample: tuple[Mapping[str, str], ...]
     expired: int = 0
     rows: int | None = None
+    earlier_batches: int = 0
 
     @property
     def passed(self) -> bool:
@@ -57,28 +60,31 @@ class Comparison:
 
 
 def sampled_since(
-    hop: DestinationHop, before: int, starts: Collection[int] | None, *, most: int = SAMPLE_SCANNED_ROWS
+    hop: DestinationHop, before: int, *, most: int = SAMPLE_SCANNED_ROWS, behind: int = 0
 ) -> tuple[int, int]:
     """The batch after which keys of earlier batches are sampled, and the change rows between: few enough to read.
 
     Args:
         before: the last batch to sample from.
         most: change rows between.
-        starts: of a destination that is read on from a position, the batches that it can start behind.
+        behind: the batch behind which to sample.
 
     Returns:
         `before` and 0 where even the nearest start has more rows behind it than a sample may cost.
     """
-    first = max(0, before - SAMPLE_BATCHES)
+    first = max(behind, before - SAMPLE_BATCHES, 0)
     accounts = hop.store.accounts(after=first, upto=before) if before > first else {}
-    found, rows = (before, 0), 0
+    affordable: list[tuple[int, int]] = []
+    rows = 0
     for batch in range(before, first, -1):
         rows += sum(account.rows for account in accounts.get(batch, ()))
         if rows > most:
             break
-        if starts is None or batch - 1 in starts:
-            found = (batch - 1, rows)
-    return found
+        affordable.append((batch - 1, rows))
+    if affordable and isinstance(hop.destination, ReadsRecent):  # it is read on from a position: is there one?
+        starts = hop.destination.recent_batches()
+        affordable = [start for start in affordable if start[0] in starts]
+    return affordable[-1] if affordable else (before, 0)
 
 
 def describe(

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.changelog.live_files import LiveFile
+
 
 @dataclass(frozen=True)
 class DestinationPlan:
@@ -118,6 +120,18 @@ class DestinationHop:
         accounts = self.store.accounts(after=after, upto=upto)
         return sum(account.rows for ranges in accounts.values() for account in ranges)
 
+    def little_files(self, spark: OnDemand, *, after: int, upto: int) -> list[LiveFile] | None:
+        """The files that may hold some batches; None where reading them is too much for this process. No JVM."""
+        files = [item for item in self.store.files() if item.may_hold(after=after, upto=upto)]
+        size = sum(item.size for item in files)
+        if not spark.is_little(0, size):
+            return None
+        rows = sum(spark.rows + 1 if item.rows is None else item.rows for item in files)
+        if not spark.is_little(rows, size):  # merged files hold other batches too; of queries there are no accounts
+            evenly = sum(item.rows_between(after=after, upto=upto) for item in files)
+            rows = max(self.rows_between(after=after, upto=upto), evenly)
+        return files if spark.is_little(rows, size) else None
+
     def execute(
         self,
         spark: SparkSession | OnDemand,
@@ -187,9 +201,8 @@ class DestinationHop:
         self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span in this process, if it is little and Spark has nothing to compute."""
-        files = [item for item in self.store.files() if item.may_hold(after=span.after, upto=span.upto)]
-        rows = sum(item.rows_between(after=span.after, upto=span.upto) for item in files)
-        if not spark.is_little(rows, sum(item.size for item in files)):
+        files = self.little_files(spark, after=span.after, upto=span.upto)
+        if files is None:
             return None
         insert = InsertHere.of(self.target, self.destination)
         if insert is None:

@@ -63,6 +63,8 @@ def equal_in_tasks(
     reads = destination.reads_in_tasks(since=since, rows=rows)
     if reads is None:
         return NOT_COMPARED
+    from pyspark.errors import PySparkException
+
     from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, GivenKeys, KeysOfRows, Sample
 
@@ -88,16 +90,20 @@ def equal_in_tasks(
             finding = FoundRows(fields, key, shares.read, among=among, tells_deletes=reads.tells_deletes)
             return _told(_in_shares(spark, finding, shares.count, evenly=not whole))[0]
 
-        if shares.rows is not None and shares.rows <= rows and not whole:
-            told, _ = expecting.result()
-            if told.expected.rows == shares.rows:  # no row of another key: nobody has to look for those of these
-                equality = _sides(told, found(), tells_deletes=reads.tells_deletes)
-                if equality.rows is not None:
-                    return equality
-        among: Callable[[], Hashes] | None = None
-        if not whole:
-            among = GivenKeys(_joined(expecting.result()[1])) if by_arrow is None else KeysOfRows(by_arrow.keys(), key)
-        other = found(among)
+        if whole:
+            other = found()
+            return _sides(expecting.result()[0], other, tells_deletes=reads.tells_deletes)
+        try:
+            if since == after and shares.rows is not None and shares.rows <= rows:
+                told, _ = expecting.result()
+                if told.expected.rows == shares.rows:  # no row of another key: nobody has to look for those of these
+                    equality = _sides(told, found(), tells_deletes=reads.tells_deletes)
+                    if equality.rows is not None:
+                        return equality
+            given = KeysOfRows(by_arrow.keys(), key) if by_arrow is not None else None
+            other = found(given or GivenKeys(_joined(expecting.result()[1])))
+        except PySparkException:  # of a row of another key, perhaps; whoever looks closer reads these keys alone
+            return NOT_COMPARED
         return _sides(expecting.result()[0], other, tells_deletes=reads.tells_deletes)
 
 

@@ -60,9 +60,17 @@ def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: i
         return check_batch(opened(spark), hop, after=after, upto=upto) if found is None else found
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
+    since, earlier_rows = sampled_since(hop, after)
+    found = _check_since(spark, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
+    return replace(found, earlier_batches=after - since)
+
+
+def _check_since(
+    spark: SparkSession, hop: DestinationHop, *, since: int, after: int, upto: int, earlier_rows: int
+) -> Comparison:
+    """Compares the keys of the batches after `after`, and a sample of those after `since`."""
     destination = hop.destination
     recent = destination if isinstance(destination, ReadsRecent) else None
-    since, earlier_rows = sampled_since(hop, after, None if recent is None else recent.recent_batches())
     equality = equal_in_tasks(spark, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
     if equality.rows is not None:
         return _passed(equality.rows, batch=upto, complete=False)

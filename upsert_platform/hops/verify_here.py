@@ -6,9 +6,10 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.capabilities import ComparesRecords, ExpiresRows, ReadsRecent, WritesByMode, WritesHere
+from upsert_platform.capabilities import ComparesRecords, ExpiresRows, WritesByMode, WritesHere
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.comparison import (
@@ -26,8 +27,6 @@ from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from upsert_platform.changelog.live_files import LiveFile
 
 
 def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison | None:
@@ -47,13 +46,12 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
     insert = InsertHere.of(hop.target, destination)
     if insert is None:
         return None
-    recent = destination.recent_batches() if isinstance(destination, ReadsRecent) else None
     room = min(SAMPLE_SCANNED_ROWS, spark.rows - hop.rows_between(after=after, upto=upto))
-    since, earlier_rows = sampled_since(hop, after, recent, most=room)
-    files = _little_files(spark, hop, after=since, upto=upto)
-    if files is None and since < after:  # the sample lies in large files
+    since, earlier_rows = sampled_since(hop, after, most=room, behind=_large_until(spark, hop, after))
+    files = hop.little_files(spark, after=since, upto=upto)
+    if files is None and since < after:
         since, earlier_rows = after, 0
-        files = _little_files(spark, hop, after=after, upto=upto)
+        files = hop.little_files(spark, after=after, upto=upto)
     if files is None:
         return None
     changes = insert.changes(hop.store, files, after=since, upto=upto).table
@@ -64,17 +62,16 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
     actual = destination.read_here(keys, since=since, most=spark.rows)
     if actual is None:
         return None
-    found = _compared(hop, changes, actual, batch=upto)
+    found = replace(_compared(hop, changes, actual, batch=upto), earlier_batches=after - since)
     head = hop.store.head()
     # Of rows that differ Spark tells those that another run may be writing.
     return found if found.passed or head is None or head.batch <= upto else None
 
 
-def _little_files(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> list[LiveFile] | None:
-    """The files that may hold some batches; None where reading them is too much for this process."""
-    files = [item for item in hop.store.files() if item.may_hold(after=after, upto=upto)]
-    rows = sum(item.rows_between(after=after, upto=upto) for item in files)
-    return files if spark.is_little(rows, sum(item.size for item in files)) else None
+def _large_until(spark: OnDemand, hop: DestinationHop, before: int) -> int:
+    """The last batch, up to one, that lies in a file which is too much for this process."""
+    large = [item for item in hop.store.files() if not spark.is_little(0, item.size)]
+    return max((min(before, before if item.last_batch is None else item.last_batch) for item in large), default=0)
 
 
 def _is_plain(hop: DestinationHop) -> bool:

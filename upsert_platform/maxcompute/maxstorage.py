@@ -66,6 +66,12 @@ class ReadSession:
     rows: int | None = None
 
 
+def told_rows(statistics: object) -> int | None:
+    """How many rows the statistics of a read session tell, as a number or as its text."""
+    told = str(getattr(statistics, "estimated_row_count", ""))
+    return int(told) if told.isdecimal() else None
+
+
 class MaxStorage:
     """Requests about one table. Every method makes one request, repeated after failures that may pass.
 
@@ -249,9 +255,7 @@ class MaxStorage:
             lambda: TableReadSession(self._stub, self._table, request, session_ready_timeout=_READ_READY_SECONDS)
         )
         answer = session._response  # noqa: SLF001
-        told = answer.session_stats
-        rows = None if told is None else told.estimated_row_count
-        return ReadSession(session.id, len(session.splits), answer.route_token, rows)
+        return ReadSession(session.id, len(session.splits), answer.route_token, told_rows(answer.session_stats))
 
     def create_change_session(
         self, columns: Sequence[str], *, partition_columns: Sequence[str], after: int, upto: int | None

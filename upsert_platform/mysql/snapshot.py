@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.errors import EndpointError
 from upsert_platform.model import Table
 from upsert_platform.mysql.chunks import Chunk, condition, table_name
 from upsert_platform.mysql.columns import MySqlTable
@@ -26,8 +27,6 @@ _BLOCK_BYTES: Final = 32 << 20
 """Rows that a task holds at once, whichever comes first."""
 _PATIENCE: Final = "SET SESSION net_write_timeout = 600"
 """Seconds: an answer waits while what was read before is written to a slow store."""
-_CONNECTIONS: Final = 2
-"""Of a task, so that the server reads a chunk while the task makes rows of the one before."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,10 @@ def selected_rows(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.Re
     selected = ", ".join(reader.select for reader in readers)
     head = f"SELECT {selected} FROM {table_name(part.found)}"
     with ExitStack() as opened:
-        connections = [
-            opened.enter_context(Connection(part.settings.server)) for _ in range(min(_CONNECTIONS, len(chunks)))
-        ]
+        connections = [opened.enter_context(Connection(part.settings.server))]
+        if len(chunks) > 1:  # the server reads a chunk while rows are made of the one before
+            with suppress(EndpointError):  # the user may have no more connections; one is enough
+                connections.append(opened.enter_context(Connection(part.settings.server)))
         for connection in connections:
             connection.query(_PATIENCE)
         yield from read_rows(connections, (head + condition(part.found, chunk) for chunk in chunks), readers)

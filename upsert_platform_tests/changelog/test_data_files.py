@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsert_platform.changelog import data_files, rows
+from upsert_platform.changelog.changes_here import change_batches
 from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.errors import ChangelogError, SourceLocation
@@ -114,6 +115,28 @@ def test_statistics_let_readers_pass_over_files(tmp_path: Path) -> None:
     stored = pq.read_metadata(Path(store.uri) / file.path)
     assert stored.num_rows == json.loads(file.statistics(7))["numRecords"] == 6
     assert pc.unique(pq.read_table(Path(store.uri) / file.path).column(rows.BATCH)).to_pylist() == [7]
+
+
+def test_codes_are_read_of_files_that_lack_the_column_or_have_nulls(tmp_path: Path) -> None:
+    table = declared({"id": "BIGINT"})
+    store = ChangelogStore(str(tmp_path / "things"), table)
+    store.create()
+    coded = pa.schema([("id", pa.int64()), (rows.KIND, pa.dictionary(pa.int32(), pa.string()))])
+    kinds = pa.array([None, rows.KIND_DELETE, None, rows.KIND_UPDATE_AFTER])
+    whole = pa.table({"id": range(4), rows.KIND: kinds, rows.BATCH: [1] * 4})
+    for name, columns in (("without", ["id", rows.BATCH]), ("with", whole.column_names)):
+        pq.write_table(whole.select(columns), Path(store.uri) / f"{name}.parquet")
+    told = {
+        name: pa.Table.from_batches(data_files.read_rows(store.location, [f"{name}.parquet"], schema=coded))
+        for name in ("without", "with")
+    }
+    assert told["without"].column(rows.KIND).to_pylist() == [None] * 4
+    assert told["with"].column(rows.KIND).to_pylist() == kinds.to_pylist()
+    for name, ids in (("without", []), ("with", [1, 3])):
+        found = change_batches(
+            table, store.location, [f"{name}.parquet"], columns=["id"], after=0, upto=1, ordered=False
+        )
+        assert [key for part in found for key in part.column("id").to_pylist()] == ids
 
 
 def test_long_ranges_fill_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -20,6 +21,7 @@ from upsert_platform.changelog.data_files import write_here
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.destination import RefusedRow
+from upsert_platform.graph.metadata import of_comparison
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.comparison import Comparison
@@ -178,6 +180,54 @@ def test_what_is_not_little_is_left_to_spark(spark: SparkSession, tmp_path: Path
     assert len(opened) == 2
     place.state = replace(place.state, applied_batch=0)
     assert hop.execute(OnDemand(never, rows=52), hop.plan()) is not None
+
+
+def test_a_large_batch_in_a_file_with_small_ones_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Merged files hold batches of any size: what one of them holds is told by its accounts."""
+    place, opened = Place(), Counter[str]()
+    hop = hop_to(place, tmp_path)
+    sizes = [1, 1, 1, 1, 1, 1, 1, 1, 60, 2]
+    for batch, size in enumerate(sizes, 1):
+        append(hop.store, batch, [Placed(batch, 0, 100 * batch + row, None, row, f"of {batch}") for row in range(size)])
+    assert compaction.merge_here(hop.store)
+    assert len(hop.store.files()) == 1
+
+    def session() -> SparkSession:
+        opened["session"] += 1
+        return spark
+
+    for applied, upto, needed in ((7, 8, 0), (8, 9, 1), (9, 10, 0)):
+        place.state = replace(place.state, applied_batch=applied)
+        opened.clear()
+        little = hop.little_files(OnDemand(session, rows=40), after=applied, upto=upto)
+        assert (little is None) == bool(needed)
+    place.state = replace(place.state, applied_batch=8)
+    assert hop.execute(OnDemand(session, rows=40), hop.plan()) is not None
+    assert opened["session"] == 1
+    assert len(place.rows) == 60
+    place.state = replace(place.state, applied_batch=9)
+    assert hop.execute(OnDemand(never, rows=40), hop.plan()) is not None
+
+
+def test_earlier_keys_are_sampled_behind_large_files_and_it_is_told_of_how_many_batches(tmp_path: Path) -> None:
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    for batch in (1, 2, 3, 4, 5):
+        keys = range(9000) if batch < 3 else range(1000 * batch, 1000 * batch + 4)
+        records = [Placed(batch, 0, 1000 * batch + key, None, key, f"of {batch}") for key in keys]
+        append(hop.store, batch, records)
+        if batch == 2:
+            assert compaction.merge_here(hop.store)
+        hop.execute(OnDemand(never), hop.plan())
+    *small, large = sorted(item.size for item in hop.store.files())
+    assert large > sum(small)
+    found = check_batch(OnDemand(never), hop, after=4, upto=5)
+    assert (found.passed, found.compared, found.earlier_batches) == (True, found.compared, 4)
+    assert found.compared > 12  # some of the first keys too
+    place.rows[3001] = (3001, "of another writer")
+    found = check_batch(OnDemand(never, size=large - 1), hop, after=4, upto=5)
+    assert (found.stale, found.compared, found.earlier_batches) == (1, 12, 2)
+    assert of_comparison(found)["sampled_earlier_batches"] == 2
 
 
 def test_while_rows_are_refused_spark_looks(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
+from odps.maxstorage.models.enums import SessionStats
 
 from upsert_platform.capabilities import RowsByShare
 from upsert_platform.hops import verify
@@ -16,6 +17,7 @@ from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_batch
 from upsert_platform.maxcompute import read_back
 from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.maxcompute.maxstorage import told_rows
 from upsert_platform_tests.changelog.places import Placed
 from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
@@ -47,3 +49,14 @@ def test_a_large_batch_is_compared_by_the_tasks_that_read_the_table(
     destination._client.run_sql(f"INSERT INTO {target} (id, name) VALUES (3, 'back'), (1000, 'of nobody')")
     found = check_batch(spark, hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, look.call_count) == (2, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "rows"), [(7, 7), ("7", 7), (0, 0), (None, None), ("", None), (-1, None), ("many", None), (1.5, None)]
+)
+def test_rows_are_known_where_the_service_tells_a_number(told: object, rows: int | None) -> None:
+    assert told_rows(SessionStats.from_dict({"EstimatedRowCount": told})) == rows
+
+
+def test_rows_are_not_known_without_statistics() -> None:
+    assert told_rows(None) is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
@@ -56,6 +57,32 @@ def test_a_large_batch_is_compared_by_the_tasks_that_read_the_table(
     list(writing_task(destination.table, terms=terms())(iter([change_batch(destination.table, spoilt)])))
     found = check_batch(spark, hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, look.call_count) == (2, 2, 1, 1)
+
+
+def test_what_another_program_wrote_of_another_type_stops_no_check_of_other_rows(
+    spark: SparkSession,
+    server: ServerHandle,
+    sdk_client: Callable[[ServerHandle], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tablestore.metadata import Row
+
+    client = sdk_client(server)
+    monkeypatch.setattr(destinations, "_MANY_KEYS", 0)
+    monkeypatch.setattr(destinations, "_SCANNED_BYTES", LARGE)
+    destination = TablestoreDestination(table_on(server, {"id": "INT", "name": "STRING"}, ["id"]))
+    in_memory = hop_to(Place(), tmp_path)
+    hop = DestinationHop(in_memory.target, in_memory.store, destination, refused=in_memory.refused, run="run")
+    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(30)])
+    hop.execute(OnDemand(never), hop.plan())
+    client.put_row(destination.table.table_name, Row([("id", 1000)], [("name", 5)]))
+    assert isinstance(destination.reads_in_tasks(since=0, rows=30), RowsByShare)
+    found = check_batch(spark, hop, after=0, upto=1)
+    assert (found.passed, found.compared) == (True, 30)
+    client.put_row(destination.table.table_name, Row([("id", 7)], [("name", 5)]))
+    with pytest.raises(Exception, match="name"):
+        check_batch(spark, hop, after=0, upto=1)
 
 
 def test_a_table_that_is_large_beside_the_batch_is_asked_for_its_keys(

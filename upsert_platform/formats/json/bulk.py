@@ -23,10 +23,11 @@ from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.json.columns import DoubtError, convert_column, wire_type
 from upsert_platform.formats.json.objects import JsonObjects, has_object_form
 from upsert_platform.formats.json.values import JsonManner
+from upsert_platform.formats.messages import Messages
 from upsert_platform.types import LogicalType, TypeName
 
-_OPEN: Final = ord("{")
-_CLOSE: Final = ord("}")
+_OPEN: Final = b"{"
+_CLOSE: Final = b"}"
 LONG_MESSAGE: Final = 900
 _SAMPLES: Final = 4
 _LONG_NUMBER = re.compile(rb"[0-9.]{999}")
@@ -86,13 +87,14 @@ class JsonBulk:
 
     def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
         """Reads messages that are one JSON object each; see `upsert_platform.formats.blocks.ReadBulk`."""
-        places = braced(messages)
+        given = Messages.of(messages)
+        places = braced(given)
         if places is not None:
-            if len(places) < len(messages) // 2 or len(places) == 0:
+            if len(places) < len(given) // 2 or len(places) == 0:
                 return None
-            messages = [messages[place] for place in places]
-        blob = b"\n".join(messages)
-        if not _is_safe(blob, messages):
+            given = given.take(pa.array(places))
+        blob = given.joined(b"\n")
+        if not _is_safe(blob, given):
             return None
         try:
             table = arrow_json.read_json(
@@ -100,7 +102,7 @@ class JsonBulk:
                 read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(blob) + 1),
                 parse_options=arrow_json.ParseOptions(explicit_schema=self.wire, unexpected_field_behavior="ignore"),
             )
-            if table.num_rows != len(messages):
+            if table.num_rows != len(given):
                 return None
             table.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -125,14 +127,16 @@ class JsonBulk:
         return keep_rows(batch, places, doubts)
 
 
-def braced(messages: Sequence[bytes]) -> np.ndarray | None:
+def braced(messages: Messages) -> np.ndarray | None:
     """Places of messages that begin and end with braces; None if all do.
 
     With as many rows as such messages, rows and messages align. (Arrow dies on a first record `null`, and takes several
     objects, or halves of one, from neighbouring messages.)
     """
-    good = [len(one) > 1 and one[0] == _OPEN and one[-1] == _CLOSE for one in messages]
-    return None if all(good) else np.nonzero(np.array(good))[0]
+    good = pc.and_(pc.starts_with(messages.array, _OPEN), pc.ends_with(messages.array, _CLOSE))
+    if pc.all(good, min_count=0).as_py():
+        return None
+    return np.flatnonzero(good.to_numpy(zero_copy_only=False))
 
 
 def _sample(message: bytes) -> dict[str, Any] | None:
@@ -143,7 +147,7 @@ def _sample(message: bytes) -> dict[str, Any] | None:
     return tree if isinstance(tree, dict) else None
 
 
-def _is_safe(blob: bytes, messages: Sequence[bytes]) -> bool:
+def _is_safe(blob: bytes, messages: Messages) -> bool:
     if (b"N" in blob and b"NaN" in blob) or (b"I" in blob and b"Inf" in blob):
         return False
     if not blob.isascii():
@@ -151,9 +155,8 @@ def _is_safe(blob: bytes, messages: Sequence[bytes]) -> bool:
             blob.decode()
         except UnicodeDecodeError:
             return False
-    if max(map(len, messages)) < LONG_MESSAGE:
-        return True
-    return not any(is_extreme(item) for item in messages if len(item) >= LONG_MESSAGE)
+    long = pc.greater_equal(pc.binary_length(messages.array), LONG_MESSAGE)
+    return not any(is_extreme(item) for item in messages.array.filter(long).to_pylist())
 
 
 def is_extreme(message: bytes) -> bool:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.formats import Decoded, build_decoder
+from upsert_platform.formats.messages import Messages
 from upsert_platform.kafka.modes import KeyConflict
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.source.record_columns import (
@@ -111,7 +112,7 @@ class RecordDecoder:
         kinds = None if value.kinds is None else self._picked_kinds(value.kinds, joined)
         return self._assemble(block, joined, columns, kinds, verdicts)
 
-    def _refuse_empty(self, values: list[bytes], live: np.ndarray, value: Decoded, verdicts: Verdicts) -> None:
+    def _refuse_empty(self, values: Messages, live: np.ndarray, value: Decoded, verdicts: Verdicts) -> None:
         """A value of zero bytes that gives no row is broken, neither a tombstone nor a value without rows."""
         with_rows = set(value.message.to_pylist())
         for index, text in enumerate(values):
@@ -314,11 +315,11 @@ class RecordDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _present(column: pa.Array) -> tuple[np.ndarray, list[bytes]]:
-    """Places and bytes of the messages that are not null."""
+def _present(column: pa.Array) -> tuple[np.ndarray, Messages]:
+    """Places of the messages that are not null, and these."""
     if not column.null_count:
-        return np.arange(len(column)), column.to_pylist()
-    return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)), column.drop_null().to_pylist()
+        return np.arange(len(column)), Messages(column)
+    return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)), Messages(column.drop_null())
 
 
 @dataclass(frozen=True, slots=True)

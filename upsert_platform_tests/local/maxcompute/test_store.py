@@ -173,29 +173,81 @@ def test_a_partition_of_many_segments_is_compacted_behind_its_reader(
         store.close()
 
 
-def test_a_compaction_gives_way_to_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_pass_a_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     try:
         table, partition, held = _of_numbers(store, 7)
-        write = store.write
-
-        def late(table: Table, rows: pa.Table) -> Any:
-            found = write(table, rows)
-            monkeypatch.undo()
-            run_sql(Context(store, "p", "o"), "insert into t values (3, 33)")
-            return found
-
-        monkeypatch.setattr(store, "write", late)
-        files = len(list((tmp_path / "segments").iterdir()))
-        assert not store.compact_unless_changed(table.table_id, partition)
-        assert len(list((tmp_path / "segments").iterdir())) == files + 1
-        assert _numbers(store, table, partition) == {**held, 3: 33}
+        versions = {version: store.rows(table, partition, version).live_table().to_pylist() for version in range(1, 9)}
+        context = Context(store, "p", "o")
+        _while_compacting(store, monkeypatch, lambda: run_sql(context, "insert into t values (3, 33)"))
         assert store.compact_unless_changed(table.table_id, partition)
+        segments = store.segments(partition)
+        assert [segment.compacted for segment in segments] == [True, False]
         assert _numbers(store, table, partition) == {**held, 3: 33}
-        run_sql(Context(store, "p", "o"), "drop table t")
-        assert not store.compact_unless_changed(table.table_id, partition)
+        for version, rows in versions.items():
+            found = store.rows(table, partition, version).live_table().to_pylist()
+            assert sorted(map(str, found)) == sorted(map(str, rows)), version
+        changed = changes_of(store, table, partition, 8, 9).to_pylist()
+        assert {row["n"] for row in changed} == {held[3], 33}
+        assert store.compact_unless_changed(table.table_id, partition)
+        assert not store.compact_unless_changed(table.table_id, partition)  # there is one file already
+        assert _numbers(store, table, partition) == {**held, 3: 33}
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("statement", ["truncate table t", "insert overwrite t values (1, 2)", "drop table t"])
+def test_a_compaction_gives_way_to_what_replaces_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    store = Store(tmp_path)
+    try:
+        table, partition, _ = _of_numbers(store, 7)
+        files: list[set[str]] = []
+
+        def replaced() -> None:
+            files.append({path.name for path in (tmp_path / "segments").iterdir()})
+            run_sql(Context(store, "p", "o"), statement)
+
+        _while_compacting(store, monkeypatch, replaced)
+        assert not store.compact_unless_changed(table.table_id, partition)
+        known = {path for (path,) in store.catalogue.execute("SELECT path FROM segments") if path}
+        assert {path.name for path in (tmp_path / "segments").iterdir()} == known  # its own file is gone
+        if not statement.startswith("drop"):
+            assert _numbers(store, table, partition) == ({1: 2} if "overwrite" in statement else {})
+    finally:
+        store.close()
+
+
+def test_a_compaction_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    try:
+        table, partition, held = _of_numbers(store, 7)
+        before = sorted(path.name for path in (tmp_path / "segments").iterdir())
+
+        def full(files: Any) -> None:
+            raise OSError("no space left on device")
+
+        monkeypatch.setattr(store.files, "sync", full)
+        with pytest.raises(OSError, match="no space"):
+            store.compact_unless_changed(table.table_id, partition)
+        assert sorted(path.name for path in (tmp_path / "segments").iterdir()) == before
+        assert _numbers(store, table, partition) == held
+    finally:
+        store.close()
+
+
+def _while_compacting(store: Store, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    """Has something happen between a compaction's reading and its commit."""
+    write = store.write
+
+    def written(table: Table, rows: pa.Table) -> Any:
+        found = write(table, rows)
+        monkeypatch.setattr(store, "write", write)
+        act()
+        return found
+
+    monkeypatch.setattr(store, "write", written)
 
 
 @pytest.mark.parametrize("spread", [1, 10**12])

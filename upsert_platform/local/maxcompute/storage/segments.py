@@ -80,10 +80,14 @@ class SegmentFiles:
         name = uuid.uuid4().hex
         rows = 0
         path = self._root / name
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            for batch in batches:
-                rows += batch.num_rows
-                writer.write_batch(batch)
+        try:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+                for batch in batches:
+                    rows += batch.num_rows
+                    writer.write_batch(batch)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
         return File(name, rows, path.stat().st_size, tuple(columns))
 
     def write_table(self, table: pa.Table, *, columns: Iterable[int]) -> File:

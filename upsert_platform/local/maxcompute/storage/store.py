@@ -205,18 +205,21 @@ class Store:
             partition = self.partition(table, change.spec)
         files = change.files or (File("", 0, 0, ()),)
         for number, file in enumerate(files):
-            self._add(table, partition, file, resets=change.resets and number == 0, compacted=False)
+            resets = change.resets and number == 0
+            self._add(table, partition, file, version=table.version, resets=resets, compacted=False)
         self.catalogue.execute(
             "UPDATE partitions SET modified = ? WHERE partition_id = ?", time.time(), partition.partition_id
         )
 
-    def _add(self, table: Table, partition: Partition, file: File, *, resets: bool, compacted: bool) -> None:
+    def _add(
+        self, table: Table, partition: Partition, file: File, *, version: int, resets: bool, compacted: bool
+    ) -> None:
         self.catalogue.execute(
             "INSERT INTO segments (table_id, partition_id, version, resets, compacted, rows, bytes, path, columns)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             table.table_id,
             partition.partition_id,
-            table.version,
+            version,
             int(resets),
             int(compacted),
             file.rows,
@@ -240,32 +243,37 @@ class Store:
             self.compact_unless_changed(table.table_id, partition, major=major)
 
     def compact_unless_changed(self, table_id: str, partition: Partition, *, major: bool = False) -> bool:
-        """Compacts as `compact`, but lets commits pass: does nothing where there was one before it was done.
+        """Compacts as `compact`, but lets commits pass: what they add stands behind the one file.
 
         Returns:
-            Whether it was compacted.
+            Whether it was compacted: not where that changed nothing, or where what was read was replaced meanwhile.
         """
         current, segments = self.catalogue.table_by_id(table_id), self.segments(partition)
-        if current is None:
+        is_done = not segments or (len(segments) == 1 and segments[0].compacted)
+        if current is None or (is_done and not major):
             return False
         try:
             file = self.write(current, self.snapshots.rows(current, segments).live_table())
         except FileNotFoundError:  # another compaction, or a statement, has removed them
             return False
-        self.files.sync([file])
-        with self.lock(table_id):
-            latest = self.catalogue.table_by_id(table_id)
-            if latest is None or latest.columns != current.columns or self.segments(partition) != segments:
-                self.files.remove([file.path])
-                return False
-            current = latest
-            horizon = time.time() + 1 if major else time.time() - current.retain_hours * 3600
-            with self.catalogue.durable():
-                if major:
-                    current = self.catalogue.add_version(current, "COMPACT")
-                self._add(current, partition, file, resets=True, compacted=True)
-                forgotten = self._forget_before(partition, horizon)
-            self.files.remove(forgotten)
+        try:
+            self.files.sync([file])
+            with self.lock(table_id):
+                latest = self.catalogue.table_by_id(table_id)
+                is_same = latest is not None and latest.columns == current.columns
+                if not is_same or self.segments(partition)[: len(segments)] != segments:
+                    self.files.remove([file.path])
+                    return False
+                horizon = time.time() + 1 if major else time.time() - current.retain_hours * 3600
+                with self.catalogue.durable():
+                    # Of the last version that was read, so that what was committed meanwhile follows it.
+                    version = self.catalogue.add_version(current, "COMPACT").version if major else segments[-1].version
+                    self._add(current, partition, file, version=version, resets=True, compacted=True)
+                    forgotten = self._forget_before(partition, horizon)
+        except BaseException:
+            self.files.remove([file.path])
+            raise
+        self.files.remove(forgotten)
         return True
 
     def _forget_before(self, partition: Partition, horizon: float) -> list[str]:
