@@ -47,11 +47,13 @@ class Shares:
         read: a function for ``mapInArrow``, which can be pickled: it gets numbers of shares in its only column, and
             gives their rows in declared columns and types.
         rows: how many there are, where that is told beforehand; it may be wrong.
+        alike: whether they are about as large as each other.
     """
 
     count: int
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     rows: int | None = None
+    alike: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def equal_in_tasks(
 
         def found(among: Callable[[], Hashes] | None = None) -> Told:
             finding = FoundRows(fields, key, shares.read, among=among, tells_deletes=reads.tells_deletes)
-            return _told(_in_shares(spark, finding, shares.count, evenly=not whole))[0]
+            return _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))[0]
 
         if whole:
             other = found()

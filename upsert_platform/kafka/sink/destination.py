@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FENCED_AT_ONCE = 16
+_ALIKE = 1.3
+"""Times the mean that the longest range may have, for one task to read several."""
 
 
 class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInTasks, ComparesSchema):
@@ -354,7 +356,9 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
 
         def opened() -> Shares:
             ranges = tuple(self.recent_ranges(since))
-            return Shares(len(ranges), TopicRows(self.read_as, ranges))
+            sizes = [item.offsets for item in ranges]
+            alike = max(sizes, default=0) * len(sizes) <= _ALIKE * sum(sizes)
+            return Shares(len(ranges), TopicRows(self.read_as, ranges), alike=alike)
 
         held = HeldRows(self.table, self.read_as)
         return RowsByShare(opened, others=False, tells_deletes=True, held=held)
