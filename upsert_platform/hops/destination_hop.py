@@ -35,6 +35,7 @@ from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
 from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
+from upsert_platform.hops.little import little_files, told_rows
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.masking import Mask
@@ -44,8 +45,6 @@ from upsert_platform.writing.outcomes import TaskStats, Written
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
-
-    from upsert_platform.changelog.live_files import LiveFile
 
 
 @dataclass(frozen=True)
@@ -117,20 +116,7 @@ class DestinationHop:
 
     def rows_between(self, *, after: int, upto: int) -> int:
         """Change rows of a span of batches, by their accounts. No JVM."""
-        accounts = self.store.accounts(after=after, upto=upto)
-        return sum(account.rows for ranges in accounts.values() for account in ranges)
-
-    def little_files(self, spark: OnDemand, *, after: int, upto: int) -> list[LiveFile] | None:
-        """The files that may hold some batches; None where reading them is too much for this process. No JVM."""
-        files = [item for item in self.store.files() if item.may_hold(after=after, upto=upto)]
-        size = sum(item.size for item in files)
-        if not spark.is_little(0, size):
-            return None
-        rows = sum(spark.rows + 1 if item.rows is None else item.rows for item in files)
-        if not spark.is_little(rows, size):  # merged files hold other batches too; of queries there are no accounts
-            evenly = sum(item.rows_between(after=after, upto=upto) for item in files)
-            rows = max(self.rows_between(after=after, upto=upto), evenly)
-        return files if spark.is_little(rows, size) else None
+        return told_rows(self.store, after=after, upto=upto)
 
     def execute(
         self,
@@ -201,7 +187,7 @@ class DestinationHop:
         self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span in this process, if it is little and Spark has nothing to compute."""
-        files = self.little_files(spark, after=span.after, upto=span.upto)
+        files = little_files(spark, self.store, after=span.after, upto=span.upto)
         if files is None:
             return None
         insert = InsertHere.of(self.target, self.destination)

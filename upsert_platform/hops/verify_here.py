@@ -22,6 +22,7 @@ from upsert_platform.hops.comparison import (
     sampled_since,
 )
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.little import little_files
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.masking import Mask
 
@@ -48,10 +49,10 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
         return None
     room = min(SAMPLE_SCANNED_ROWS, spark.rows - hop.rows_between(after=after, upto=upto))
     since, earlier_rows = sampled_since(hop, after, most=room, behind=_large_until(spark, hop, after))
-    files = hop.little_files(spark, after=since, upto=upto)
+    files = little_files(spark, hop.store, after=since, upto=upto)
     if files is None and since < after:
         since, earlier_rows = after, 0
-        files = hop.little_files(spark, after=after, upto=upto)
+        files = little_files(spark, hop.store, after=after, upto=upto)
     if files is None:
         return None
     changes = insert.changes(hop.store, files, after=since, upto=upto).table

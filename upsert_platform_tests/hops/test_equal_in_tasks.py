@@ -228,5 +228,6 @@ def test_keys_are_found_again_by_their_hashes() -> None:
     close = np.arange(300, dtype=np.uint64) * np.uint64(2) + np.uint64(1 << 63)  # all with the same first bits
     for hashes in (spread, close, np.concatenate([spread, close, spread[:70]]), spread[:1], spread[:0]):
         asked = np.concatenate([hashes[::-1], hashes + np.uint64(1), spread])
-        wanted = [item in set(hashes.tolist()) for item in asked.tolist()]
+        known = set(hashes.tolist())
+        wanted = [item in known for item in asked.tolist()]
         assert KeySet(chance.permutation(hashes)).holds(asked).tolist() == wanted

@@ -158,7 +158,7 @@ def test_files_stay_few_and_a_row_is_written_anew_once_per_tier(
 
     monkeypatch.setattr(compaction, "_merge", counted)
     keeps, most = upkeep.Upkeep(store), 0
-    for batch in range(2, 201):
+    for batch in range(2, 101):
         commit(store, batch, rows_of_batch=300)
         keeps.after(1)
         files = store.files()
@@ -167,8 +167,8 @@ def test_files_stay_few_and_a_row_is_written_anew_once_per_tier(
         assert len(newest) == min(batch, 5)
         assert all(item.first_batch == item.last_batch for item in newest)
     assert 0 < max(anew.values()) <= 2
-    assert most <= 5 + 3 + 8 + 4 + 200 // 32
-    assert Counter(store.dataset().to_table().column(rows.BATCH).to_pylist()) == dict.fromkeys(range(1, 201), 300)
+    assert most <= 5 + 3 + 8 + 4 + 100 // 32
+    assert Counter(store.dataset().to_table().column(rows.BATCH).to_pylist()) == dict.fromkeys(range(1, 101), 300)
 
 
 @pytest.mark.parametrize(
