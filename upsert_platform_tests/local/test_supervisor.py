@@ -112,6 +112,7 @@ def test_named_port_that_is_taken_is_an_error(data: Path) -> None:
             supervisor.up(data, only=["kafka"], ports={"kafka": port})
 
 
+@pytest.mark.systems
 def test_parallel_ups_start_one_broker_whose_data_and_port_stay_and_a_killed_one_is_replaced(data: Path) -> None:
     command = [sys.executable, "-m", "upsert_platform.cli.main", "local", "up", "--data", str(data), "--only", "kafka"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
