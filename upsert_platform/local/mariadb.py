@@ -82,9 +82,11 @@ def mariadb_server(data: Path, *, port: int, password: str, variables: Mapping[s
         raise ServerError(f"{missing[0]} was not found; on Debian: apt-get install mariadb-server")
     data = data.absolute()
     data.mkdir(parents=True, exist_ok=True)
-    files = data / "data"
+    files, scratch = data / "data", data / "tmp"
+    # A server that starts deletes the temporary tables that it finds, so two must not share a directory of them.
+    scratch.mkdir(exist_ok=True)
     if not files.exists():
-        _fill(str(programs["mariadb-install-db"]), files)
+        _fill(str(programs["mariadb-install-db"]), files, scratch)
     script = data / "users.sql"
     script.touch(mode=0o600)
     script.write_text(
@@ -93,6 +95,7 @@ def mariadb_server(data: Path, *, port: int, password: str, variables: Mapping[s
     )
     settings = {
         "datadir": str(files),
+        "tmpdir": str(scratch),
         "socket": str(data / "server.sock"),
         "port": str(port),
         "bind-address": _HOST,
@@ -124,9 +127,9 @@ def answers_mysql(port: int) -> bool:
         return False
 
 
-def _fill(program: str, files: Path) -> None:
+def _fill(program: str, files: Path, scratch: Path) -> None:
     user = ("--user=root",) if _is_root() else ()
-    command = (program, "--no-defaults", f"--datadir={files}", "--skip-test-db", *user)
+    command = (program, "--no-defaults", f"--datadir={files}", f"--tmpdir={scratch}", "--skip-test-db", *user)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServerError(
@@ -135,5 +138,4 @@ def _fill(program: str, files: Path) -> None:
 
 
 def _is_root() -> bool:
-
     return os.geteuid() == 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -118,13 +118,31 @@ def sync(stack: Stack) -> None:
     assert stack.warehouse_differences() == []
 
 
+@contextmanager
+def produced_meanwhile(load: Load) -> Iterator[None]:
+    """Records arrive without a pause: one who plans finds some that nobody has written yet."""
+    ends = threading.Event()
+
+    def produce() -> None:
+        while not ends.wait(0.1):
+            load.produce(RECORDS // 5)
+
+    thread = threading.Thread(target=produce, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
 def sync_is_fenced(stack: Stack, load: Load) -> None:
     """A job beside a running loop writes nothing, and says who does."""
     with streaming(stack) as process:
         time.sleep(40)  # by then the lease is the loop's, whoever was killed before
-        load.produce(RECORDS)
-        done = stack.execute(timeout=300)
-        assert done.returncode != 0
+        with produced_meanwhile(load):
+            done = stack.execute(timeout=300)
+        assert done.returncode != 0, done.stderr[-3000:]
         assert "stream-" in done.stderr
         assert process.poll() is None, told(stack)
         process.terminate()
