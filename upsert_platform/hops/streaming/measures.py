@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -30,10 +30,22 @@ class Histogram:
         """Of values."""
         return sum(self.counts)
 
-    def plus(self, counts: Sequence[int], total: float, greatest: float) -> Histogram:
+    @classmethod
+    def of(cls, values: Any) -> Histogram:
+        """Of an array of numpy; what is below zero counts as zero."""
+        import numpy as np
+
+        if not len(values):
+            return cls()
+        values = np.maximum(values, 0.0)
+        classes = np.searchsorted(DELAY_BOUNDS, values, side="left")
+        counts = np.bincount(classes, minlength=len(DELAY_BOUNDS) + 1).tolist()
+        return cls(tuple(counts), float(values.sum()), float(values.max()))
+
+    def plus(self, more: Histogram) -> Histogram:
         """With more values."""
-        summed = tuple(one + other for one, other in zip(self.counts, counts, strict=True))
-        return Histogram(summed, self.total + total, max(self.greatest, greatest))
+        summed = tuple(one + other for one, other in zip(self.counts, more.counts, strict=True))
+        return Histogram(summed, self.total + more.total, max(self.greatest, more.greatest))
 
     def since(self, before: Histogram) -> Histogram:
         """What came after an earlier state; `greatest` stays that of all values."""
@@ -105,25 +117,16 @@ class Measures:
         with self._lock:
             self._numbers = replace(self._numbers, **values)
 
-    def add(self, **values: float) -> None:
-        """Adds to values."""
-        with self._lock:
-            summed = {name: getattr(self._numbers, name) + value for name, value in values.items()}
-            self._numbers = replace(self._numbers, **summed)
-
-    def add_delays(self, seconds: Any) -> None:
-        """Adds delays.
+    def add(self, *, delays: Iterable[Any] = (), **values: float) -> None:
+        """Adds to values, all at once: who reads them finds a batch with its records and their delays.
 
         Args:
-            seconds: an array of numpy.
+            delays: arrays of numpy, of seconds.
         """
-        import numpy as np
-
-        if not len(seconds):
-            return
-        seconds = np.maximum(seconds, 0.0)
-        classes = np.searchsorted(DELAY_BOUNDS, seconds, side="left")
-        counts = np.bincount(classes, minlength=len(DELAY_BOUNDS) + 1).tolist()
+        added = Histogram()
+        for seconds in delays:
+            added = added.plus(Histogram.of(seconds))
         with self._lock:
-            delays = self._numbers.delays.plus(counts, float(seconds.sum()), float(seconds.max()))
-            self._numbers = replace(self._numbers, delays=delays)
+            now = self._numbers
+            summed = {name: getattr(now, name) + value for name, value in values.items()}
+            self._numbers = replace(now, delays=now.delays.plus(added), **summed)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.capabilities import PacesCommits
 from upsert_platform.changelog.changes_here import change_times
@@ -209,8 +209,8 @@ class DestinationStep(Step):
             records=report.upserts + report.deletes,
             refused=report.refused_count,
             commit_seconds=done.seconds,
+            delays=_delays(hop, after=done.span.after, upto=done.span.upto, now=now),
         )
-        self._measure_delays(hop, after=done.span.after, upto=done.span.upto, now=now)
         if not drains:
             self._check_when_due(hop)
         return True
@@ -249,15 +249,6 @@ class DestinationStep(Step):
             return False
         return time.monotonic() - self._written_at < hop.destination.least_interval.total_seconds()
 
-    def _measure_delays(self, hop: DestinationHop, *, after: int, upto: int, now: float) -> None:
-        """Adds, of every row that can be read by now, how old its record is."""
-        import numpy as np
-        import pyarrow as pa
-
-        for times in change_times(hop.store, after=after, upto=upto):
-            micros = times.drop_null().cast(pa.int64()).to_numpy()
-            self.measures.add_delays(now - micros.astype(np.float64) / 1e6)
-
     def _check_when_due(self, hop: DestinationHop) -> None:
         """Looks at the keys of the newest batches, if an interval is over and something was written in it.
 
@@ -294,3 +285,13 @@ class DestinationStep(Step):
                 break
             found = batch - 1
         return found if found < applied else None
+
+
+def _delays(hop: DestinationHop, *, after: int, upto: int, now: float) -> Iterator[Any]:
+    """Arrays of seconds: of every row that can be read by now, how old its record is."""
+    import numpy as np
+    import pyarrow as pa
+
+    for times in change_times(hop.store, after=after, upto=upto):
+        micros = times.drop_null().cast(pa.int64()).to_numpy()
+        yield now - micros.astype(np.float64) / 1e6

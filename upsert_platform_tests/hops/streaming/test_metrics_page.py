@@ -22,7 +22,7 @@ def page() -> str:
     users = Measures("users", "table")
     users.add(batches=2, records=3, commit_seconds=0.5)
     users.set(lag=4, passed=True, error="gone")
-    users.add_delays(np.array([0.05, 0.3, 9_999.0]))
+    users.add(delays=[np.array([0.05, 0.3, 9_999.0])])
     topic = Measures('us"ers', "changelog")
     numbers = {"table users": users.read(), 'changelog us"ers': topic.read()}
     with (
