@@ -41,6 +41,7 @@ VOCABULARY = {
     "source",
     "connector",
     "plan",
+    "unreachable",
 }
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),

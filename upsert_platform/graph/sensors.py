@@ -4,7 +4,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Final
@@ -25,10 +25,13 @@ from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream import STREAM
 from upsert_platform.model import Project
 from upsert_platform.platform_options import platform_settings
+from upsert_platform.unreachable import waiting_once
 
 RETRY_SECONDS: Final = 300.0
 """How long after a sync that failed its tables are tried again; twice as long after each further failure."""
 _COUNTED_FAILURES: Final = 8
+_NAMED: Final = 5
+"""Tables that a message names of those that share a trouble."""
 _SETTLED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
 _ACTIVE: Final = [
     dg.DagsterRunStatus.QUEUED,
@@ -73,12 +76,16 @@ def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARE
         state = SensorState.read(context.cursor)
         state.learn(context.instance, job=SYNC, mended_by=(RECONCILE, REBUILD, REPLAY, DRAIN), steps=steps)
         lags: dict[str, int] = {}
-        troubles: list[str] = []
-        for name in sources:
-            try:
-                lags[name] = platform.changelog_hop(name, run="sensor").plan().lag
-            except UpsertPlatformError as error:
-                troubles.append(f"{name}: {error}")
+        unread: dict[str, list[str]] = {}
+        with waiting_once():
+            for name in sources:
+                try:
+                    lags[name] = platform.changelog_hop(name, run="sensor").plan().lag
+                except UpsertPlatformError as error:
+                    unread.setdefault(str(error), []).append(name)
+        troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]
+        for trouble in troubles:
+            context.log.warning(trouble)
         state.wait(lags)
         now = time.time()
         resting = {
@@ -117,6 +124,11 @@ def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARE
 
 def _targets(project: Project) -> list[str]:
     return [name for name in dict.fromkeys(insert.target for insert in project.inserts) if name in project.tables]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _clock(moment: float) -> str:

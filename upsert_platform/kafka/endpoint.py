@@ -20,6 +20,7 @@ from upsert_platform.errors import EndpointError, TopicError
 from upsert_platform.kafka.properties import ClientProperties
 from upsert_platform.kafka.refusals import raise_if_refused, redact, remedy
 from upsert_platform.kafka.stores import store_settings
+from upsert_platform.unreachable import reaching
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -244,13 +245,15 @@ class ClusterAdmin:
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + REQUEST_SECONDS
-        while True:
-            try:
-                return self.client.list_topics(*(() if name is None else (name,)), timeout=0.5)
-            except KafkaException as error:
-                self._raise_if_fatal()
-                if time.monotonic() >= deadline:
-                    raise self._unreachable(error.args[0]) from None
+        same = {option: value for option, value in self.endpoint.admin_config().items() if option != "client.id"}
+        with reaching(sorted(same.items())):
+            while True:
+                try:
+                    return self.client.list_topics(*(() if name is None else (name,)), timeout=0.5)
+                except KafkaException as error:
+                    self._raise_if_fatal()
+                    if time.monotonic() >= deadline:
+                        raise self._unreachable(error.args[0]) from None
 
     def has_topic(self, name: str) -> bool:
         """Whether a topic exists; see `partitions`."""

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from upsert_platform.errors import EndpointError, ReplicationError, hide
+from upsert_platform.unreachable import reaching
 
 if TYPE_CHECKING:
     import ssl
@@ -115,22 +116,23 @@ class Connection:
         import pymysql
 
         self.server = server
-        try:
-            self.raw = _client()(
-                host=server.host,
-                port=server.port,
-                user=server.user,
-                password=server.password.encode(),  # a text would become Latin-1
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=int(server.connect_timeout) or 1,
-                read_timeout=read_timeout,
-                init_command=_SESSION,
-                program_name="upsert-platform",
-                **server.tls_arguments(),
-            )
-        except (pymysql.Error, OSError) as error:
-            raise endpoint_error(server, error) from error
+        with reaching(server):
+            try:
+                self.raw = _client()(
+                    host=server.host,
+                    port=server.port,
+                    user=server.user,
+                    password=server.password.encode(),  # a text would become Latin-1
+                    charset="utf8mb4",
+                    autocommit=True,
+                    connect_timeout=int(server.connect_timeout) or 1,
+                    read_timeout=read_timeout,
+                    init_command=_SESSION,
+                    program_name="upsert-platform",
+                    **server.tls_arguments(),
+                )
+            except (pymysql.Error, OSError) as error:
+                raise endpoint_error(server, error) from error
         if server.tls not in (TlsMode.DISABLED, TlsMode.PREFERRED) and not self.raw._secure:  # noqa: SLF001
             self.close()  # a client's older version goes on without a word
             raise EndpointError(

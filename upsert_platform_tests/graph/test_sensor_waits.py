@@ -9,6 +9,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from upsert_platform.kafka import endpoint
+from upsert_platform.local.process import free_port
 from upsert_platform_tests.graph.stack import Stack
 
 NOWHERE = ", 'odps.tunnel.end.point' = 'http://127.0.0.1:1', 'upsert.writer.max-retries' = '0'"
@@ -96,3 +98,32 @@ def test_a_table_that_fails_backs_off_alone(
     assert stack.run(instance=instance).success
     assert stack.warehouse_differences() == []
     assert look().skip_message == "no new offsets"
+
+
+AWAY = """
+CREATE TABLE away{n} (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 'a{n}',
+  'properties.bootstrap.servers' = '{servers}', 'properties.group.id' = 'reader{n}', 'key.format' = 'json',
+  'value.format' = 'json');
+CREATE TABLE copy{n} (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 'c{n}',
+  'properties.bootstrap.servers' = '{servers}', 'key.format' = 'json', 'value.format' = 'json');
+INSERT INTO copy{n} SELECT id FROM away{n};
+"""
+
+
+def test_brokers_that_are_away_hold_no_other_topics_up(
+    stack: Stack, look: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty tables whose brokers are away cost a look one wait; the table of other brokers is asked for."""
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 2.0)
+    stack.declare(warehouse=None)
+    servers = f"127.0.0.1:{free_port()}"
+    text = "".join(AWAY.format(n=number, servers=servers) for number in range(20))
+    (stack.project / "away.sql").write_text(text, "utf-8")
+    started = time.monotonic()
+    told = look().skip_message
+    assert time.monotonic() - started < 20
+    assert told.startswith("away0, away1, away2, away3, away4 and 15 more: Kafka ")
+    assert told.count("not reachable") == 1
+    stack.produce(stack.users.first_wave(5))
+    (request,) = look().run_requests
+    assert int(request.tags["upsert/lag"]) == stack.users.produced

@@ -1,0 +1,69 @@
+"""Endpoints that were not reached, within looks that wait for each of them once."""
+
+from __future__ import annotations
+
+import time
+
+import pymysql
+import pytest
+
+from upsert_platform.errors import EndpointError
+from upsert_platform.kafka import endpoint as kafka
+from upsert_platform.local.process import free_port
+from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.unreachable import reaching, waiting_once
+
+
+def fail(endpoint: object, text: str) -> str:
+    """Fails to reach an endpoint; the message that a caller sees."""
+    with pytest.raises(EndpointError) as caught, reaching(endpoint):
+        raise EndpointError(text)
+    return str(caught.value)
+
+
+def test_an_endpoint_is_waited_for_once_within_a_look() -> None:
+    with waiting_once():
+        assert fail(("a", 1), "first") == "first"
+        assert fail(("a", 1), "second") == "first"
+        assert fail(("a", 2), "other") == "other"
+        with reaching(("b", 1)):
+            pass
+        with waiting_once():
+            assert fail(("a", 1), "a look within") == "a look within"
+        assert fail(("a", 2), "again") == "other"
+    assert fail(("a", 1), "behind it") == "behind it"
+
+
+def test_another_failure_is_not_the_endpoints() -> None:
+    with waiting_once():
+        with pytest.raises(KeyError), reaching("a"):
+            raise KeyError
+        with reaching("a"):
+            pass
+
+
+def test_brokers_that_are_away_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "REQUEST_SECONDS", 1.5)
+    servers = f"127.0.0.1:{free_port()}"
+    errors: list[str] = []
+    started = time.monotonic()
+    with waiting_once():
+        for number in range(20):
+            with pytest.raises(EndpointError) as caught, kafka.KafkaEndpoint(servers).admin() as admin:
+                admin.has_topic(f"t{number}")
+            errors.append(str(caught.value))
+    assert time.monotonic() - started < 10
+    assert "not reachable" in errors[0]
+    assert set(errors) == {errors[0]}
+
+
+def test_a_server_of_mysql_that_is_away_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("127.0.0.1", free_port(), "nobody", "")
+    with waiting_once():
+        with pytest.raises(EndpointError, match="Connection refused"):
+            Connection(server)
+        monkeypatch.setattr(pymysql.connections.Connection, "connect", None)
+        with pytest.raises(EndpointError, match="Connection refused"):
+            Connection(server)
+        with pytest.raises(TypeError):
+            Connection(Server("127.0.0.1", free_port(), "nobody", ""))
