@@ -114,9 +114,12 @@ def _delay(
             threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
             _await_start(process, lines)
             began = time.monotonic()
-            threading.Thread(target=_watch_lag, args=(lines, lags, done), daemon=True).start()
+            watcher = threading.Thread(target=_watch_lag, args=(lines, lags, done), daemon=True)
+            watcher.start()
             sent = _produced(stack, rate, seconds, looked)
             page = _page(lines)
+            done.set()
+            watcher.join()
             process.send_signal(signal.SIGTERM)
             assert process.wait(120) == 0, "".join(lines)[-3000:]
         finally:
