@@ -31,7 +31,7 @@ class Messages(Sequence[bytes]):
         if isinstance(messages, Messages):
             return messages
         made = Messages(pa.array(messages, pa.binary()))
-        made._listed = list(messages)
+        made._listed = messages if isinstance(messages, list) else list(messages)
         return made
 
     def __len__(self) -> int:
@@ -70,5 +70,7 @@ class Messages(Sequence[bytes]):
         """All of them, with a separator between."""
         if not len(self):
             return b""
+        if self._listed is not None:
+            return separator.join(self._listed)
         whole = pa.ListArray.from_arrays(pa.array([0, len(self)], pa.int32()), self.array)
         return bytes(pc.binary_join(whole, pa.scalar(separator, pa.binary()))[0].as_buffer())

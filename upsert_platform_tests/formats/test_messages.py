@@ -24,7 +24,7 @@ def test_parts_are_those_of_the_list(texts: list[bytes], start: int | None, stop
 @given(TEXTS, st.binary(max_size=2))
 def test_they_are_joined_and_looked_through(texts: list[bytes], one: bytes) -> None:
     messages = Messages(pa.array([b"", *texts], pa.binary()).slice(1))
-    assert messages.joined(one) == one.join(texts)
+    assert messages.joined(one) == Messages.of(texts).joined(one) == one.join(texts)
     assert (one in messages) == (one in texts)
     places = pa.array(range(0, len(texts), 2), pa.int64())
     assert list(messages.take(places)) == texts[::2]
