@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from upsert_platform.errors import EndpointError
 
-_failed: ContextVar[dict[bytes, str] | None] = ContextVar("endpoints that were not reached", default=None)
+_failed: ContextVar[dict[Hashable, str] | None] = ContextVar("endpoints that were not reached", default=None)
 
 
 @contextmanager
@@ -26,11 +25,11 @@ def waiting_once() -> Iterator[None]:
 
 
 @contextmanager
-def reaching(endpoint: object) -> Iterator[None]:
+def reaching(endpoint: Hashable) -> Iterator[None]:
     """Around what only fails because of an endpoint as a whole.
 
     Args:
-        endpoint: address and login; what is equal when pickled is the same one.
+        endpoint: address and login; equal ones are the same.
 
     Raises:
         EndpointError: within `waiting_once`, the endpoint was not reached before; with the text of that error.
@@ -39,11 +38,10 @@ def reaching(endpoint: object) -> Iterator[None]:
     if failed is None:
         yield
         return
-    name = pickle.dumps(endpoint)
-    if name in failed:
-        raise EndpointError(failed[name])
+    if endpoint in failed:
+        raise EndpointError(failed[endpoint])
     try:
         yield
     except EndpointError as error:
-        failed[name] = str(error)
+        failed[endpoint] = str(error)
         raise

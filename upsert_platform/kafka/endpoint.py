@@ -245,8 +245,9 @@ class ClusterAdmin:
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + REQUEST_SECONDS
-        same = {option: value for option, value in self.endpoint.admin_config().items() if option != "client.id"}
-        with reaching(sorted(same.items())):
+        # Its own client.id does not make a table's cluster another one.
+        settings = {option: value for option, value in self.endpoint.admin_config().items() if option != "client.id"}
+        with reaching(tuple(sorted(settings.items()))):
             while True:
                 try:
                     return self.client.list_topics(*(() if name is None else (name,)), timeout=0.5)

@@ -121,12 +121,14 @@ class Measures:
         """Adds to values, all at once: who reads them finds a batch with its records and their delays.
 
         Args:
-            delays: arrays of numpy, of seconds.
+            delays: arrays of numpy, of seconds; where asking for them fails, the values are added all the same.
         """
         added = Histogram()
-        for seconds in delays:
-            added = added.plus(Histogram.of(seconds))
-        with self._lock:
-            now = self._numbers
-            summed = {name: getattr(now, name) + value for name, value in values.items()}
-            self._numbers = replace(now, delays=now.delays.plus(added), **summed)
+        try:
+            for seconds in delays:
+                added = added.plus(Histogram.of(seconds))
+        finally:
+            with self._lock:
+                now = self._numbers
+                summed = {name: getattr(now, name) + value for name, value in values.items()}
+                self._numbers = replace(now, delays=now.delays.plus(added), **summed)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 from upsert_platform.hops.streaming.measures import DELAY_BOUNDS, Histogram, Measures
 from upsert_platform.hops.streaming.reports import Reporter
@@ -35,6 +36,19 @@ def test_whoever_reads_while_a_batch_is_counted_finds_all_of_it_or_nothing() -> 
     assert [(numbers.batches, numbers.records, numbers.delays.count) for numbers in seen] == [(0, 0, 0)] * 2
     found = users.read()
     assert (found.batches, found.records, found.delays.count) == (1, 6, 6)
+
+
+def test_a_batch_is_counted_where_its_delays_cannot_be_told() -> None:
+    users = Measures("users", "table")
+
+    def delays() -> Iterator[Any]:
+        yield np.full(2, 0.2)
+        raise OSError("the file is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        users.add(batches=1, records=6, delays=delays())
+    found = users.read()
+    assert (found.batches, found.records, found.delays.count) == (1, 6, 2)
 
 
 def test_a_report_tells_what_came_since_the_one_before() -> None:
