@@ -20,6 +20,7 @@ from upsert_platform.jvm.jars import java
 from upsert_platform.jvm.placement import is_on_this_machine, refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.scratch import scratch_folder, sweep
+from upsert_platform.jvm.settings_file import settings_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,16 +189,16 @@ def _temporary_files(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
     """Starts the JVM of this process, if it does not run, as PySpark would, and passes on its error output."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to tell
         return
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     output, jvm = os.pipe()
     threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": jvm})
+        with settings_file(settings, scratch_folder()):
+            gateway = launch_gateway(popen_kwargs={"stderr": jvm})
     finally:
         os.close(jvm)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
