@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from upsert_platform.changelog.path_segment import path_segment
 from upsert_platform.changelog.tables import StorageOptions, TableLocation, is_uri, local_path
 from upsert_platform.errors import EndpointError
 
@@ -79,7 +80,7 @@ class Lake:
 
     def databases(self) -> TableLocation:
         """The folder with what servers of databases told of their tables."""
-        return TableLocation(f"{self.root}/databases", self.options)
+        return self._folder("databases")
 
     def query(self, query: str) -> TableLocation:
         """The Delta table that holds the result and the state of a query."""
@@ -87,22 +88,30 @@ class Lake:
 
     def replay(self, table: str, part: str) -> TableLocation:
         """A Delta table of a replay into a new table of that name: its changelog, or its refused rows."""
-        return self._table(f"replays/{table}", part)
+        return self._table("replays", table, part)
 
     def replays(self) -> TableLocation:
         """The folder with the tables of replays into new tables."""
-        return TableLocation(f"{self.root.rstrip('/')}/replays", self.options)
+        return self._folder("replays")
 
     def erasures(self) -> TableLocation:
         """The Delta table that tells which keys were erased, when and by whom."""
-        return TableLocation(f"{self.root.rstrip('/')}/erasures", self.options)
+        return self._folder("erasures")
+
+    def paused(self) -> TableLocation:
+        """The folder with a file per table that is paused."""
+        return self._folder("paused")
 
     def refused(self, table: str) -> TableLocation:
         """The Delta table that holds rows which a destination refused."""
         return self._table("refused", table)
 
-    def _table(self, kind: str, name: str) -> TableLocation:
-        return TableLocation(f"{self.root.rstrip('/')}/{kind}/{name}", self.options)
+    def _table(self, kind: str, *names: str) -> TableLocation:
+        """The one place where a name becomes part of a path: below the folder of its kind, and in no other table."""
+        return self._folder("/".join((kind, *map(path_segment, names))))
+
+    def _folder(self, path: str) -> TableLocation:
+        return TableLocation(f"{self.root.rstrip('/')}/{path}", self.options)
 
 
 def default_lake() -> Lake:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.changelog.tables import TableLocation, file_system
+from upsert_platform.changelog.path_segment import path_segment
+from upsert_platform.changelog.tables import file_system
 
 _SUFFIX: Final = ".json"
 _LOOKS: Final = 2.0
@@ -30,36 +31,37 @@ class Pause:
         return f"{told}: {self.reason}" if self.reason else told
 
 
-def _folder(lake: Lake) -> TableLocation:
-    return TableLocation(f"{lake.root.rstrip('/')}/paused", lake.options)
-
-
 def pause(lake: Lake, table: str, *, reason: str = "") -> None:
     """Pauses a table; one that is paused keeps the time, and gets the reason."""
     before = paused(lake).get(table)
     since = before.since if before else datetime.now(UTC)
-    system, prefix = file_system(_folder(lake))
-    if _folder(lake).path is not None:
+    system, prefix = file_system(lake.paused())
+    if lake.paused().path is not None:
         system.create_dir(prefix, recursive=True)
-    with system.open_output_stream(f"{prefix}{quote(table, safe='')}{_SUFFIX}") as file:
-        file.write(json.dumps({"since": since.isoformat(), "reason": reason}).encode())
+    told = {"table": table, "since": since.isoformat(), "reason": reason}
+    with system.open_output_stream(f"{prefix}{path_segment(table)}{_SUFFIX}") as file:
+        file.write(json.dumps(told).encode())
 
 
 def resume(lake: Lake, table: str) -> bool:
     """Lets a table be written again; whether it was paused."""
-    if table not in paused(lake):
-        return False
-    system, prefix = file_system(_folder(lake))
-    system.delete_file(f"{prefix}{quote(table, safe='')}{_SUFFIX}")
-    return True
+    found = [path for path, name, _ in _files(lake) if name == table]
+    system, _ = file_system(lake.paused())
+    for path in found:
+        system.delete_file(path)
+    return bool(found)
 
 
 def paused(lake: Lake) -> dict[str, Pause]:
     """The tables that are paused."""
+    return {name: pause for _, name, pause in _files(lake)}
+
+
+def _files(lake: Lake) -> Iterator[tuple[str, str, Pause]]:
+    """Yield the path of each file, the table that it pauses, and the pause."""
     from pyarrow import fs
 
-    system, prefix = file_system(_folder(lake))
-    found = {}
+    system, prefix = file_system(lake.paused())
     for item in system.get_file_info(fs.FileSelector(prefix or "/", allow_not_found=True)):
         if item.type is not fs.FileType.File or not item.base_name.endswith(_SUFFIX):
             continue
@@ -68,9 +70,9 @@ def paused(lake: Lake) -> dict[str, Pause]:
                 told = json.loads(file.read())
         except FileNotFoundError:  # resumed meanwhile
             continue
-        name = unquote(item.base_name.removesuffix(_SUFFIX))
-        found[name] = Pause(datetime.fromisoformat(told["since"]), str(told.get("reason", "")))
-    return found
+        # A file of an earlier version has the table in its name alone.
+        name = str(told["table"]) if "table" in told else unquote(item.base_name.removesuffix(_SUFFIX))
+        yield item.path, name, Pause(datetime.fromisoformat(told["since"]), str(told.get("reason", "")))
 
 
 def watched(lake: Lake, table: str) -> Callable[[], Pause | None]:

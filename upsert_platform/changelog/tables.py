@@ -17,6 +17,9 @@ from urllib.parse import unquote
 
 from pydantic import SecretStr
 
+from upsert_platform.changelog.path_segment import other_case
+from upsert_platform.errors import ChangelogError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -71,13 +74,32 @@ def local_path(uri: str) -> str | None:
     return None
 
 
+def _folder(location: TableLocation) -> Path | None:
+    """Return the folder of a table on this machine, None for a store elsewhere.
+
+    Raises:
+        ChangelogError: the file system does not distinguish case, and the folder is that of another table.
+    """
+    if location.path is None:
+        return None
+    folder = Path(location.path)
+    there = [item.name for item in folder.parent.iterdir()] if folder.exists() else []
+    if (other := other_case(folder.name, there)) is not None:
+        raise ChangelogError(
+            f"the table at {folder} would be kept in {folder.parent / other}, which is another one's: this file system"
+            " does not distinguish upper and lower case. Rename one of the two tables, or keep the lake on a file"
+            " system that distinguishes case"
+        )
+    return folder
+
+
 def open_table(location: TableLocation) -> DeltaTable | None:
     """The table as it is now, or None where there is none."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    local = location.path
-    if local is not None and not Path(local, "_delta_log").is_dir():
+    local = _folder(location)
+    if local is not None and not (local / "_delta_log").is_dir():
         return None
     try:
         return DeltaTable(location.uri, storage_options=location.storage_options)
@@ -90,9 +112,9 @@ def create_table(location: TableLocation, schema: pa.Schema, configuration: dict
     from deltalake import CommitProperties, DeltaTable
     from deltalake.exceptions import CommitFailedError, DeltaError
 
-    local = location.path
+    local = _folder(location)
     if local is not None:
-        Path(local).mkdir(parents=True, exist_ok=True)
+        local.mkdir(parents=True, exist_ok=True)
     try:
         DeltaTable.create(
             location.uri,
@@ -119,9 +141,9 @@ def write_table(
     """
     from deltalake import write_deltalake
 
-    local = location.path
+    local = _folder(location)
     if local is not None:
-        Path(local).mkdir(parents=True, exist_ok=True)
+        local.mkdir(parents=True, exist_ok=True)
     more: dict[str, Any] = {} if predicate is None else {"predicate": predicate}
     write_deltalake(location.uri, rows, mode=mode, storage_options=location.storage_options, **more)
 

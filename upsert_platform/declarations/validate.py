@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from upsert_platform.changelog.path_segment import same_folder
 from upsert_platform.changelog.rows import SYSTEM_COLUMNS
 from upsert_platform.connector import Connector
 from upsert_platform.destination import FAILED, OPERATION, SEQUENCE
@@ -48,7 +49,25 @@ def project_problems(
         if connector is not None and connector.keyed and not table.primary_key and table.name not in keyed:
             # Worded as the Kafka connector does, so that it is told once.
             problems.append(_problem(table, "a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records"))
+    problems += _folder_problems(project)
     problems += _graph_problems(project)
+    return problems
+
+
+def _folder_problems(project: Project) -> list[Problem]:
+    """Tables whose names the lake can keep apart nowhere, or not everywhere."""
+    problems = []
+    for first, second, alike in same_folder(project.tables):
+        place = project.tables[second].location
+        if alike:
+            message = f"its name looks as that of another table, '{first}', and differs in its Unicode form alone"
+            problems.append(Problem(f"table '{second}': {message}; rename one of the two", place))
+        else:
+            message = (
+                f"its name and that of table '{first}' differ in case alone: on a file system that does not distinguish"
+                " case their runs stop, for both would be kept in one folder of the lake"
+            )
+            problems.append(Problem(f"table '{second}': {message}", place, "warning"))
     return problems
 
 

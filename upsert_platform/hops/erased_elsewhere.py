@@ -124,7 +124,7 @@ def _files_below(location: TableLocation) -> Iterator[str]:
     system, folder = file_system(location)
     for item in system.get_file_info(fs.FileSelector(folder or "/", allow_not_found=True, recursive=True)):
         path = item.path.removeprefix(folder)
-        if item.is_file and path.endswith(".parquet") and "_delta_log" not in path:
+        if item.is_file and path.endswith(".parquet") and "_delta_log" not in path.split("/"):
             yield path
 
 

@@ -88,6 +88,8 @@ CASES = [
      " 'upsert-kafka'); CREATE TABLE g LIKE f; INSERT INTO g SELECT * FROM f;", "rename 'a b'"),
     ("truncate is not a boolean", T.replace("'tablestore'", "'tablestore', 'truncate-timestamps' = 'maybe'"),
      "option 'truncate-timestamps' takes true or false"),
+    ("two names that look the same", T.replace("TABLE t", "TABLE `Å`") + T.replace("TABLE t", "TABLE `A\u030a`"),
+     "its name looks as that of another table, 'Å'"),
     ("unknown table", "INSERT INTO t SELECT * FROM nothing;", "unknown table 'nothing'"),
 ]  # fmt: skip
 
@@ -113,6 +115,16 @@ def test_fine_timestamps_are_accepted_on_demand_and_connectors_do_not_see_the_op
     project, problems = load_project(write(tmp_path, a=sql), connectors=CONNECTORS)
     assert problems == []
     assert dict(project.tables["f"].options) == {"connector": "upsert-kafka"}
+
+
+def test_names_that_differ_in_case_alone_are_a_warning(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        a=S + T + T.replace("TABLE t", "TABLE T") + "INSERT INTO t SELECT * FROM s; INSERT INTO T SELECT * FROM s;",
+    )
+    _, problems = load_project(tmp_path, connectors=CONNECTORS)
+    assert [problem.severity for problem in problems] == ["warning"]
+    assert "table 'T': its name and that of table 't' differ in case alone" in problems[0].message
 
 
 def test_a_table_that_nobody_uses_is_a_warning(tmp_path: Path) -> None:
