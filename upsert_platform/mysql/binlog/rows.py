@@ -83,9 +83,11 @@ def read_rows_event(event: Event, *, place: str) -> RowsEvent:
         reader.take(reader.number(2) - 2)
     columns = reader.packed()
     images = []
+    all_columns = (1 << columns) - 1
     for _ in ROW_KINDS[kind]:
+        # MySQL sets the padding bits behind the last column, MariaDB clears them: no bit beyond the columns counts.
         present = int.from_bytes(reader.take((columns + 7) // 8), "little")
-        images.append(present == (1 << columns) - 1)
+        images.append(present & all_columns == all_columns)
     data = reader.take(reader.left)
     if event.type >= _FIRST_COMPRESSED:
         data = unpack_mariadb(data, place=place)

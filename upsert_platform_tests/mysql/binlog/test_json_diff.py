@@ -211,6 +211,24 @@ def test_rows_of_which_documents_are_told_in_part() -> None:
     assert [row[1:] for row in found if row[0] == "-U"][4:] == [(5, None, "x", "[1,2]"), (6, '{"k":1}', "x", "[1]")]
 
 
+def test_padding_bits_behind_the_documents_do_not_count() -> None:
+    """Of the bitmaps of columns that are present, NULL, and told in part."""
+
+    def padded(image_of_row: bytes, at: int) -> bytes:
+        return image_of_row[:at] + bytes([image_of_row[at] | 0xF0]) + image_of_row[at + 1 :]
+
+    after = behind(1, steps((REPLACE, "$.k", 2)), "y", encode([7]), bits=0xFC | 0b01)
+    data = padded(whole(1, {"k": 1}, "x", [1]), 0) + padded(after, 2)
+    reader = log_reader(table_of(*COLUMNS))
+    read_all(reader, [query("BEGIN"), MAP, rows(39, 4, data, present=b"\xff"), xid(end=90)])
+    told = next(iter(reader.drain()))
+    assert isinstance(told, TableRows)
+    assert [tuple(row.values()) for row in told.rows.to_pylist()] == [
+        (1, '{"k":1}', "x", "[1]"),
+        (1, '{"k":2}', "y", "[7]"),
+    ]
+
+
 def test_bits_of_more_than_eight_documents() -> None:
     columns = [MySqlColumn("id", "int"), *(MySqlColumn(f"c{number}", "json") for number in range(9))]
     reader = log_reader(table_of(*columns))

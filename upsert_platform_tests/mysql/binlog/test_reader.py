@@ -68,6 +68,46 @@ def test_inserts_updates_and_deletes_in_the_order_of_the_log(insert: int, update
     assert list(reader.drain()) == []
 
 
+@pytest.mark.parametrize("columns", [1, 2, 7, 8, 9, 15, 16, 17])
+@pytest.mark.parametrize("kinds", [(23, 24, 25), (30, 31, 32)])
+def test_padding_bits_behind_the_last_column_do_not_count(columns: int, kinds: tuple[int, int, int]) -> None:
+    """MySQL sets them in the bitmaps of columns that are present and of those that are NULL."""
+    table = table_of(*(MySqlColumn(f"c{number}", "int") for number in range(columns)))
+    width = (columns + 7) // 8
+    padding = (1 << width * 8) - (1 << columns)
+
+    def padded(*values: int | None) -> bytes:
+        made = image(*(None if value is None else struct.pack("<i", value) for value in values))
+        return (int.from_bytes(made[:width], "little") | padding).to_bytes(width, "little") + made[width:]
+
+    first = [1, *(None if number % 3 == 0 else number for number in range(1, columns))]
+    then = [1, *(number if number % 3 == 0 else None for number in range(1, columns))]
+    insert, update, delete = kinds
+    reader = log_reader(table)
+    present = b"\xff" * width
+    signs = ((1 << width * 8 - columns) - 1).to_bytes(width, "big")  # the first column's bit is the highest
+    events = [
+        table_map([3] * columns, optional=field(1, signs)),
+        rows(insert, columns, padded(*first), present=present),
+        rows(update, columns, padded(*first) + padded(*then), present=present),
+        rows(delete, columns, padded(*then), present=present),
+    ]
+    read_all(reader, transaction(*events, end=200))
+    told = [item for item in reader.drain() if isinstance(item, TableRows)]
+    found = [
+        (kind, list(row.values())) for item in told for kind, row in zip(item.kinds, item.rows.to_pylist(), strict=True)
+    ]
+    assert found == [("+I", first), ("-U", first), ("+U", then), ("-D", then)]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_column_that_is_absent_stops_whatever_the_padding_bits_are(missing: int) -> None:
+    for padding in (0x00, 0xFC, 0x54):
+        present = bytes([padding | (0b11 & ~(1 << missing))])
+        with pytest.raises(ReplicationError, match="without all of its columns"):
+            read_all(log_reader(TABLE), transaction(MAP, rows(30, 2, row(1, "a"), present=present), end=200))
+
+
 def test_a_position_never_stands_inside_of_a_transaction() -> None:
     reader = log_reader(TABLE)
     read_all(reader, transaction(MAP, rows(30, 2, row(1, "a")), end=200))
