@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # What is told of somebody's own session is not what tests expect.
 os.environ["UPSERT_SPARK_SESSION"] = "off"
+# Spark's way for a few rows is a matter of tests of its own: `on_spark` of `upsert_platform_tests.spark_way`.
+os.environ["UPSERT_SPARK_LOCAL_ROWS"] = "250000"
 
 _TOGETHER = {
     "/interop/": "interop",

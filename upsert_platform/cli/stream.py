@@ -35,6 +35,12 @@ _LOOK_SECONDS: Final = 0.2
 @click.option(
     "--report-every", type=Seconds(), default="60s", show_default=True, help="Lines, checks and events for Dagster."
 )
+@click.option(
+    "--local-rows",
+    type=click.IntRange(0),
+    help="Rows of a batch up to which this process does the work, without Spark; UPSERT_STREAM_LOCAL_ROWS, or 250,000,"
+    " if left out.",
+)
 @click.option("--for", "lasting", type=Seconds(), help="End after so long; until it is stopped if left out.")
 def stream(
     project: Path | None,
@@ -42,6 +48,7 @@ def stream(
     max_delay: float,
     metrics_port: int | None,
     report_every: float,
+    local_rows: int | None,
     lasting: float | None,
 ) -> None:
     """Keep tables equal to their topics, second by second, until SIGTERM or Ctrl-C.
@@ -53,6 +60,7 @@ def stream(
     from upsert_platform.changelog import lake
     from upsert_platform.errors import UpsertPlatformError
     from upsert_platform.hops.binding import bind, load
+    from upsert_platform.hops.on_demand import stream_local_rows
     from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
     from upsert_platform.hops.streaming.metrics_page import metrics_page
     from upsert_platform.hops.streaming.reports import Reporter
@@ -64,7 +72,9 @@ def stream(
     lake.check_writable(lake.home())
     refuse_wrong(spark_place(), lake=lake.home())
     names = tuple(name for text in tables for name in text.split(",") if name)
-    settings = StreamSettings(tables=names, max_delay=max_delay, check_seconds=report_every)
+    settings = StreamSettings(
+        tables=names, max_delay=max_delay, check_seconds=report_every, local_rows=stream_local_rows(local_rows)
+    )
     with ExitStack() as stack:
         loop = StreamLoop(lake.default_lake(), settings, open_session=stack.enter_context(_session()), tell=_tell)
         stops, reloads = _signals(stack)
@@ -130,7 +140,7 @@ def _session() -> Iterator[Callable[[], SparkSession]]:
             from upsert_platform.changelog import lake
             from upsert_platform.jvm.session import open_session
 
-            _tell("opening Spark: there is more to do than this process does by itself")
+            _tell("opening Spark: there are more rows than --local-rows, or an expression that Spark computes")
             opened.append(open_session(lake=lake.home()))
         return opened[0]
 

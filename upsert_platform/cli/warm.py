@@ -37,11 +37,11 @@ def up(idle: float, profile: str | None) -> None:
 
     One at a time: a run that finds it at work opens a session of its own, as all do without this command.
     """
-    from upsert_platform.jvm.warm_offer import Offer
+    from upsert_platform.jvm.warm_offer import Offer, make_folder
     from upsert_platform.jvm.warm_process import ANOTHER_IS_UP
 
     where = _folder()
-    where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(where)
     found = Offer.read(where)
     if found is not None and found.is_alive():
         click.echo(_told(found, where))

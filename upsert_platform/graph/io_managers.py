@@ -73,7 +73,8 @@ class ChangelogIOManager(_PlatformIOManager):
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:
-                if not compaction.merge_here(hop.store):
+                rows = sum(item.rows or 0 for item in compaction.small_files(hop.store))
+                if not (self.spark.on_demand().is_local(rows, 0) and compaction.merge_here(hop.store)):
                     compaction.merge_files(self.spark.spark_session, hop.store)
             except ChangelogError as error:  # what the run was for is done
                 context.log.info(str(error))
@@ -100,11 +101,11 @@ class QueryIOManager(_PlatformIOManager):
     """Computes the batches that a query has not applied; loads its result."""
 
     def handle_output(self, context: dg.OutputContext, obj: QueryHop) -> None:
-        """Computes and commits every batch; Spark's session is opened when there is enough to do."""
+        """Computes and commits every batch; see `SparkResource.local_rows`."""
         asked = self.spark.times_asked
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
-            run = obj.execute(lambda: self.spark.spark_session)
+            run = obj.execute(self.spark.on_demand())
         page = metadata.of_spark(self.spark.page(since=asked))
         context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store), **page})
         if run.met:

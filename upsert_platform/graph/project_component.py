@@ -99,6 +99,12 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         default=None, description="Where Spark runs; UPSERT_SPARK_PROFILE, or what `spark.master` tells, if left out."
     )
     spark: TextOptions = Field(default_factory=dict, description="Spark settings.", repr=False)
+    local_rows: int | None = Field(
+        default=None,
+        ge=0,
+        description="Up to so many rows a run's own process does the work, without Spark; UPSERT_SPARK_LOCAL_ROWS, or"
+        " 0, if left out.",
+    )
 
     automation: Literal["sensor", "conditions"] | None = Field(
         default=None,
@@ -141,7 +147,7 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             tablestore=TablestoreResource(options=self.tablestore),
             maxcompute=MaxComputeResource(options=self.maxcompute),
         )
-        spark = SparkResource(profile=self.profile, settings=self.spark)
+        spark = SparkResource(profile=self.profile, settings=self.spark, local_rows=self.local_rows)
         translates = (
             self.translation is not None or type(self).get_asset_spec is not UpsertProjectComponent.get_asset_spec
         )

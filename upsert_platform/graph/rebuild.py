@@ -96,7 +96,7 @@ def _rebuild(
     context: dg.OpExecutionContext, hop: QueryHop, spark: SparkResource, name: str, reason: str, key: dg.AssetKey
 ) -> None:
     context.log.info(f"query '{name}' is computed anew: {reason}")
-    done = hop.rebuild(lambda: spark.spark_session, tell=context.log.info)
+    done = hop.rebuild(spark.on_demand(), tell=context.log.info)
     if done is None:
         context.log.info(f"query '{name}' has no result yet: the next sync computes it")
         return

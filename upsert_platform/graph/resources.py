@@ -19,7 +19,7 @@ from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import by_endpoint, keep_connections
 from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
+from upsert_platform.hops.on_demand import OnDemand, local_rows
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
@@ -32,9 +32,8 @@ _BRIEF_ROWS = 1_000_000
 class SparkResource(LazyPySparkResource):
     """The Spark session of a run, closed at its end: the warm one of `upsert-platform session up` where it fits.
 
-    It is opened when a hop has more than `little_rows` to do, or what only Spark computes. `settings` win over those of
-    the profile and over the platform's defaults. Unlike `spark_config` of dagster-pyspark they are typed, so an
-    ``EnvVar`` inside them is resolved.
+    It is opened when a run has work: more than `local_rows` rows, or what only Spark computes. `settings` win over
+    those of the profile and over the platform's defaults, and an ``EnvVar`` inside them is resolved.
     """
 
     profile: str | None = Field(
@@ -45,14 +44,19 @@ class SparkResource(LazyPySparkResource):
 
     spark_config: dict[str, Any] = Field(default_factory=dict, description="Not used; see `settings`.")
     settings: dict[str, str] = Field(default_factory=dict, description="Spark settings, name to value.")
-    little_rows: int = Field(
-        LITTLE_ROWS, ge=0, description="Up to so many rows are worked on without Spark, where that gives the same."
+    local_rows: int | None = Field(
+        None,
+        ge=0,
+        description="Up to so many rows the run's own process does the work, without Spark; UPSERT_SPARK_LOCAL_ROWS, or"
+        " 0, if left out: every row goes through Spark.",
     )
+    little_rows: int | None = Field(None, ge=0, description="The old name of `local_rows`.")
     _spark_session: Any = PrivateAttr(default=None)
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
     _asked: int = PrivateAttr(default=0)
     _page: str | None = PrivateAttr(default=None)
+    _noticed: bool = PrivateAttr(default=False)
 
     def refuse_wrong(self, platform: "PlatformResource", *, writes: bool = False) -> None:
         """Refuses settings with which Spark could not work on the lake; opens nothing.
@@ -81,8 +85,21 @@ class SparkResource(LazyPySparkResource):
         self._brief = rows < _BRIEF_ROWS
 
     def on_demand(self) -> OnDemand:
-        """The session for whoever does by itself what is little, and opens it for more."""
-        return OnDemand(lambda: self.spark_session, rows=self.little_rows, on_cluster=self.place.is_cluster)
+        """The local bound, and what opens the session for work above it."""
+        return OnDemand(lambda: self.spark_session, rows=self.most_local_rows(), on_cluster=self.place.is_cluster)
+
+    def most_local_rows(self) -> int:
+        """Return the local bound of this run.
+
+        Raises:
+            EndpointError: UPSERT_SPARK_LOCAL_ROWS is not a number of rows.
+        """
+        if self.little_rows is None:
+            return local_rows(self.local_rows)
+        if not self._noticed:
+            self._noticed = True
+            dg.get_dagster_logger().warning("'little_rows' of the Spark resource is called 'local_rows' now")
+        return self.little_rows if self.local_rows is None else self.local_rows
 
     @property
     def times_asked(self) -> int:
@@ -273,7 +290,7 @@ def keeping_values(resource: PlatformResource | SparkResource) -> Any:
     own = {
         name: (field.annotation, Field(default=getattr(resource, name), description=field.description))
         for name, field in kind.model_fields.items()
-        if name in ("project", "home", "profile", "spark_config", "settings", "little_rows")
+        if name in ("project", "home", "profile", "spark_config", "settings", "local_rows", "little_rows")
     }
     nested = {
         name: getattr(resource, name) for name in ("kafka", "tablestore", "maxcompute") if hasattr(resource, name)

@@ -18,6 +18,7 @@ from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.stream_events import events_of
 from upsert_platform.hops.freshness import Judgement
+from upsert_platform.hops.on_demand import stream_local_rows
 from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
 from upsert_platform.hops.streaming.metrics_page import metrics_page
 from upsert_platform.hops.streaming.reports import Report, Reporter
@@ -36,6 +37,12 @@ class StreamConfig(dg.Config):
     max_delay_seconds: float = Field(1.0, gt=0, description="How old a record may get before it is in its tables.")
     report_every_seconds: float = Field(60.0, gt=0, description="Between two materialisations and checks of a table.")
     metrics_port: int = Field(0, ge=0, le=65535, description="Of 127.0.0.1, for Prometheus; 0 serves none.")
+    local_rows: int | None = Field(
+        None,
+        ge=0,
+        description="Up to so many rows of a batch this process does the work, without Spark; UPSERT_STREAM_LOCAL_ROWS,"
+        " or 250,000, if left out.",
+    )
     last_seconds: float = Field(0.0, ge=0, description="Ends after so long; 0 runs until it is terminated.")
 
 
@@ -75,7 +82,7 @@ def _stream(
         tables=tuple(config.tables),
         max_delay=config.max_delay_seconds,
         check_seconds=config.report_every_seconds,
-        little_rows=spark.little_rows,
+        local_rows=stream_local_rows(spark.little_rows if config.local_rows is None else config.local_rows),
     )
     # Workers are threads, and Dagster logs from the thread of the step.
     lines: SimpleQueue[str] = SimpleQueue()

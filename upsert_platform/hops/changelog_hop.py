@@ -197,7 +197,7 @@ class ChangelogHop:
     def _commit(
         self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        here = isinstance(spark, OnDemand) and self._is_little(spark, head, ranges)
+        here = isinstance(spark, OnDemand) and self._is_local(spark, head, ranges)
         landed = self.source.land(
             lambda: opened(spark), ranges, streams=plan.topics, head=head, location=self.store.location, here=here
         )
@@ -208,17 +208,17 @@ class ChangelogHop:
             return []
         if isinstance(spark, OnDemand):
             files = [item for item in self.store.files() if item.may_hold(after=0, upto=batch)]
-            if spark.is_little(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
+            if spark.is_local(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
                 return moved_keys_here(self.store, files, batch=batch, partitions=partitions)
         return moved_keys(opened(spark), self.store, batch=batch, partitions=partitions)
 
-    def _is_little(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> bool:
+    def _is_local(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> bool:
         """Whether this process is to read a batch."""
         offsets = sum(item.offsets for item in ranges)
-        if not spark.is_little(offsets, 0):
+        if not spark.is_local(offsets, 0):
             return False
         before = self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, []) if head.batch else []
-        return spark.is_little(offsets, offsets * (_mean_bytes(before) or 0.0))
+        return spark.is_local(offsets, offsets * (_mean_bytes(before) or 0.0))
 
 
 def _mean_bytes(accounts: list[RangeAccount]) -> float | None:

@@ -35,7 +35,7 @@ from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
 from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
-from upsert_platform.hops.little import little_files, told_rows
+from upsert_platform.hops.local_files import local_files, rows_by_accounts
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.masking import Mask
@@ -116,7 +116,7 @@ class DestinationHop:
 
     def rows_between(self, *, after: int, upto: int) -> int:
         """Change rows of a span of batches, by their accounts. No JVM."""
-        return told_rows(self.store, after=after, upto=upto)
+        return rows_by_accounts(self.store, after=after, upto=upto)
 
     def execute(
         self,
@@ -187,7 +187,7 @@ class DestinationHop:
         self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span in this process, if it is little and Spark has nothing to compute."""
-        files = little_files(spark, self.store, after=span.after, upto=span.upto)
+        files = local_files(spark, self.store, after=span.after, upto=span.upto)
         if files is None:
             return None
         insert = InsertHere.of(self.target, self.destination)

@@ -54,7 +54,7 @@ def follow(
     """
     for name, source in binding.queries.items():
         if table in source.query.tables:
-            computed = binding.query_hop(name, lake, run=run).execute(lambda: spark)
+            computed = binding.query_hop(name, lake, run=run).execute(spark)
             tell(f"query '{name}': {computed.batches} batches, {computed.written} rows of changes")
     for name, target in tables_behind(binding, table).items():
         with closing(target.open()) as destination:

@@ -1,46 +1,83 @@
-"""Spark on demand: what is little is done by this process, and what is more by Spark, whose session opens for it then.
+"""The bound up to which the driver's process does the work, and Spark's session, which opens for work above it.
 
-A JVM takes seconds to start and to warm up, and its way to its workers some tenths of a second for each step; a few
-thousand rows are read, computed and written by Arrow in less. What this process holds at once is bounded, so that it
-never follows the size of a topic or of a table.
+Jobs run on Spark: their bound is 0 rows unless `local_rows` says otherwise. Up to the bound this process carries out
+the work with Arrow and starts no JVM. What it holds is bounded in rows and bytes, so that it never follows the size
+of a topic or of a table.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from upsert_platform.errors import EndpointError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LITTLE_ROWS: Final = 250_000
-"""Rows, or offsets, from which on Spark's workers are worth their way."""
+LOCAL_ROWS: Final = 0
+"""The default bound of jobs: every row goes through Spark's workers."""
+LOCAL_ROWS_VARIABLE: Final = "UPSERT_SPARK_LOCAL_ROWS"
+STREAM_LOCAL_ROWS: Final = 250_000
+"""The default bound of continuous mode, whose batches are those of a second."""
+STREAM_LOCAL_ROWS_VARIABLE: Final = "UPSERT_STREAM_LOCAL_ROWS"
 CORES_OF_A_BATCH: Final = 4
 """Cores for which the default bounds of a batch are some seconds of work."""
-LITTLE_BYTES: Final = 32 << 20
-"""Bytes of files, or of records, from which on they are."""
+LOCAL_BYTES: Final = 32 << 20
+"""Bytes of files, or of records, that this process holds at least, if it works on any rows."""
+_BYTES_A_ROW: Final = 128
+"""A bound of more rows is one of more bytes."""
+
+
+def local_rows(given: int | None = None) -> int:
+    """Return the bound of jobs: the given one, or UPSERT_SPARK_LOCAL_ROWS, or LOCAL_ROWS.
+
+    Raises:
+        EndpointError: the variable is not a number of rows.
+    """
+    return _bound(LOCAL_ROWS_VARIABLE, LOCAL_ROWS) if given is None else given
+
+
+def stream_local_rows(given: int | None = None) -> int:
+    """Return the bound of continuous mode: the given one, or UPSERT_STREAM_LOCAL_ROWS, or STREAM_LOCAL_ROWS.
+
+    Raises:
+        EndpointError: the variable is not a number of rows.
+    """
+    return _bound(STREAM_LOCAL_ROWS_VARIABLE, STREAM_LOCAL_ROWS) if given is None else given
+
+
+def _bound(variable: str, default: int) -> int:
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise EndpointError(f"{variable} is '{text}': give a number of rows, 0 or more, such as {STREAM_LOCAL_ROWS}")
+    return int(text)
 
 
 @dataclass(frozen=True)
 class OnDemand:
-    """Opens Spark's session when there is more than little to do, or what only Spark computes.
+    """Opens Spark's session for work above the local bound, and for what only Spark computes.
 
     Attributes:
         open: gives the session, the same each time.
-        rows: above which Spark does it.
+        rows: the local bound: up to so many rows this process works itself; that of jobs if left out.
         size: in bytes, above which Spark does it.
         on_cluster: whether its executors are processes of their own.
     """
 
     open: Callable[[], SparkSession]
-    rows: int = LITTLE_ROWS
-    size: int = LITTLE_BYTES
+    rows: int = field(default_factory=local_rows)
+    size: int | None = None
     on_cluster: bool = False
 
-    def is_little(self, rows: int, size: float) -> bool:
-        """Whether this process does it."""
-        return rows <= self.rows and size <= self.size
+    def is_local(self, rows: int, size: float) -> bool:
+        """Return whether this process does work of so many rows and bytes."""
+        most = max(LOCAL_BYTES, self.rows * _BYTES_A_ROW) if self.size is None else self.size
+        return rows <= self.rows and size <= most
 
 
 def opened(spark: SparkSession | OnDemand) -> SparkSession:
@@ -48,13 +85,18 @@ def opened(spark: SparkSession | OnDemand) -> SparkSession:
     return spark.open() if isinstance(spark, OnDemand) else spark
 
 
+def local_rows_of(spark: SparkSession | OnDemand) -> int:
+    """Return the local bound; a session that is given leaves nothing to this process."""
+    return spark.rows if isinstance(spark, OnDemand) else 0
+
+
 def times_a_batch(spark: SparkSession | OnDemand, rows: int) -> int:
     """How many times as much as on one machine a batch may hold: a commit takes as long for the work of few cores.
 
     Args:
-        rows: what is left to read; a cluster is not asked for what is little.
+        rows: what is left to read; a cluster is not asked for what is local.
     """
-    if isinstance(spark, OnDemand) and (not spark.on_cluster or spark.is_little(rows, 0)):
+    if isinstance(spark, OnDemand) and (not spark.on_cluster or spark.is_local(rows, 0)):
         return 1
     context = opened(spark).sparkContext
     return 1 if context.master.startswith("local") else max(1, int(context.defaultParallelism) // CORES_OF_A_BATCH)

@@ -12,6 +12,7 @@ from upsert_platform.changelog.rows import KIND, KIND_DELETE
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.connector import KeyReader
 from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.on_demand import OnDemand, local_rows_of, opened
 from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
 from upsert_platform.queries.rebuild import Rebuilt, rebuild
 from upsert_platform.queries.store import QueryStore
@@ -78,11 +79,11 @@ class QueryHop:
         """
         return plan_batch(self.store, self.inputs)
 
-    def execute(self, spark: Callable[[], SparkSession]) -> QueryRun:
+    def execute(self, spark: SparkSession | OnDemand) -> QueryRun:
         """Computes and commits batches until every input is applied.
 
         Args:
-            spark: gives the session; asked for only when there is enough to do, or an expression needs it.
+            spark: a session, or what opens one for work above the local bound and for expressions that need it.
 
         Raises:
             ChangelogError: other runs keep committing to the same query; or state that cannot be.
@@ -90,7 +91,7 @@ class QueryHop:
         from upsert_platform.queries.runners import SparkRunner
 
         started = time.monotonic()
-        runner = SparkRunner(lambda: prepared(spark()))
+        runner = SparkRunner(lambda: prepared(opened(spark)), local_rows=local_rows_of(spark))
         done: list[QueryBatch] = []
         lost = 0
         while (plan := self.plan()).is_due:
@@ -125,7 +126,7 @@ class QueryHop:
             return str(error)
         return None
 
-    def rebuild(self, spark: Callable[[], SparkSession], *, tell: Callable[[str], None]) -> Rebuilt | None:
+    def rebuild(self, spark: SparkSession | OnDemand, *, tell: Callable[[str], None]) -> Rebuilt | None:
         """Computes the result anew beside the old one, and writes the difference; None when there is no old one.
 
         Args:
@@ -137,7 +138,7 @@ class QueryHop:
         from upsert_platform.queries.runners import SparkRunner
 
         store = QueryStore(self.store.location, self.store.query, any_plan=True)
-        runner = SparkRunner(spark)
+        runner = SparkRunner(lambda: opened(spark), local_rows=local_rows_of(spark))
         return rebuild(store, self.inputs, runner=runner, run=self.run, lookups=self.lookups, tell=tell)
 
     def result(self, spark: SparkSession) -> DataFrame:

@@ -22,7 +22,7 @@ from upsert_platform.hops.comparison import (
     sampled_since,
 )
 from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.little import little_files
+from upsert_platform.hops.local_files import local_files
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.masking import Mask
 
@@ -49,10 +49,10 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
         return None
     room = min(SAMPLE_SCANNED_ROWS, spark.rows - hop.rows_between(after=after, upto=upto))
     since, earlier_rows = sampled_since(hop, after, most=room, behind=_large_until(spark, hop, after))
-    files = little_files(spark, hop.store, after=since, upto=upto)
+    files = local_files(spark, hop.store, after=since, upto=upto)
     if files is None and since < after:
         since, earlier_rows = after, 0
-        files = little_files(spark, hop.store, after=after, upto=upto)
+        files = local_files(spark, hop.store, after=after, upto=upto)
     if files is None:
         return None
     changes = insert.changes(hop.store, files, after=since, upto=upto).table
@@ -71,7 +71,7 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
 
 def _large_until(spark: OnDemand, hop: DestinationHop, before: int) -> int:
     """The last batch, up to one, that lies in a file which is too much for this process."""
-    large = [item for item in hop.store.files() if not spark.is_little(0, item.size)]
+    large = [item for item in hop.store.files() if not spark.is_local(0, item.size)]
     return max((min(before, before if item.last_batch is None else item.last_batch) for item in large), default=0)
 
 

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from upsert_platform.jvm.private_folder import make_private, require_private
+
 PREFIX: Final = "upsert-platform-spark"
 _SLACK_SECONDS: Final = 2.0
 """The start of a process is known in ticks of a clock that others set."""
@@ -27,16 +29,22 @@ def scratch_folder() -> Path:
     """The folder of this process; made when absent, for its user alone.
 
     Raises:
+        EndpointError: another user has made it, or a folder above it, or may write there.
         OSError: it cannot be made.
     """
     folder = root() / f"{os.getpid()}-{began_at(os.getpid()) or 0:.0f}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+    return make_private(folder, below=root().parent.parent)
 
 
 def sweep() -> list[str]:
-    """Removes the folders of processes that are gone; names them."""
+    """Removes the folders of processes that are gone; names them.
+
+    Raises:
+        EndpointError: another user has made the folder above them, or may write there.
+    """
     removed = []
+    for level in (root().parent, root()):
+        require_private(level)
     for folder in root().glob("*-*"):
         pid, _, began = folder.name.partition("-")
         if not pid.isdigit() or not began.isdigit():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.jvm.class_archive import archive_options
+from upsert_platform.jvm.gateway import start_gateway
 from upsert_platform.jvm.jars import java
 from upsert_platform.jvm.placement import is_on_this_machine, refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
@@ -188,9 +189,8 @@ def _temporary_files(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Starts the JVM of this process, if it does not run, as PySpark would, and passes on its error output."""
+    """Starts the JVM of this process, if it does not run, and passes on its error output."""
     from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to tell
         return
@@ -198,7 +198,7 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
     threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
     try:
         with settings_file(settings, scratch_folder()):
-            gateway = launch_gateway(popen_kwargs={"stderr": jvm})
+            gateway = start_gateway(stderr=jvm)
     finally:
         os.close(jvm)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself

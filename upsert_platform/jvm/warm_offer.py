@@ -12,18 +12,17 @@ import json
 import os
 import secrets
 import socket
-import stat
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from upsert_platform.errors import EndpointError
+from upsert_platform.jvm.private_folder import make_private, require_private
 from upsert_platform.jvm.profiles import SparkPlace
 from upsert_platform.jvm.scratch import is_process
 from upsert_platform.jvm.session import settings_of
@@ -39,6 +38,8 @@ _VARIABLES: Final = (
     "SPARK_HOME", "TZ", "UPSERT_",
 )  # fmt: skip
 """Beginnings of variables that Python workers inherit, and that tell them something."""
+_OF_RUNS: Final = ("UPSERT_SPARK_LOCAL_ROWS", "UPSERT_STREAM_LOCAL_ROWS")
+"""Variables that only a run's own process reads."""
 
 
 def folder() -> Path | None:
@@ -52,15 +53,25 @@ def folder() -> Path | None:
         return None
     host = socket.gethostname() or "localhost"
     path = Path(named) if named else Path(tempfile.gettempdir()) / f"upsert-platform-session-{os.getuid()}" / host
-    for part in (path,) if named else (path.parent, path):
-        with suppress(FileNotFoundError):
-            found = part.lstat()
-            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or stat.S_IMODE(found.st_mode) & 0o077:
-                raise EndpointError(
-                    f"{part} is not a folder that only this user may open, so the warm Spark session in it is not"
-                    f" trusted: remove it, or set {FOLDER_VARIABLE}=off"
-                )
+    try:
+        for part in (path,) if named else (path.parent, path):
+            require_private(part, strictly=bool(named))
+    except EndpointError as error:
+        raise EndpointError(f"{error}, or set {FOLDER_VARIABLE}=off to work without a warm Spark session") from None
     return path
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder of `folder`, for this user alone.
+
+    Raises:
+        EndpointError: the folder belongs to others, who could run programs as this user.
+        OSError: it cannot be made.
+    """
+    named = os.environ.get(FOLDER_VARIABLE, "")
+    if named:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path, below=path.parent if named else path.parent.parent)
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,7 @@ def digests_of(place: SparkPlace, salt: str) -> dict[str, str]:
 
 
 def _is_compared(variable: str) -> bool:
-    return variable.startswith(_VARIABLES) and variable != FOLDER_VARIABLE
+    return variable.startswith(_VARIABLES) and variable not in (FOLDER_VARIABLE, *_OF_RUNS)
 
 
 def withdraw(where: Path, offer: Offer) -> None:

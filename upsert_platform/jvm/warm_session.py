@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.jvm.gateway import connect
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.session import deal_for_cores, open_session, prepare_environment
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _CLEARED_SECONDS: Final = 30.0
 """How long cancelled jobs of a killed run may take to end."""
-_GATEWAY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 _turn: Turn | None = None
 """Of this process, while it works in the warm session."""
 
@@ -139,19 +139,11 @@ def _connect(offer: Offer, *, cancel: bool) -> SparkSession:
         OSError: the JVM does not answer or has stopped its SparkContext, or jobs of a killed run do not end.
     """
     from py4j.protocol import Py4JError
-    from pyspark.java_gateway import launch_gateway
 
-    before = {name: os.environ.get(name) for name in _GATEWAY}
-    os.environ.update(zip(_GATEWAY, (str(offer.port), offer.secret), strict=True))
     try:
-        gateway = launch_gateway()
+        gateway = connect(offer.port, offer.secret)
     except Py4JError as error:
         raise ConnectionError(f"port {offer.port}") from error
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
     session = None
     try:
         session = _session_of(gateway)

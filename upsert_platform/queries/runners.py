@@ -1,4 +1,4 @@
-"""Where the tasks of a stage run: in this process while there is little to do, in Spark's workers otherwise."""
+"""Where the tasks of a stage run: in Spark's workers, or in this process up to the local bound."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from upsert_platform.queries.stages import Stage
 
-LITTLE_ROWS: Final = 100_000
-"""Tasks over fewer rows, and over less state than LITTLE_STATE bytes, are not worth Spark's way to its workers."""
-LITTLE_STATE: Final = 512 << 20
+LOCAL_STATE: Final = 512 << 20
+"""Bytes of state that tasks in this process may read."""
 _ANSWERS: Final = "answer BINARY"
 
 
@@ -78,31 +77,32 @@ class LocalRunner:
 
 
 class SparkRunner:
-    """Runs tasks in Spark's Python workers, and here what is too little for the way there.
+    """Runs tasks in Spark's Python workers, and those up to the local bound in this process.
 
     Args:
-        spark: gives the session; it is only asked for when there is enough to do.
+        spark: gives the session; called for work above the bound only.
+        local_rows: up to so many rows, and LOCAL_STATE bytes of state, tasks run in this process.
     """
 
-    def __init__(self, spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, spark: Callable[[], SparkSession], *, local_rows: int = 0) -> None:
         self._spark = spark
-        self._here = LocalRunner(spark)
+        self._local_rows = local_rows
+        self._local = LocalRunner(spark)
 
     def parallel(self, *, rows: int, state: int) -> int:
-        """One for little work, else one per core."""
-        if _is_little(rows, state):
+        """One in this process, else one per core."""
+        if self._is_local(rows, state):
             return 1
         return max(1, int(self._spark().sparkContext.defaultParallelism))
 
     def run(self, tasks: Sequence[Task], *, rows: int, state: int) -> list[Answer]:
-        """Runs tasks where they are done soonest."""
-        if not tasks or _is_little(rows, state):
-            return self._here.run(tasks, rows=rows, state=state)
+        """Runs tasks in Spark's workers, or in this process."""
+        if not tasks or self._is_local(rows, state):
+            return self._local.run(tasks, rows=rows, state=state)
         return _run_in_spark(self._spark(), tasks)
 
-
-def _is_little(rows: int, state: int) -> bool:
-    return rows < LITTLE_ROWS and state < LITTLE_STATE
+    def _is_local(self, rows: int, state: int) -> bool:
+        return rows <= self._local_rows and state < LOCAL_STATE
 
 
 def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:

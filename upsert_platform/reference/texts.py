@@ -200,6 +200,16 @@ ENVIRONMENT: Final = {
     " did not pass."),
     "UPSERT_PLATFORM_HOME": (".upsert_platform", "Root of the lake, a folder or a URI; local servers keep their data"
     " below it, in `local`."),
+    "UPSERT_SPARK_LOCAL_ROWS": (
+        "0",
+        "Up to so many rows the process of a run does the work, without Spark, where neither the Spark resource nor the"
+        " component says so (`local_rows`). 0: every row goes through Spark's workers.",
+    ),
+    "UPSERT_STREAM_LOCAL_ROWS": (
+        "250000",
+        "Up to so many rows of a batch continuous mode does the work in its own process, where neither `--local-rows`"
+        " nor the configuration of job `stream` says so.",
+    ),
     "UPSERT_PLATFORM_CACHE": ("~/.cache/upsert_platform", "Where jars are kept once they were fetched."),
     "UPSERT_PLATFORM_IVY_SETTINGS": ("", "Ivy settings file with your own repository, to fetch jars from."),
     "UPSERT_KAFKA_BOOTSTRAP_SERVERS": ("", "Brokers of Kafka Connect configurations that name none."),

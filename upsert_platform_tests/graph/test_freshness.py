@@ -109,7 +109,7 @@ def test_what_a_query_has_not_computed_waits_and_then_what_it_has(stack: Stack) 
     platform = stack.platform()
     (name,) = platform.binding().queries
     hop: QueryHop = platform.query_hop(name, run="test")
-    hop.execute(never)
+    hop.execute(OnDemand(never))
     computed = judged(stack, "regions")
     assert "are not applied" in computed.freshness.behind
     assert computed.freshness.delay == pytest.approx(15, abs=15)  # a row of a query is as old as its commit

@@ -42,7 +42,7 @@ def test_what_a_run_is_launched_with_is_used_by_assets_io_managers_and_checks(st
     other, launched = tmp_path / "other", {"spark.upsert.test": "launched"}
     resources = {
         "platform": {"config": {"home": str(other)}},
-        "spark": {"config": {"settings": launched, "little_rows": 0}},
+        "spark": {"config": {"settings": launched, "local_rows": 0}},
     }
     NotingSpark.asked.clear()
     result = definitions.resolve_job_def("sync").execute_in_process(
@@ -121,7 +121,7 @@ def test_a_vanished_table_is_a_failed_check_and_a_loud_rebuild(stack: Stack, cap
     assert client.exist_table(stack.table)
 
 
-def test_what_is_little_needs_no_cluster_and_a_wrong_one_is_refused_before_anything_runs(stack: Stack) -> None:
+def test_what_is_local_needs_no_cluster_and_a_wrong_one_is_refused_before_anything_runs(stack: Stack) -> None:
     stack.declare(warehouse=None)
     send(stack, (1, "one"), (2, "two"))
     job = stack.definitions().resolve_job_def("sync")
@@ -139,3 +139,24 @@ def test_what_is_little_needs_no_cluster_and_a_wrong_one_is_refused_before_anyth
     done = launched("spark://127.0.0.1:1")  # where nobody listens
     assert done.success
     assert {row[0]: row[1] for row in stack.serving_rows()} == {1: "one", 2: "two"}
+
+
+def test_the_local_bound_of_a_launch_and_its_old_name(stack: Stack, capfd: pytest.CaptureFixture[str]) -> None:
+    stack.declare(warehouse=None)
+    project, _ = load(stack.project, root=str(stack.lake))
+    job = build_definitions(project, platform=stack.platform(), spark=NotingSpark(local_rows=0)).resolve_job_def("sync")
+
+    def opened(number: int, **launched: int) -> bool:
+        send(stack, (number, "name"))
+        NotingSpark.asked.clear()
+        resources = {"spark": {"config": launched}}
+        assert job.execute_in_process(run_config={"resources": resources}, raise_on_error=False).success
+        return bool(NotingSpark.asked)
+
+    capfd.readouterr()
+    assert not opened(1, local_rows=100)
+    assert "little_rows" not in capfd.readouterr().err
+    assert not opened(2, little_rows=100)
+    assert capfd.readouterr().err.count("'little_rows' of the Spark resource is called 'local_rows' now") == 1
+    assert opened(3), "that of the definitions"
+    assert {row[0] for row in stack.serving_rows()} == {1, 2, 3}

@@ -26,7 +26,7 @@ from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.little import little_files
+from upsert_platform.hops.local_files import local_files
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -200,8 +200,8 @@ def test_a_large_batch_in_a_file_with_small_ones_is_left_to_spark(spark: SparkSe
     for applied, upto, needed in ((7, 8, 0), (8, 9, 1), (9, 10, 0)):
         place.state = replace(place.state, applied_batch=applied)
         opened.clear()
-        little = little_files(OnDemand(session, rows=40), hop.store, after=applied, upto=upto)
-        assert (little is None) == bool(needed)
+        found = local_files(OnDemand(session, rows=40), hop.store, after=applied, upto=upto)
+        assert (found is None) == bool(needed)
     place.state = replace(place.state, applied_batch=8)
     assert hop.execute(OnDemand(session, rows=40), hop.plan()) is not None
     assert opened["session"] == 1

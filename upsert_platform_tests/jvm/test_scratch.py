@@ -55,7 +55,7 @@ def test_only_what_a_killed_process_of_the_platform_left_is_removed(temporary: P
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_line(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "root", lambda: Path("/proc/nowhere"))
+    monkeypatch.setattr(scratch, "root", lambda: Path("/proc/nowhere/host"))
     with pytest.raises(EndpointError, match=r"TMPDIR") as raised:
         open_session()
     assert "\n" not in str(raised.value)

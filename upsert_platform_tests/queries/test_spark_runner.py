@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.queries import engine, runners, store
+from upsert_platform.queries import engine, store
 from upsert_platform.queries.runners import LocalRunner, SparkRunner
 from upsert_platform.queries.tasks import Answer, Task
 from upsert_platform.sql.evaluation import prepared
@@ -34,7 +35,6 @@ def in_workers(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> SparkRun
         assert not tasks, "a task ran in this process"
         return []
 
-    monkeypatch.setattr(runners, "LITTLE_ROWS", 0)
     monkeypatch.setattr(engine, "_FEW_ROWS", 5)
     monkeypatch.setattr(store, "BUCKETS", 4)
     monkeypatch.setattr(LocalRunner, "run", refuse)
@@ -68,3 +68,19 @@ def test_workers_find_rows_in_a_table(tmp_path: Path, in_workers: SparkRunner, s
         expected = [(oid, found[0] if found else None) for oid, (_, found) in arrived.shown.items()]
         assert same_rows(kept.result(), expected)
     people.destination.close()
+
+
+def test_the_local_bound_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened() -> NoReturn:
+        raise AssertionError("Spark was opened")
+
+    ran: list[int] = []
+    monkeypatch.setattr(LocalRunner, "run", lambda self, tasks, *, rows, state: ran.append(rows) or [])
+    runner, task = SparkRunner(opened, local_rows=1_000_000), (cast("Task", None),)
+    for rows in (1, 100_000, 1_000_000):
+        assert runner.parallel(rows=rows, state=0) == 1
+        runner.run(task, rows=rows, state=0)
+    assert ran == [1, 100_000, 1_000_000]
+    for made, rows, state in ((runner, 1_000_001, 0), (runner, 1, 1 << 30), (SparkRunner(opened), 1, 0)):
+        with pytest.raises(AssertionError, match="Spark was opened"):
+            made.run(task, rows=rows, state=state)

@@ -73,7 +73,7 @@ class Clustered(Stack):
     def command(self, job: str = "sync", **more: Any) -> list[str]:
         """A run all of whose work is Spark's."""
         config = self.path / f"{job}.json"
-        resources = {"spark": {"config": {"little_rows": 0}}}
+        resources = {"spark": {"config": {"local_rows": 0}}}
         events = {"console": {"config": {"log_level": "DEBUG"}}}
         config.write_text(json.dumps({"resources": resources, "loggers": events, **more}), "utf-8")
         dagster = str(self.installed.bin / "dagster")

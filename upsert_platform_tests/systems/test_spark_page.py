@@ -40,7 +40,7 @@ def pages(instance: dg.DagsterInstance, keys: Sequence[str]) -> list[str | None]
 def test_what_spark_did_leads_to_its_page_and_what_it_did_not_do_leads_nowhere(stack: Stack, tmp_path: Path) -> None:
     stack.declare(warehouse=None)
     much = tmp_path / "much.yaml"
-    much.write_text("resources: {spark: {config: {little_rows: 0}}}\n")
+    much.write_text("resources: {spark: {config: {local_rows: 0}}}\n")
     keys = ("changelogs/users", "tables/users_serving")
     with dg.DagsterInstance.from_config(stack.environment()["DAGSTER_HOME"]) as instance:
         stack.produce(stack.users.first_wave(20))

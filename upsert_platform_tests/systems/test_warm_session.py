@@ -191,7 +191,7 @@ def test_a_session_without_runs_ends(warm: Warm) -> None:
 def test_a_sync_of_dagster_works_in_it(stack: Stack) -> None:
     stack.declare()
     config = stack.path / "spark.yaml"
-    config.write_text("resources: {spark: {config: {little_rows: 0}}}\n", "utf-8")
+    config.write_text("resources: {spark: {config: {local_rows: 0}}}\n", "utf-8")
     places = {"UPSERT_PLATFORM_HOME": str(stack.lake), "UPSERT_PLATFORM_PROJECT": str(stack.project)}
     warm = Warm(stack.path, {**stack.variables, **places})
     warm.up()

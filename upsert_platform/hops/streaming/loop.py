@@ -20,7 +20,7 @@ from upsert_platform.hops.binding import Binding, changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.freshness import Judgement
-from upsert_platform.hops.on_demand import LITTLE_ROWS, OnDemand
+from upsert_platform.hops.on_demand import OnDemand, stream_local_rows
 from upsert_platform.hops.streaming.freshness import judgements
 from upsert_platform.hops.streaming.measures import Numbers
 from upsert_platform.hops.streaming.steps import ChangelogStep, DestinationStep, QueryStep, Step
@@ -45,13 +45,13 @@ class StreamSettings:
         tables: names of destination tables; all of them if empty.
         max_delay: seconds that a record should take at most to its tables; topics are looked at more often than that.
         check_seconds: between two checks of a table.
-        little_rows: above which Spark is opened.
+        local_rows: up to which this process does the work, and above which Spark does.
     """
 
     tables: tuple[str, ...] = ()
     max_delay: float = 1.0
     check_seconds: float = 60.0
-    little_rows: int = LITTLE_ROWS
+    local_rows: int = field(default_factory=stream_local_rows)
 
 
 @dataclass
@@ -67,7 +67,7 @@ class StreamLoop:
     """Keeps the tables of a project equal to their topics until it is stopped.
 
     Args:
-        open_session: gives Spark's session; called when something is not little, by one thread at a time.
+        open_session: gives Spark's session; called for work above the local bound, by one thread at a time.
         tell: is given lines for people.
     """
 
@@ -85,7 +85,7 @@ class StreamLoop:
         self._tell = tell
         self._opening = threading.Lock()
         self._open_session = open_session
-        self._spark = OnDemand(self._session, rows=settings.little_rows)
+        self._spark = OnDemand(self._session, rows=settings.local_rows)
         self._binding: Binding | None = None
         self._running: dict[Place, _Running] = {}
         self._ended: dict[str, Numbers] = {}

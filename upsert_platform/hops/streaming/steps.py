@@ -123,7 +123,7 @@ class QueryStep(Step):
         self.measures.set(lag=plan.behind)
         if not plan.is_due:
             return False
-        run = self.hop.execute(self._spark.open)
+        run = self.hop.execute(self._spark)
         self.measures.add(batches=run.batches, records=run.read, commit_seconds=run.seconds)
         self.measures.set(lag=0, applied=run.batch)
         self._upkeep.after(run.batches)
