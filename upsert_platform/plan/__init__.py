@@ -9,6 +9,7 @@ from upsert_platform.plan.lookup import Lookup
 from upsert_platform.plan.operators import (
     Aggregate,
     Arrivals,
+    ArrivedTopN,
     Expand,
     Filter,
     GroupJoin,
@@ -28,6 +29,7 @@ from upsert_platform.plan.operators import (
 __all__ = [
     "Aggregate",
     "Arrivals",
+    "ArrivedTopN",
     "Call",
     "Closing",
     "Expand",

@@ -194,6 +194,29 @@ class TopN(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
+class ArrivedTopN(TopN):
+    """The first rows of each partition, of rows that are only added: what the order leaves equal is in arrival order.
+
+    Attributes:
+        records: per record that a row is made of its batch, time, topic, partition, offset and row number there, as
+            names of columns, which the result leaves out. The first record decides, between rows of one such record
+            the next.
+        at: the place of the arrival order among the columns of `order`: those before it decide first.
+        latest: the row that arrived last comes first.
+    """
+
+    records: tuple[tuple[str, ...], ...] = ()
+    at: int = 0
+    latest: bool = False
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        hidden = {name for record in self.records for name in record}
+        shown = tuple(item for item in self.input.fields if item.name not in hidden)
+        return (*shown, *([self.rank] if self.rank else []))
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """A join by equality of columns.
 

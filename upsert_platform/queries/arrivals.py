@@ -1,6 +1,6 @@
 """The first or the last row of each key, of rows that are only added, in the order of the records they are made of.
 
-Within a topic's partition the offset decides, between partitions the records' time, then topic and partition. Delta
+`record_order` has that order. Delta
 rule: a key's first row is added and stays; or the last row of the batch takes the place of the one before it. So what a
 later batch brings has arrived later. State: the keys that were met, or key to its row.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from upsert_platform.plan import Arrivals
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, last_rows, place_rows
+from upsert_platform.queries.record_order import of_chosen_records, partition_columns
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
@@ -38,14 +38,20 @@ class Arrived:
         return (StateSchema(self.state_name, keys, values),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
-        """The row per key that counts, of what a task has read."""
+        """The rows that may count, of what a task has read: one per key and partition of its records' topics.
+
+        Which partition is ahead of another is known when all of their rows are together.
+        """
+        return self._chosen(table, [*self.node.key, *partition_columns(self.node.orders)])
+
+    def _chosen(self, table: pa.Table, key: Sequence[str]) -> pa.Table:
+        """The row that counts of those that are equal in these columns."""
         for order in self.node.orders:
-            table = _of_chosen_records(table, self.node.key, order, first=self.node.first)
+            table = of_chosen_records(table, _codes(table, key), order, first=self.node.first)
         if not table.num_rows:
             return table
         # One record in several windows: they stand in the order in which Flink gives them.
-        (codes,) = code_rows([table], [self.node.key]) if self.node.key else [np.zeros(table.num_rows, dtype=np.int64)]
-        rows = np.arange(table.num_rows)
+        codes, rows = _codes(table, key), np.arange(table.num_rows)
         return table.take(pa.array(last_rows(codes, rows[::-1] if self.node.first else rows)))
 
     combine = prepare
@@ -54,7 +60,7 @@ class Arrived:
         """The change of the result."""
         del first
         state, key = states[self.state_name], self.node.key
-        change = self.prepare(pa.concat_tables(inputs, promote_options="permissive"))
+        change = self._chosen(pa.concat_tables(inputs, promote_options="permissive"), key)
         shown = pa.table(
             [change.column(field.name).cast(arrow_type(field.type)) for field in self.node.fields],
             names=[field.name for field in self.node.fields],
@@ -76,28 +82,9 @@ class Arrived:
         return consolidate(pa.concat_tables([_weighted(before, -1), _weighted(shown, 1)]), weight=WEIGHT)
 
 
-def _of_chosen_records(table: pa.Table, key: Sequence[str], order: Sequence[str], *, first: bool) -> pa.Table:
-    """The rows that are made of the first or last record of their key."""
-    if table.num_rows < 2:
-        return table
-    time, topic, partition, offset, row = order
-    (codes,) = code_rows([table], [key]) if key else [np.zeros(table.num_rows, dtype=np.int64)]
-    (lanes,) = code_rows([table], [[topic, partition]])
-    within = np.lexsort((_numbers(table, row), _numbers(table, offset)))
-    within = within[::-1] if first else within
-    ends = last_rows(codes * (int(lanes.max()) + 1) + lanes, within)
-    topics = pc.rank(pc.fill_null(table.column(topic), ""), tiebreaker="min").to_numpy()
-    between = np.lexsort((_numbers(table, partition)[ends], topics[ends], _numbers(table, time)[ends]))
-    between = between[::-1] if first else between
-    chosen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
-    chosen[codes[ends[between]]] = ends[between]
-    (records,) = code_rows([table], [[topic, partition, offset, row]])
-    return table.filter(pa.array(records == records[chosen[codes]]))
-
-
-def _numbers(table: pa.Table, name: str) -> np.ndarray:
-    """Numbers that order a column, nulls before everything."""
-    return pc.fill_null(table.column(name).cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
+def _codes(table: pa.Table, key: Sequence[str]) -> np.ndarray:
+    """The group of each row; all are one without a key."""
+    return code_rows([table], [key])[0] if key else np.zeros(table.num_rows, dtype=np.int64)
 
 
 def _weighted(table: pa.Table, weight: int) -> pa.Table:

@@ -10,6 +10,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.plan import (
     Aggregate,
     Arrivals,
+    ArrivedTopN,
     Expand,
     Filter,
     GroupJoin,
@@ -70,9 +71,11 @@ def _told(node: Node) -> str:
             calls = ", ".join(_call(node, name) for name in (call.name for call in node.calls)) or "distinct rows"
             return f"group by {by}: {calls}"
         case TopN():
-            order = ", ".join(f"{item.column}{' DESC' if item.descending else ''}" for item in node.order)
+            order = [f"{item.column}{' DESC' if item.descending else ''}" for item in node.order]
+            if isinstance(node, ArrivedTopN):
+                order.insert(node.at, f"arrival{' DESC' if node.latest else ''}")
             of = f" of each {', '.join(node.partition)}" if node.partition else ""
-            return f"first {node.limit}{of} by {order}"
+            return f"first {node.limit}{of} by {', '.join(order)}"
         case Arrivals():
             return f"{'first' if node.first else 'last'} row of each {', '.join(node.key) or 'table'} by its records"
         case GroupJoin():

@@ -71,7 +71,8 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
     given = {field.name for field in scan.fields}
     beside = [name for name in (rows.TOPIC, rows.PARTITION) if lanes and name not in given]
     schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else beside)), *wanted])
-    whole = pa.schema([kept.field(rows.KIND), *([] if upserts else [kept.field(rows.BATCH)]), *schema])
+    batch = [] if rows.BATCH in schema.names else [kept.field(rows.BATCH)]
+    whole = pa.schema([kept.field(rows.KIND), *batch, *schema])
     waiting: list[pa.Table] = []
     for piece in share.pieces:
         with pq.ParquetFile(system.open_input_file(f"{folder}{piece.path}")) as opened:

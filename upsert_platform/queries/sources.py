@@ -37,11 +37,14 @@ def signed_rows(table: pa.Table, *, paired: bool) -> pa.Table:
     return table.append_column(WEIGHT, pc.if_else(back, pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64())))
 
 
-def last_per_key(table: pa.Table, key: Sequence[str]) -> pa.Table:
+def last_per_key(table: pa.Table, key: Sequence[str], *, of_partitions: bool = False) -> pa.Table:
     """The change of each key that decides.
 
     The later batch; within it the greatest offset of each partition, and between partitions the later record's time,
     then topic and partition.
+
+    Args:
+        of_partitions: of each partition its last one, since only a part of the changes is at hand.
     """
     if not table.num_rows:
         return table
@@ -66,6 +69,8 @@ def last_per_key(table: pa.Table, key: Sequence[str]) -> pa.Table:
     if (lanes == lanes[last[codes]]).all():
         return table.take(pa.array(last_rows(codes, order)))
     table = table.take(pa.array(last_rows(codes * (int(lanes.max()) + 1) + lanes, order)))
+    if of_partitions:
+        return table
     (codes,) = code_rows([table], [key])
     topics = pc.rank(pc.fill_null(table.column(rows.TOPIC), ""), tiebreaker="min").to_numpy()
     order = np.lexsort((_ordered(table, rows.PARTITION), topics, _ordered(table, rows.TIMESTAMP)))
@@ -109,12 +114,12 @@ class Upserts:
         return (StateSchema(self.state_name, keys, tuple(item for item in kinds.items() if item[0] not in self.key)),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
-        """The last change per key of what a task has read."""
-        return last_per_key(table, self.key)
+        """The last changes per key of what a task has read."""
+        return last_per_key(table, self.key, of_partitions=True)
 
     def combine(self, table: pa.Table) -> pa.Table:
-        """The last change per key."""
-        return last_per_key(table, self.key)
+        """The last changes per key."""
+        return last_per_key(table, self.key, of_partitions=True)
 
     def run(self, inputs: Sequence[pa.Table], states: Mapping[str, State], *, first: bool) -> pa.Table:
         """Signed rows: what the changes take back and add."""

@@ -88,8 +88,9 @@ class QueryStore(ChangelogStore):
         found = super()._head_in(delta)
         if not self._any_plan and found.batch and found.positions.topic_ids.get(PLAN) != self.fingerprint:
             raise ChangelogError(
-                f"query '{self.query.name}' was changed: its table at {self.uri} holds the result of another plan. Run"
-                " the job 'rebuild', which computes it anew and writes the difference, or take the change back"
+                f"query '{self.query.name}' was changed: its table at {self.uri} holds the result of another plan, of"
+                " another statement or of an earlier version's rules. Run the job 'rebuild', which computes it anew and"
+                " writes the difference, or take the change back"
             )
         return found
 

@@ -1,4 +1,4 @@
-"""Rows that are only added, into a table with a key: the last one wins, by the records that they are made of."""
+"""The order in which rows that are only added arrive: that of the records that they are made of."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from upsert_platform.plan import (
     Aggregate,
     Arrivals,
+    ArrivedTopN,
     Expand,
     Expression,
     Field,
@@ -17,6 +18,7 @@ from upsert_platform.plan import (
     Node,
     Project,
     Scan,
+    TopN,
     Union,
     Window,
     column,
@@ -32,6 +34,10 @@ _RECORD: Final = (
     Field("_row", LogicalType(TypeName.INT)),
 )
 """Columns of every changelog that tell a record's place."""
+
+
+_BATCH: Final = Field("_batch", LogicalType(TypeName.BIGINT))
+"""The batch of the changelog that brought a record."""
 
 
 def last_arrivals(node: Node, key: tuple[str, ...]) -> Node:
@@ -65,6 +71,17 @@ def arrived_values(node: Node, group: tuple[str, ...], argument: str, condition:
     return Arrivals(found, group, orders, first)
 
 
+def first_rows(top: TopN, *, at: int, latest: bool) -> ArrivedTopN:
+    """A limit of row numbers over rows that are only added, with the order of arrival as a part of its order.
+
+    Args:
+        at: how many columns of the order decide before it.
+        latest: the row that arrived last comes first.
+    """
+    found, records = _Places(record=(_BATCH, *_RECORD)).add(top.input)
+    return ArrivedTopN(found, top.partition, top.order, top.limit, top.rank, records, at, latest)
+
+
 Orders = tuple[tuple[str, ...], ...]
 
 
@@ -73,6 +90,7 @@ class _Places:
     """Adds the places of records as columns, from the tables up."""
 
     names: list[str] = field(default_factory=list)
+    record: tuple[Field, ...] = _RECORD
 
     def add(self, node: Node) -> tuple[Node, Orders]:
         """The same rows with further columns, and the names of those."""
@@ -80,9 +98,9 @@ class _Places:
             case Scan():
                 return self.add(Project(node, tuple((item.name, column(item)) for item in node.columns)))
             case Project(input=Scan() as scan):
-                order = tuple(self._fresh(item.name) for item in _RECORD)
-                placed = tuple((name, column(item)) for name, item in zip(order, _RECORD, strict=True))
-                return Project(replace(scan, columns=(*scan.columns, *_RECORD)), (*node.columns, *placed)), (order,)
+                order = tuple(self._fresh(item.name) for item in self.record)
+                placed = tuple((name, column(item)) for name, item in zip(order, self.record, strict=True))
+                return Project(replace(scan, columns=(*scan.columns, *self.record)), (*node.columns, *placed)), (order,)
             case Project():
                 inner, orders = self.add(node.input)
                 return Project(inner, (*node.columns, *_kept(inner, orders))), orders
@@ -109,7 +127,7 @@ class _Places:
         """Branches with as many records as that with the most; those that a branch lacks are null."""
         placed = [self.add(branch) for branch in node.branches]
         most = max(len(orders) for _, orders in placed)
-        names = tuple(tuple(self._fresh(item.name) for item in _RECORD) for _ in range(most))
+        names = tuple(tuple(self._fresh(item.name) for item in self.record) for _ in range(most))
         branches = []
         for (inner, orders), branch in zip(placed, node.branches, strict=True):
             shown = tuple((item.name, column(item)) for item in branch.fields)
@@ -117,7 +135,7 @@ class _Places:
             records = tuple(
                 (new, given[orders[at][part]] if at < len(orders) else _null(item.type))
                 for at, order in enumerate(names)
-                for part, (new, item) in enumerate(zip(order, _RECORD, strict=True))
+                for part, (new, item) in enumerate(zip(order, self.record, strict=True))
             )
             branches.append(Project(inner, (*shown, *records)))
         return Union(tuple(branches)), names

@@ -154,8 +154,11 @@ class FromClause(ABC):
         changes = any(value.strip().lower().startswith(_CHANGES) for value in options)
         scan = Scan(table.name, fields, table.primary_key, not table.primary_key and not changes)
         shown: list[tuple[str, Expression]] = []
+        watched = (table.watermark or "").removeprefix("WATERMARK FOR ").partition(" AS ")[0]
         for item in table.columns:
             name = self.names.fresh(item.name)
+            if item.name == watched:
+                self.names.event_times.add(name)
             if item.kind is not ColumnKind.COMPUTED:
                 assert item.type is not None
                 shown.append((name, column(Field(item.name, item.type))))

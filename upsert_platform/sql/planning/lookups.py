@@ -9,7 +9,19 @@ from functools import lru_cache
 from sqlglot import exp
 
 from upsert_platform.model import Table
-from upsert_platform.plan import Expression, Field, Filter, Join, Lookup, Node, Project, TopN, column
+from upsert_platform.plan import (
+    Expression,
+    Field,
+    Filter,
+    Join,
+    Lookup,
+    Node,
+    Project,
+    TopN,
+    Union,
+    Window,
+    column,
+)
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.planning.joins import conjuncts, filtered, padded, with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation, as_type, common_type
@@ -25,8 +37,11 @@ def is_processing_time(node: Node, name: str) -> bool:
             if expression.column is not None:
                 return is_processing_time(node.input, expression.column)
             return expression.sql == _processing_time()
-        case Filter() | TopN():
+        case Filter() | TopN() | Window() if name in {item.name for item in node.input.fields}:
             return is_processing_time(node.input, name)
+        case Union():
+            at = [item.name for item in node.fields].index(name)
+            return all(is_processing_time(branch, branch.fields[at].name) for branch in node.branches)
         case Join() | Lookup():
             sides = node.inputs
             return any(

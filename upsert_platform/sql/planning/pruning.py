@@ -8,6 +8,7 @@ from dataclasses import replace
 from upsert_platform.plan import (
     Aggregate,
     Arrivals,
+    ArrivedTopN,
     Expand,
     Filter,
     Join,
@@ -50,7 +51,9 @@ def prune(node: Node, needed: Collection[str]) -> Node:
         case TopN():
             rank = node.rank if node.rank is not None and node.rank.name in needed else None
             used = {*node.partition, *(item.column for item in node.order)}
-            return TopN(prune(node.input, {*needed, *used}), node.partition, node.order, node.limit, rank)
+            if isinstance(node, ArrivedTopN):
+                used |= {name for record in node.records for name in record}
+            return replace(node, input=prune(node.input, {*needed, *used}), rank=rank)
         case Arrivals():
             used = {*node.key, *(name for order in node.orders for name in order)}
             return Arrivals(prune(node.input, {*needed, *used}), node.key, node.orders, node.first)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from upsert_platform.plan import Field, Node, Order, TopN
-from upsert_platform.sql.planning.scope import Columns, Rank
+from upsert_platform.plan import (
+    Field,
+    Filter,
+    Lookup,
+    Node,
+    Order,
+    Project,
+    TopN,
+    Union,
+    Window,
+)
+from upsert_platform.sql.planning.arrivals import first_rows
+from upsert_platform.sql.planning.lookups import is_processing_time
+from upsert_platform.sql.planning.scope import Columns, Names, Rank
 from upsert_platform.types import LogicalType, TypeName
 
 REMEDY = "write SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS rn ...) WHERE rn <= n"
+_RANK_TYPE = LogicalType(TypeName.BIGINT, nullable=False)
 _MIRRORED: dict[type, type] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
 
 
@@ -55,15 +69,44 @@ def _number(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None
 
 
-def limit_rows(node: Node, rank: Rank, limit: int, *, shown_as: str | None) -> TopN:
+def limit_rows(node: Node, rank: Rank, limit: int, names: Names, *, shown_as: str | None) -> TopN:
     """The first rows of each partition.
+
+    Of rows that are only added, those that the order leaves equal keep the order in which they arrived, and a column of
+    processing time has that order. The last row of equal event time counts where one row is kept, as Flink removes
+    duplicates; everywhere else the first comes first.
 
     Args:
         shown_as: name of the row number's column, None when nothing reads it.
     """
     order = tuple(Order(name, descending, first) for name, descending, first in rank.order)
-    field = Field(shown_as, LogicalType(TypeName.BIGINT, nullable=False)) if shown_as else None
-    return TopN(node, rank.partition, order, limit, field)
+    field = Field(shown_as, _RANK_TYPE) if shown_as else None
+    top = TopN(node, rank.partition, order, limit, field)
+    if not node.appends:
+        return top
+    processing = next((at for at, item in enumerate(order) if is_processing_time(node, item.column)), None)
+    if processing is None:
+        latest = limit == 1 and len(order) == 1 and order[0].descending and is_event_time(node, order[0].column, names)
+        return first_rows(top, at=len(order), latest=latest)
+    rest = tuple(item for at, item in enumerate(order) if at != processing)
+    return first_rows(replace(top, order=rest), at=processing, latest=order[processing].descending)
+
+
+def is_event_time(node: Node, name: str, names: Names) -> bool:
+    """Whether a column is that of a table's WATERMARK, passed on as it is."""
+    if name in names.event_times:
+        return True
+    match node:
+        case Project():
+            expression = dict(node.columns).get(name)
+            inner = expression.column if expression is not None else None
+            return inner is not None and is_event_time(node.input, inner, names)
+        case Filter() | Window() | Lookup() if name in {item.name for item in node.input.fields}:
+            return is_event_time(node.input, name, names)
+        case Union():
+            at = [item.name for item in node.fields].index(name)
+            return all(is_event_time(branch, branch.fields[at].name, names) for branch in node.branches)
+    return False
 
 
 def mentions(parts: Sequence[exp.Expr], shown: str) -> bool:

@@ -62,10 +62,15 @@ class Relation:
 
 
 class Names:
-    """Gives names to columns of a plan, each once in a query."""
+    """Gives names to columns of a plan, each once in a query.
+
+    Attributes:
+        event_times: those of columns for which a table declares a WATERMARK.
+    """
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self.event_times: set[str] = set()
 
     def fresh(self, wish: str) -> str:
         """The wish, or the wish with a number behind it."""

@@ -130,7 +130,8 @@ class _Planner(WhereClause):
             raise self.fault("LIMIT takes a number", node)
         columns = Columns(relation.named(()), self.first_line)
         rank = Rank("", (), self._order(order, columns), 0)
-        return replace(relation, node=ranks.limit_rows(relation.node, rank, int(number.name), shown_as=None))
+        top = ranks.limit_rows(relation.node, rank, int(number.name), self.names, shown_as=None)
+        return replace(relation, node=top)
 
     def _order(self, order: exp.Order, columns: Columns) -> tuple[tuple[str, bool, bool], ...]:
         found: list[tuple[str, bool, bool]] = []

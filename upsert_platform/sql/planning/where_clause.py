@@ -59,7 +59,7 @@ class WhereClause(FromClause):
             *(node.args[name] for name in ("group", "having") if node.args.get(name)),
         ]
         shown_as = self.names.fresh(rank.shown) if ranks.mentions(elsewhere, rank.shown) else None
-        top = ranks.limit_rows(relation.node, rank, limit, shown_as=shown_as)
+        top = ranks.limit_rows(relation.node, rank, limit, self.names, shown_as=shown_as)
         columns = [(shown, field) for shown, field in relation.columns if shown != rank.shown]
         if shown_as is not None:
             columns.insert(rank.at, (rank.shown, top.fields[-1]))

@@ -1,0 +1,108 @@
+"""The order in which rows arrive, of rows that are only added: that of the records that they are made of.
+
+Within a topic's partition the offset alone decides. Between partitions the records' time decides, then topic and
+partition: of two partitions the one whose next record is earlier goes on, so a record whose time goes back waits for
+those before it. What a later batch brings comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.queries.keys import code_rows, last_rows
+
+
+def partition_columns(records: Sequence[Sequence[str]]) -> list[str]:
+    """Names of the columns that tell in which topics and partitions the records of a row are."""
+    return [name for record in records for name in record[-4:-2]]
+
+
+def of_chosen_records(table: pa.Table, codes: np.ndarray, record: Sequence[str], *, first: bool) -> pa.Table:
+    """The rows that are made of the first or last record of their group.
+
+    Args:
+        codes: the group of each row.
+        record: names of the columns with its time, topic, partition, offset and row number.
+    """
+    if table.num_rows < 2:
+        return table
+    time, topic, partition, offset, row = record
+    (splits,) = code_rows([table], [[topic, partition]])
+    within = np.lexsort((_numbers(table, row), _numbers(table, offset)))
+    within = within[::-1] if first else within
+    ends = last_rows(codes * (int(splits.max()) + 1) + splits, within)
+    between = np.lexsort((_numbers(table, partition)[ends], _topics(table, topic)[ends], _numbers(table, time)[ends]))
+    between = between[::-1] if first else between
+    chosen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    chosen[codes[ends[between]]] = ends[between]
+    (records,) = code_rows([table], [[topic, partition, offset, row]])
+    return table.filter(pa.array(records == records[chosen[codes]]))
+
+
+def arrival_ranks(
+    table: pa.Table, codes: np.ndarray, records: Sequence[Sequence[str]], *, latest: bool, arrived: str | None
+) -> np.ndarray:
+    """Numbers that order the rows of a group by arrival; rows of the same records have the same number.
+
+    Args:
+        codes: the group of each row.
+        records: names of the columns with batch, time, topic, partition, offset and row number of each record.
+        latest: the last row comes first.
+        arrived: the column with the batch in which the query has read the row; None if that is one batch.
+    """
+    if not table.num_rows:
+        return np.zeros(0, dtype=np.int64)
+    batches = _numbers(table, arrived) if arrived is not None else np.zeros(table.num_rows, dtype=np.int64)
+    keys: list[np.ndarray] = []
+    if len(records) > 1:
+        # A row that is put together arrives when the last of its records does.
+        keys.append(~batches if latest else batches)
+        codes = _dense((keys[0], codes))
+    for record in records:
+        keys.append(_record_ranks(table, codes, record, batches, latest=latest))
+        codes = _dense((keys[-1], codes))
+    return keys[0] if len(keys) == 1 else _dense(tuple(reversed(keys)))
+
+
+def _record_ranks(
+    table: pa.Table, codes: np.ndarray, record: Sequence[str], arrived: np.ndarray, *, latest: bool
+) -> np.ndarray:
+    batch, time, topic, partition, offset, row = record
+    (splits,) = code_rows([table], [[topic, partition]])
+    moments = _dense((_numbers(table, time), _numbers(table, batch), arrived))
+    columns = [_numbers(table, row), _numbers(table, offset), _numbers(table, partition), _topics(table, topic)]
+    if latest:
+        moments = int(moments.max()) - moments
+        columns = [~numbers for numbers in columns]
+    rows, offsets, partitions, topics = columns
+    order = np.lexsort((rows, offsets, splits, codes))
+    starts = np.append(True, (np.diff(splits[order]) != 0) | (np.diff(codes[order]) != 0))
+    # No record overtakes one before it in its partition: it waits until that one's moment.
+    base = (np.cumsum(starts) - 1) * (int(moments.max()) + 1)
+    waits = np.zeros(len(order), dtype=np.int64)
+    waits[order] = np.maximum.accumulate(base + moments[order]) - base
+    return _dense((rows, offsets, partitions, topics, waits, codes))
+
+
+def _dense(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """A number per row, from 0, ordered as the rows are by these columns, of which the last decides first."""
+    order = np.lexsort(columns)
+    differs = np.zeros(len(order), dtype=bool)
+    for column in columns:
+        differs[1:] |= column[order][1:] != column[order][:-1]
+    found = np.zeros(len(order), dtype=np.int64)
+    found[order] = np.cumsum(differs)
+    return found
+
+
+def _topics(table: pa.Table, name: str) -> np.ndarray:
+    return pc.rank(pc.fill_null(table.column(name), ""), tiebreaker="min").to_numpy().astype(np.int64)
+
+
+def _numbers(table: pa.Table, name: str) -> np.ndarray:
+    """Numbers that order a column, nulls before everything."""
+    return pc.fill_null(table.column(name).cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
