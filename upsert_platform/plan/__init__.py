@@ -9,7 +9,6 @@ from upsert_platform.plan.lookup import Lookup
 from upsert_platform.plan.operators import (
     Aggregate,
     Arrivals,
-    ArrivedTopN,
     Expand,
     Filter,
     GroupJoin,
@@ -19,12 +18,12 @@ from upsert_platform.plan.operators import (
     Project,
     Query,
     Scan,
-    TopN,
     Union,
     Window,
     expressions,
     scans,
 )
+from upsert_platform.plan.topn import ArrivedTopN, TopN
 
 __all__ = [
     "Aggregate",
