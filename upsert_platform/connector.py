@@ -44,8 +44,8 @@ class Connector(ABC):
     Attributes:
         name: the value.
         kind: of the system, as Dagster shows it.
-        endpoint: which resource completes the options of tables: ``kafka``, ``tablestore`` or ``maxcompute``; ``none``
-            where there is no system to reach.
+        endpoint: which resource completes the options of tables: ``kafka``, ``tablestore``, ``maxcompute`` or
+            ``mysql``; ``none`` where there is no system to reach.
         place_option: the option that names the table in the system; the declared name if it is not given.
         scope_options: the options that tell what the name is unique in.
         stream_group: group of the assets that stand for what tables read.

@@ -22,6 +22,12 @@ def read(name: str) -> Any:
     return yaml.safe_load((DEPLOY / name).read_text("utf-8"))
 
 
+def test_the_settings_of_the_checkout_are_those_that_setup_copies() -> None:
+    """Dagster reads them from the folder where it is started, if DAGSTER_HOME is not set."""
+    packaged = ROOT / "upsert_platform" / "demo" / "dagster.yaml"
+    assert (ROOT / "dagster.yaml").read_bytes() == packaged.read_bytes()
+
+
 def instructions() -> list[tuple[str, str]]:
     """The Dockerfile's instructions with their arguments, lines joined."""
     text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE).replace("\\\n", " ")

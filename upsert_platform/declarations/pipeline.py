@@ -49,7 +49,12 @@ class Pipeline:
     content: Located
 
     def declare(
-        self, tables: Mapping[str, Table], connectors: Mapping[str, Connector], *, describe: Describe | None = None
+        self,
+        tables: Mapping[str, Table],
+        connectors: Mapping[str, Connector],
+        *,
+        describe: Describe | None = None,
+        defaults: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Declarations:
         """Tables and inserts that the pipeline stands for.
 
@@ -57,8 +62,9 @@ class Pipeline:
             tables: those that the project declares, by name.
             connectors: by name.
             describe: asks a database for its tables; without it they stay unknown.
+            defaults: connector to options that the source gets where it declares none.
         """
-        return _Reader(self.content, tables, connectors, describe).read()
+        return _Reader(self.content, tables, connectors, describe, defaults or {}).read()
 
 
 def is_pipeline(content: Located) -> bool:
@@ -82,7 +88,9 @@ class _Reader:
         tables: Mapping[str, Table],
         connectors: Mapping[str, Connector],
         describe: Describe | None,
+        defaults: Mapping[str, Mapping[str, str]],
     ) -> None:
+        self.defaults = defaults
         self.content = content
         self.tables = tables
         self.described: dict[str, Table] = {}
@@ -225,7 +233,13 @@ class _Reader:
     def _tables_of_server(self, source: Located, connector: str) -> list[str]:
         """Names of the server's tables that the source stands for; they are declared."""
         problems = self.found.problems
-        asked = read_mysql_source(source, connector=connector, behavior=self.behavior, problems=problems)
+        asked = read_mysql_source(
+            source,
+            connector=connector,
+            behavior=self.behavior,
+            problems=problems,
+            defaults=self.defaults.get(connector, {}),
+        )
         if asked is None:
             return []
         if self.describe is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,11 +36,14 @@ Describe = Callable[[AskedSource], tuple[list[Table], list[Problem]]]
 """Tables of a server that a source names, with the columns that they have, and what is wrong with them."""
 
 
-def read_mysql_source(source: Located, *, connector: str, behavior: str, problems: list[Problem]) -> AskedSource | None:
+def read_mysql_source(
+    source: Located, *, connector: str, behavior: str, problems: list[Problem], defaults: Mapping[str, str]
+) -> AskedSource | None:
     """Reads the options of a MySQL source; None if there are errors.
 
     Args:
         connector: of the tables that are found.
+        defaults: options for those that it does not declare.
     """
     options = {name: value for name, value in source.entries.items() if name not in ("type", "name")}
     for name, value in options.items():
@@ -48,7 +51,7 @@ def read_mysql_source(source: Located, *, connector: str, behavior: str, problem
             problems.append(Problem(f"pipeline: source: option '{name}' takes one value", value.location))
     values = {name: value.text for name, value in options.items() if value.text is not None}
     places = {name: value.location for name, value in options.items()}
-    given = Options(values, places)
+    given = Options(values, places).with_defaults(defaults)
     settings, found = read_source(given, location=source.location)
     for problem in found:
         problems.append(Problem(f"pipeline: {problem.message}", problem.location or source.location, problem.severity))

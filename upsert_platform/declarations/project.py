@@ -30,6 +30,8 @@ def load_project(
     *,
     connectors: Mapping[str, Connector],
     describe: Describe | None = None,
+    given: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Project, list[Problem]]:
     """Reads everything that a project folder declares, file by file in the order of their names.
 
@@ -42,6 +44,8 @@ def load_project(
         variables: values for names that neither the environment nor ``variables.yaml`` sets.
         connectors: that tables may name.
         describe: asks a database for the tables that a pipeline reads; without it they stay unknown.
+        given: values of variables that win over the environment.
+        defaults: connector to options that the source of a pipeline gets where it declares none.
 
     Returns:
         The project, with the tables and inserts that could be read, and every problem found. Use the project only when
@@ -50,7 +54,7 @@ def load_project(
     if not path.is_dir():
         message = "this is not a folder: a project is a folder with .sql files that declare tables and inserts"
         return Project(str(path)), [Problem(message, SourceLocation(str(path)))]
-    values, problems = load_variables(path, variables)
+    values, problems = load_variables(path, variables, given=given)
     found, pipelines = Declarations(problems=problems), list[Pipeline]()
     for file in sorted(path.iterdir()):
         if file.suffix in _SUFFIXES and file.name not in _OTHER_FILES and file.is_file():
@@ -59,7 +63,7 @@ def load_project(
     def derive(tables: Mapping[str, Table]) -> Declarations:
         derived = Declarations()
         for pipeline in pipelines:
-            derived.add(pipeline.declare(tables, connectors, describe=describe))
+            derived.add(pipeline.declare(tables, connectors, describe=describe, defaults=defaults))
         return derived
 
     tell_before = [name for name, connector in connectors.items() if connector.tells_before]

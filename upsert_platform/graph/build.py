@@ -15,6 +15,7 @@ from upsert_platform.graph.drain_quarantine import drain_job
 from upsert_platform.graph.freshness_check import freshness_check
 from upsert_platform.graph.io_managers import changelog_io_manager, destination_io, query_io
 from upsert_platform.graph.keys import AssetKeys
+from upsert_platform.graph.launchable import launchable
 from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.quarantine_check import quarantine_check
 from upsert_platform.graph.rebuild import rebuild_job
@@ -26,7 +27,7 @@ from upsert_platform.graph.resources import (
     PlatformResource,
     SparkResource,
     TablestoreResource,
-    keeping_values,
+    top_level,
 )
 from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
 from upsert_platform.graph.stream import stream_job
@@ -99,8 +100,8 @@ def build_definitions(
             *declared_alerts(),
         ],
         resources={
-            "platform": keeping_values(platform),
-            "spark": keeping_values(spark),
+            **top_level(platform),
+            "spark": launchable(spark),
             keys.CHANGELOG_IO: changelog_io_manager(names),
             keys.QUERY_IO: query_io,
             keys.DESTINATION_IO: destination_io,

@@ -29,11 +29,31 @@ _BUSY_SECONDS: Final = 30
 
 
 class KeptEventStorage(SqliteEventLogStorage):
-    """For `event_log_storage` of a dagster.yaml; `base_dir` is where Dagster has its own if it is left out."""
+    """For `event_log_storage` of a dagster.yaml; `base_dir` is where Dagster has its own if it is left out.
 
-    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+    Args:
+        base_dir: the folder of the events; None is that of the instance, which may be a temporary one: it is known when
+            the instance registers itself.
+    """
+
+    def __init__(self, base_dir: str | None, inst_data: ConfigurableClassData | None = None) -> None:
         self._engines: OrderedDict[tuple[int, str], Engine] = OrderedDict()
-        super().__init__(base_dir, inst_data)
+        self._waits = base_dir is None
+        self._given_data = inst_data
+        if base_dir is not None:
+            super().__init__(base_dir, inst_data)
+
+    def register_instance(self, instance: dg.DagsterInstance) -> None:
+        """Opens the storage below the folder of the instance, where none is named."""
+        if self._waits:
+            self._waits = False
+            super().__init__(str(Path(instance.root_directory) / "history" / "runs"), self._given_data)
+        super().register_instance(instance)
+
+    @property
+    def inst_data(self) -> ConfigurableClassData | None:
+        """Its part of the instance's settings, by which another process opens the same storage."""
+        return self._given_data
 
     @classmethod
     def config_type(cls) -> Any:
@@ -41,12 +61,7 @@ class KeptEventStorage(SqliteEventLogStorage):
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Self:
-        named, home = config_value.get("base_dir"), os.environ.get("DAGSTER_HOME")
-        if not named and not home:
-            raise dg.DagsterInvariantViolationError(
-                "event_log_storage: set DAGSTER_HOME, below which events are kept, or name the folder as 'base_dir'"
-            )
-        return cls(named or str(Path(home or "") / "history" / "runs"), inst_data)
+        return cls(config_value.get("base_dir") or None, inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:

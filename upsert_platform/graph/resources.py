@@ -9,16 +9,27 @@ from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import ConfigDict, Field, PrivateAttr, create_model
+from pydantic import Field, PrivateAttr
 
-from upsert_platform.changelog.lake import Lake, check_writable, home
+from upsert_platform.changelog.lake import Lake, check_writable, project_path
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import Destination
+from upsert_platform.errors import EndpointError
+from upsert_platform.graph.endpoint_resources import (
+    EndpointResource,
+    KafkaResource,
+    LakeResource,
+    MaxComputeResource,
+    MySqlResource,
+    TablestoreResource,
+)
+from upsert_platform.graph.launchable import HoldsSecrets, flat, launchable, resolved
 from upsert_platform.graph.processes import name_host
 from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound
 from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.connectors import by_endpoint, keep_connections
+from upsert_platform.hops.connectors import keep_connections
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.endpoints import Endpoints, project_variables
 from upsert_platform.hops.on_demand import OnDemand, local_rows
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.jvm.placement import refuse_wrong
@@ -29,7 +40,7 @@ _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
 
 
-class SparkResource(LazyPySparkResource):
+class SparkResource(LazyPySparkResource, HoldsSecrets):
     """The Spark session of a run, closed at its end: the warm one of `upsert-platform session up` where it fits.
 
     It is opened when a run has work: more than `local_rows` rows, or what only Spark computes. `settings` win over
@@ -37,20 +48,22 @@ class SparkResource(LazyPySparkResource):
     """
 
     profile: str | None = Field(
-        None,
+        default=None,
         description="Where Spark runs: local, standalone, yarn or kubernetes; UPSERT_SPARK_PROFILE, or what"
         " `spark.master` tells, if left out.",
     )
 
-    spark_config: dict[str, Any] = Field(default_factory=dict, description="Not used; see `settings`.")
-    settings: dict[str, str] = Field(default_factory=dict, description="Spark settings, name to value.")
+    spark_config: dict[str, Any] = Field(
+        default_factory=dict, description="Spark settings as dagster-pyspark takes them, nested or not; `settings` win."
+    )
+    settings: dict[str, Any] = Field(default_factory=dict, description="Spark settings, name to value.")
     local_rows: int | None = Field(
-        None,
+        default=None,
         ge=0,
         description="Up to so many rows the run's own process does the work, without Spark; UPSERT_SPARK_LOCAL_ROWS, or"
         " 0, if left out: every row goes through Spark.",
     )
-    little_rows: int | None = Field(None, ge=0, description="The old name of `local_rows`.")
+    little_rows: int | None = Field(default=None, ge=0, description="The old name of `local_rows`.")
     _spark_session: Any = PrivateAttr(default=None)
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
@@ -78,7 +91,25 @@ class SparkResource(LazyPySparkResource):
         Raises:
             EndpointError: there is no profile of that name.
         """
-        return spark_place({**self.spark_config, **self.settings}, profile=self.profile)
+        return spark_place(self.spark_settings, profile=self.profile)
+
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """Spark settings, name to value, with variables of the environment resolved.
+
+        Raises:
+            EndpointError: a variable is not set.
+        """
+        entries = {**self.held.get("spark_config", {}), **self.spark_config}
+        given = {**flat(entries), **self.held.get("settings", {}), **self.settings}
+        found = {name: resolved(value) for name, value in given.items()}
+        for name, value in found.items():
+            if value is None:
+                raise EndpointError(
+                    f"Spark setting '{name}' is an environment variable that is not set; set it, or"
+                    " give the setting's value in the resource 'spark'"
+                )
+        return {name: value for name, value in found.items() if value is not None}
 
     def expect(self, rows: int) -> None:
         """Tells how many rows the run will move at least; a session that is not open yet is made to fit."""
@@ -116,7 +147,7 @@ class SparkResource(LazyPySparkResource):
             from pyspark.sql import SparkSession
 
             self._opened = SparkSession.getActiveSession() is None
-            settings = {**self.spark_config, **self.settings}
+            settings = self.spark_settings
             tell = dg.get_dagster_logger().info
             self._spark_session = session_for_run(settings, profile=self.profile, brief=self._brief, tell=tell)
             self._page = self._spark_session.sparkContext.uiWebUrl
@@ -128,88 +159,34 @@ class SparkResource(LazyPySparkResource):
             self._spark_session, self._opened = None, False
 
 
-class EndpointResource(dg.ConfigurableResource):
-    """Base of resources that complete the options of tables: what a table declares wins."""
+class PlatformResource(HoldsSecrets):
+    """The declared project, bound to its connectors.
 
-    # An error of validation would show the values, which may be secrets.
-    model_config = ConfigDict(hide_input_in_errors=True)
-
-    options: dict[str, str] = Field(
-        default_factory=dict, description="Further table options, by their names in DDL, for tables that lack them."
-    )
-
-    def defaults(self) -> dict[str, str]:
-        """Option name to value, for tables of the connector."""
-        return dict(self.options)
-
-
-class KafkaResource(EndpointResource):
-    """Brokers for tables whose declaration names none."""
-
-    bootstrap_servers: str | None = Field(default=None, description="host:port, joined by commas.")
-
-    def defaults(self) -> dict[str, str]:
-        """Option name to value, for upsert-kafka tables."""
-        named = {"properties.bootstrap.servers": self.bootstrap_servers} if self.bootstrap_servers else {}
-        return {**self.options, **named}
-
-
-class TablestoreResource(EndpointResource):
-    """Instance and credentials for Tablestore tables whose declaration names none."""
-
-    endpoint: str | None = None
-    instance: str | None = None
-    access_key_id: str | None = Field(default=None, description="Give it as EnvVar.")
-    access_key_secret: str | None = Field(default=None, description="Give it as EnvVar.")
-
-    def defaults(self) -> dict[str, str]:
-        """Option name to value, for tablestore tables."""
-        named = {
-            "tablestore.endpoint": self.endpoint,
-            "tablestore.instance.name": self.instance,
-            "tablestore.access.key.id": self.access_key_id,
-            "tablestore.access.key.secret": self.access_key_secret,
-        }
-        return {**self.options, **{name: value for name, value in named.items() if value}}
-
-
-class MaxComputeResource(EndpointResource):
-    """Project and credentials for MaxCompute tables whose declaration names none."""
-
-    endpoint: str | None = None
-    project: str | None = None
-    access_id: str | None = Field(default=None, description="Give it as EnvVar.")
-    access_key: str | None = Field(default=None, description="Give it as EnvVar.")
-
-    def defaults(self) -> dict[str, str]:
-        """Option name to value, for maxcompute tables."""
-        named = {
-            "odps.end.point": self.endpoint,
-            "odps.project.name": self.project,
-            "odps.access.id": self.access_id,
-            "odps.access.key": self.access_key,
-        }
-        return {**self.options, **{name: value for name, value in named.items() if value}}
-
-
-class PlatformResource(dg.ConfigurableResource):
-    """The declared project, bound to its connectors, and the lake.
-
-    Args:
-        project: folder of the project; UPSERT_PLATFORM_PROJECT or the demo if left out.
-        home: root of the lake; UPSERT_PLATFORM_HOME or ``.upsert_platform`` if left out.
+    The resources `kafka`, `tablestore`, `maxcompute`, `mysql` and `lake` say where its systems and its lake are.
     """
 
-    project: str | None = None
-    home: str | None = None
+    project: str | None = Field(
+        default=None, description="Folder of the project; UPSERT_PLATFORM_PROJECT, or the demo, if left out."
+    )
+    home: str | None = Field(default=None, description="Superseded by `root` of the resource `lake`; wins over it.")
     kafka: dg.ResourceDependency[KafkaResource]
     tablestore: dg.ResourceDependency[TablestoreResource]
     maxcompute: dg.ResourceDependency[MaxComputeResource]
+    mysql: dg.ResourceDependency[MySqlResource]
+    storage: dg.ResourceDependency[LakeResource]
     _binding: Binding | None = PrivateAttr(default=None)
+
+    def __init__(self, **data: Any) -> None:
+        """Takes the values and the resources; `mysql` and `storage` may be left out."""
+        super().__init__(**{"mysql": MySqlResource(), "storage": LakeResource(), **data})
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Notes with a run where it is carried out, and keeps connections for its short questions."""
         keep_connections()
+        if self.home is not None and context.log is not None:
+            context.log.warning(
+                "'home' of resource 'platform' is superseded by 'root' of resource 'lake'; it still wins"
+            )
         if context.run is not None and context.instance is not None:
             name_host(context.instance, context.run.run_id)
 
@@ -220,12 +197,12 @@ class PlatformResource(dg.ConfigurableResource):
     @property
     def root(self) -> str:
         """Root of the lake."""
-        return self.home or home()
+        return self.lake.root
 
     @property
     def lake(self) -> Lake:
-        """The lake, as the environment describes its storage."""
-        return Lake.at(self.root)
+        """The lake."""
+        return self.storage.lake(self.home)
 
     def binding(self) -> Binding:
         """The project with every option in place.
@@ -234,19 +211,28 @@ class PlatformResource(dg.ConfigurableResource):
             DeclarationError: the project cannot be used.
         """
         if self._binding is None:
-            project, problems = load(Path(self.project) if self.project else None, root=self.root)
+            lake = self.lake
+            project, problems = load(self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake)
             self._binding = bind(project, problems, defaults=self.defaults())
         return self._binding
 
+    def endpoints(self) -> Endpoints:
+        """What the resources of systems are given."""
+        given = {item.endpoint_name: item for item in (self.kafka, self.tablestore, self.maxcompute, self.mysql)}
+        return Endpoints(
+            {name: item.given() for name, item in given.items()},
+            {name: item.values_of("options") for name, item in given.items()},
+        )
+
     def defaults(self) -> dict[str, Mapping[str, str]]:
         """Options per connector that complete those of its tables."""
-        return by_endpoint(
-            {
-                "kafka": self.kafka.defaults(),
-                "tablestore": self.tablestore.defaults(),
-                "maxcompute": self.maxcompute.defaults(),
-            }
-        )
+        endpoints = self.endpoints()
+        variables = project_variables(self._folder, root=self.root, given=endpoints.variables())
+        return endpoints.defaults(variables)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.project) if self.project else project_path()
 
     def destination(self, name: str) -> Destination:
         """Opens the destination of a declared table, written by an INSERT or by an asset of one's own.
@@ -280,20 +266,17 @@ class PlatformResource(dg.ConfigurableResource):
         )
 
 
-def keeping_values(resource: PlatformResource | SparkResource) -> Any:
-    """A resource whose values are the defaults of a launch: one that names some of them keeps the others.
-
-    By itself Dagster takes the defaults of the class instead, so that a run launched with another `home` would forget
-    the `project` that its assets were built from.
-    """
-    kind = type(resource)
-    own = {
-        name: (field.annotation, Field(default=getattr(resource, name), description=field.description))
-        for name, field in kind.model_fields.items()
-        if name in ("project", "home", "profile", "spark_config", "settings", "local_rows", "little_rows")
+def top_level(platform: PlatformResource) -> dict[str, Any]:
+    """The platform's resources as those of a code location: `platform`, and where its systems and its lake are."""
+    systems: dict[str, EndpointResource] = {
+        "kafka": platform.kafka,
+        "tablestore": platform.tablestore,
+        "maxcompute": platform.maxcompute,
+        "mysql": platform.mysql,
     }
-    nested = {
-        name: getattr(resource, name) for name in ("kafka", "tablestore", "maxcompute") if hasattr(resource, name)
-    }
-    made = create_model(kind.__name__, __base__=kind, __module__=kind.__module__, **own)  # type: ignore[call-overload]
-    return made(**nested)
+    found = {name: launchable(item, **item.of_environment()) for name, item in systems.items()}
+    root = {"root": platform.home} if platform.home is not None else platform.storage.of_environment()
+    found["lake"] = launchable(platform.storage, **root)
+    nested = {("storage" if name == "lake" else name): item for name, item in found.items()}
+    # A home of the definition is the lake's root, so that a launch that names another root is heard.
+    return {**found, "platform": launchable(platform, home=None, **nested)}

@@ -27,6 +27,7 @@ from upsert_platform.hops.connectors import (
     unknown_connector,
 )
 from upsert_platform.hops.databases import describe
+from upsert_platform.hops.endpoints import Endpoints, completing, project_variables
 from upsert_platform.hops.masks import masked_tables
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.model import Insert, Project, Table
@@ -108,7 +109,7 @@ class Binding:
 
 def with_defaults(table: Table, defaults: Mapping[str, Mapping[str, str]]) -> Table:
     """A table whose options are completed by those of its connector's resource; what is declared wins."""
-    own = defaults.get(table.connector)
+    own = completing(defaults.get(table.connector, {}), table.options)
     return replace(table, options=table.options.with_defaults(own)) if own else table
 
 
@@ -131,14 +132,17 @@ def bind(
 
     Args:
         problems: those found so far; more are added.
-        defaults: connector to options that its tables get where they declare none.
+        defaults: connector to options that its tables get where they declare none; those of the environment if left
+            out (`endpoints`).
 
     Raises:
         DeclarationError: with every error found, those of `problems` included.
     """
+    if defaults is None:
+        defaults = Endpoints().defaults(project_variables(Path(project.path)))
     tables, masked = masked_tables(project)
     project = replace(project, tables=tables)
-    declared = {name: with_defaults(table, defaults or {}) for name, table in tables.items()}
+    declared = {name: with_defaults(table, defaults) for name, table in tables.items()}
     read = {name for insert in project.inserts for name in insert.tables}
     queries = {
         query.name: QuerySource(replace(query_table(query), masked=masked.get(query.name, ())), query)
@@ -290,17 +294,27 @@ def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str
     return destination
 
 
-def load(path: Path | None = None, *, root: str | None = None) -> tuple[Project, list[Problem]]:
+def load(
+    path: Path | None = None, *, root: str | None = None, endpoints: Endpoints | None = None, lake: Lake | None = None
+) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file.
 
     Servers of databases that its pipelines read are asked for their tables.
+
+    Args:
+        root: of the lake; that of the environment if left out.
+        endpoints: what resources are given.
+        lake: at `root`, where its storage is not as the environment describes it.
     """
-    lake = root or home()
+    folder, place, given = path or project_path(), root or home(), endpoints or Endpoints()
+    variables = given.variables()
     return load_project(
-        path or project_path(),
-        local_variables(lake),
+        folder,
+        local_variables(place),
         connectors=CONNECTORS,
-        describe=lambda asked: describe(asked, lake=Lake.at(lake)),
+        describe=lambda asked: describe(asked, lake=lake or Lake.at(place)),
+        given=variables,
+        defaults=given.defaults(project_variables(folder, root=place, given=variables)),
     )
 
 

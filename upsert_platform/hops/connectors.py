@@ -60,7 +60,7 @@ def searchable() -> Mapping[str, Searchable]:
 
 
 def by_endpoint(defaults: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
-    """Options per endpoint (``kafka``, ``tablestore``, ``maxcompute``) as options per connector."""
+    """Options per endpoint (``kafka``, ``tablestore``, ``maxcompute``, ``mysql``) as options per connector."""
     return {name: defaults[found.endpoint] for name, found in CONNECTORS.items() if found.endpoint in defaults}
 
 

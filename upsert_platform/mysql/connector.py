@@ -15,7 +15,7 @@ class MySqlCdcConnector(Readable):
 
     name = "mysql-cdc"
     kind = "mysql"
-    endpoint = "none"
+    endpoint = "mysql"
     place_option = "table-name"
     scope_options = ("database-name",)
     keyed = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,18 +33,20 @@ class Variables:
         environment: of the process; asked by the name itself, then by `environment_name`.
         declared: of ``variables.yaml``; nested mappings are joined with dots.
         extra: passed by the caller.
+        given: values that win over all of them: those that a run's resources are configured with.
     """
 
     environment: Mapping[str, str]
     declared: Mapping[str, str]
     extra: Mapping[str, str]
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Variables({len(self.declared)} declared, {len(self.extra)} extra)"
 
     def get(self, name: str) -> str | None:
         """The value, or None if nobody sets it."""
-        for values in (self.environment, self.declared, self.extra):
+        for values in (self.given, self.environment, self.declared, self.extra):
             for spelling in (name, environment_name(name)):
                 if spelling in values:
                     return values[spelling]
@@ -72,12 +74,15 @@ def missing(name: str, location: SourceLocation) -> Problem:
     return Problem(f"variable ${{{name}}} is not set: set {spelling}, or '{name}' in variables.yaml", location)
 
 
-def load_variables(folder: Path, extra: Mapping[str, str] | None = None) -> tuple[Variables, list[Problem]]:
+def load_variables(
+    folder: Path, extra: Mapping[str, str] | None = None, *, given: Mapping[str, str] | None = None
+) -> tuple[Variables, list[Problem]]:
     """Reads the variables that declarations of a folder can use.
 
     Args:
         folder: where ``variables.yaml`` may stand; flat or nested names to scalars.
         extra: values that apply where neither the environment nor the file sets a name.
+        given: values that win over the environment.
     """
     declared: dict[str, str] = {}
     problems: list[Problem] = []
@@ -85,7 +90,7 @@ def load_variables(folder: Path, extra: Mapping[str, str] | None = None) -> tupl
         path = folder / name
         if path.is_file():
             _read_yaml(path, declared, problems)
-    return Variables(os.environ, declared, dict(extra or {})), problems
+    return Variables(os.environ, declared, dict(extra or {}), dict(given or {})), problems
 
 
 def _read_yaml(path: Path, declared: dict[str, str], problems: list[Problem]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster import AssetExecutionContext
+from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from upsert_platform.demo.instance import SHIPPED_SETTINGS
@@ -83,7 +84,18 @@ def test_events_can_be_wiped_and_stored_again(tmp_path: Path, monkeypatch: pytes
         assert latest.run_id == last.run_id
 
 
-def test_events_are_not_stored_wherever_a_process_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_instance_keeps_its_events_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As commands of Dagster in the checkout have it where DAGSTER_HOME is not set."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    with pytest.raises(dg.DagsterInvariantViolationError, match="set DAGSTER_HOME"):
-        KeptEventStorage.from_config_value(None, {})
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "checkout" / "dagster.yaml").write_text(SHIPPED_SETTINGS.read_text("utf-8"), "utf-8")
+    reference = InstanceRef.from_dir(str(tmp_path / "temporary"), config_dir=str(tmp_path / "checkout"))
+    with dg.DagsterInstance.from_ref(reference) as instance:
+        done = dg.materialize([counted], instance=instance)
+        with dg.DagsterInstance.from_ref(instance.get_ref()) as other:  # as a process beside it opens it
+            assert len(other.all_logs(done.run_id)) == len(instance.all_logs(done.run_id)) > 0
+    assert (tmp_path / "temporary" / "history" / "runs" / f"{done.run_id}.db").is_file()
+    assert [path.name for path in (tmp_path / "checkout").iterdir()] == ["dagster.yaml"]
