@@ -105,8 +105,11 @@ class ComparesSchema(ABC):
 class KeepsOlderRows(ABC):
     """A destination that may hold several rows of a key: one per place, of which the last value names the current one.
 
+    Its change frames have at most one put per key and place, and at most one delete per key, which comes before the
+    puts of the key.
+
     Attributes:
-        places: columns outside the primary key that tell the place of a row; empty where a key has one row.
+        places: columns outside the primary key that identify the place of a row; empty where a key has one row.
     """
 
     places: tuple[str, ...]

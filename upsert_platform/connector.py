@@ -151,6 +151,14 @@ class Writable(Connector, Generic[Checked]):
         """How many digits of a second a table has room for, beside what it declares; 0 if every digit is carried."""
         return 0
 
+    def places(self, checked: Checked) -> tuple[str, ...]:
+        """Columns outside the primary key that, beside it, identify a row (`capabilities.KeepsOlderRows`)."""
+        return ()
+
+    def explained(self, checked: Checked) -> tuple[str, ...]:
+        """Lines that `explain` shows of how a table is written; none where nothing is a choice."""
+        return ()
+
     def control_place(self, checked: Checked) -> ControlPlace | None:
         """Where the position of a table is kept; None where no other declared table can share it."""
         return None

@@ -56,6 +56,13 @@ class Source(ABC):
     def mode(self) -> str:
         """``upsert`` keeps the last record per key and batch, ``append`` every record."""
 
+    def keeping_every_record(self) -> Source:
+        """This source, for a table that keeps older rows of a key: a batch then has every record that it can give.
+
+        The mode stays: history is still reduced to the last record per key once tables have applied it.
+        """
+        return self
+
     @property
     def quarantine_limits(self) -> tuple[int | None, int | None]:
         """From how many records in quarantine, and from how many percent of all read, a table counts as bad."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from upsert_platform.kafka.endpoint import client_has_kerberos
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -101,3 +104,16 @@ def test_the_helm_values_serve_this_code_location() -> None:
     assert {item["name"] for item in location["volumes"]} == {mount["name"]}
     launcher = values["runLauncher"]
     assert set(launcher["config"]) == {launcher["type"][0].lower() + launcher["type"][1:]}
+
+
+def test_the_image_with_kerberos_builds_the_client_that_the_platform_has_and_refuses_one_without_it() -> None:
+    text = re.sub(r"^#.*\n", "", (DEPLOY / "Dockerfile.kerberos").read_text("utf-8"), flags=re.MULTILINE)
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["${PLATFORM}", "${PLATFORM}"]
+    (version,) = re.findall(r"upsert-platform:(\S+)$", text.splitlines()[0])
+    assert f"-t upsert-platform:{version} " in (DEPLOY / "Dockerfile").read_text("utf-8")
+    for told in ("libsasl2-dev", "--enable-gssapi", "--no-binary confluent-kafka", "libsasl2-modules-gssapi-mit"):
+        assert told in text
+    (asked,) = re.findall(r'python -c "(from confluent_kafka import Producer; .*)"', text)
+    checked = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert (checked.returncode == 0) is client_has_kerberos()
+    assert checked.returncode == 0 or "sasl_gssapi" in checked.stderr

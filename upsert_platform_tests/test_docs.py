@@ -167,7 +167,7 @@ def test_declaration_of_masked_columns_is_valid(tmp_path: Path) -> None:
 def test_declaration_of_a_secure_cluster_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import certifi
 
-    (sql,) = _blocks("docs/secure-kafka.md", "sql")
+    sql, _ = _blocks("docs/secure-kafka.md", "sql")
     (login,) = re.findall(r"^    (org\.apache\..*)$", _text("docs/secure-kafka.md"), re.MULTILINE)
     (tmp_path / "orders.sql").write_text(sql, "utf-8")
     values = {"KAFKA_BROKERS": "127.0.0.1:9", "KAFKA_JAAS_CONFIG": login, "KAFKA_TRUST_STORE": certifi.where()}

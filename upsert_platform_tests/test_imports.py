@@ -72,7 +72,6 @@ ROOMS: Mapping[str, set[str]] = {
     | {"graph.stream_events"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
-MOST_LINES = 400
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
 LIGHT = (
     "model", "options", "destination", "source", "connector", "cli.main", "cli.local", "cli.options",
@@ -359,10 +358,3 @@ def test_rooms_are_those_of_the_architecture() -> None:
 
 def _first_cell(line: str) -> list[str]:
     return [word.strip() for word in line.split("|")[1].split(",")]
-
-
-def test_no_file_is_longer_than_one_idea() -> None:
-    files = [path for root in (PACKAGE, Path(__file__).parent) for path in root.rglob("*.py")]
-    lengths = {str(path.relative_to(PACKAGE.parent)): len(path.read_text("utf-8").splitlines()) for path in files}
-    long = {name: length for name, length in lengths.items() if length > MOST_LINES}
-    assert not long, f"split by idea: {long}"

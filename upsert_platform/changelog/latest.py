@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
@@ -143,6 +144,32 @@ def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
     ordered = changes.select(*_named(names), *[F.col(f"{SEQUENCE}.{name}").alias(name) for name in order])
     last = last_rows(ordered, key=key, keep=names, greatest=COMMITTED_IN).withColumnRenamed(COMMITTED_IN, SEQUENCE)
     return last.select(*_named(changes.columns), PARTITIONS_MET)
+
+
+def last_per_place(changes: DataFrame, *, key: Sequence[str], places: Sequence[str]) -> DataFrame:
+    """A change frame made of `every_row` for a table that keeps one row per key and place.
+
+    A delete removes the key from every place, so puts before the last delete of their key are left out.
+
+    Returns:
+        As `last_written`: the last put of each key and place, and the last delete of each key that has one.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    deleted = F.col(OPERATION) == OPERATION_DELETE
+    between = F.struct(*[F.col(f"{SEQUENCE}.{name}") for name in (rows.BATCH, rows.TIMESTAMP, *PLACE)])
+    within = F.struct(*[F.col(f"{SEQUENCE}.{name}") for name in IN_PARTITION])
+    partition = F.struct(*[F.col(f"{SEQUENCE}.{name}") for name in PLACE])
+    order = F.struct(between.alias("between"), within.alias("within"))
+    last = F.max(F.when(deleted, F.struct(order.alias("order"), partition.alias("partition"))))
+    frame = changes.withColumn(_LAST, last.over(Window.partitionBy(*_named(key))))
+    same = F.col(f"{_LAST}.partition") == partition
+    overtaken = F.when(same, within < F.col(f"{_LAST}.order.within")).otherwise(
+        between < F.col(f"{_LAST}.order.between")
+    )
+    kept = frame.where(deleted | F.col(_LAST).isNull() | ~overtaken).drop(_LAST)
+    return last_written(kept, key=[*key, *places, OPERATION])
 
 
 def _named(names: Iterable[str]) -> list[Column]:

@@ -32,6 +32,9 @@ def explain(file: Path | None) -> None:
         if file is not None and file.is_file() and Path(insert.location.file).name != file.name:
             continue
         click.echo(f"{insert.location}: {insert.target}")
+        target = binding.targets[insert.target]
+        for line in target.connector.explained(target.checked):
+            click.echo(f"  {line}")
         if insert.query is None:
             where = f" where {insert.predicate}" if insert.predicate else ""
             click.echo(f"  project and filter rows of {insert.source}{where}: no state, a batch costs its rows")

@@ -236,13 +236,11 @@ def validate_format(
     direction: Literal["source", "sink"],
     subject: str,
     location: SourceLocation,
-    truncate_timestamps: bool = False,
 ) -> list[Problem]:
     """What is wrong with the format of one side of a declared table; empty if it can be used.
 
     Args:
         subject: what messages begin with, for example ``table 'users'``.
-        truncate_timestamps: allow TIMESTAMP(7..9), whose values are cut to microseconds.
     """
     found = FORMATS.get(format_id)
     if found is None:
@@ -258,7 +256,7 @@ def validate_format(
         Problem(f"{subject}: {text}", declared.location(name) or location, severity) for name, severity, text in told
     ]
     about = f"{subject}: {side} format '{format_id}'"
-    texts = check_columns(format_id, columns, direction=direction, truncate_timestamps=truncate_timestamps)
+    texts = check_columns(format_id, columns, direction=direction)
     if settings is not None:
         texts += check_settings(settings, columns, direction=direction)
     return problems + [Problem(f"{about}: {text}", location, severity) for severity, text in texts]

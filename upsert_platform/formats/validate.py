@@ -31,7 +31,7 @@ _RAW: Final = (
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
 
-def check_columns(format_id: str, columns: Columns, *, direction: str, truncate_timestamps: bool) -> list[Finding]:
+def check_columns(format_id: str, columns: Columns, *, direction: str) -> list[Finding]:
     """Columns that the format cannot hold."""
     findings: list[Finding] = []
     if not columns:
@@ -44,19 +44,9 @@ def check_columns(format_id: str, columns: Columns, *, direction: str, truncate_
         findings.append(("error", f"takes exactly one column, not {len(columns)} ({listed}); choose another format"))
     check = _COLUMN_RULES.get(format_id)
     for name, logical in columns:
-        if not truncate_timestamps and any(_too_fine(part) for part in logical.parts()):
-            text = (
-                f"is {logical}: the platform keeps microseconds, so a timestamp has at most 6 fraction digits; "
-                "declare TIMESTAMP(6), or allow truncation"
-            )
-            findings.append(("error", f"column '{name}' {text}"))
         if check is not None:
             findings += [("error", f"column '{name}' {text}") for text in check(logical, direction)]
     return findings
-
-
-def _too_fine(logical: LogicalType) -> bool:
-    return logical.name in _STAMPS and (logical.precision or 0) > 6
 
 
 def _json_column(logical: LogicalType, direction: str) -> Iterator[str]:

@@ -89,6 +89,8 @@ def _step(table: Table, names: AssetKeys) -> Any:
             spark.refuse_wrong(platform, writes=True)
             store = changelog_of(platform.binding().sources[table.name], platform.lake)
             applied = applied_of(platform, table.name, store, run=context.run.run_id, warn=context.log.warning)
+            if _keeps_older_rows(platform, table.name):
+                applied = replace(applied, upto=min([applied.upto, *applied.tables]))
             report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
@@ -109,7 +111,7 @@ def _query_step(query: Query, names: AssetKeys) -> Any:
         with told_plainly():
             store = query_store(platform.binding().queries[query.name], platform.lake)
             applied = applied_of(platform, query.name, store, run=context.run.run_id, warn=context.log.warning)
-            if _tells_before(platform, query.name):
+            if _tells_before(platform, query.name) or _keeps_older_rows(platform, query.name):
                 applied = replace(applied, upto=min([applied.upto, *applied.tables]))
             worthwhile = compaction.is_worthwhile(store, applied_everywhere=applied.everywhere, upto=applied.upto)
             report = queries_upkeep.compact(store, **applied.bounds()) if worthwhile else None
@@ -180,6 +182,12 @@ def _tells_before(platform: PlatformResource, source: str) -> bool:
     """Whether a table that follows a query tells what its rows were before."""
     targets = platform.binding().targets.values()
     return any(target.connector.tells_before for target in targets if target.source.table.name == source)
+
+
+def _keeps_older_rows(platform: PlatformResource, source: str) -> bool:
+    """Whether a table that follows a changelog keeps older rows of a key, so that it needs every row once."""
+    targets = platform.binding().targets.values()
+    return any(target.places for target in targets if target.source.table.name == source)
 
 
 def _remove_unused_refused(platform: PlatformResource, source: str, *, hours: int) -> int:

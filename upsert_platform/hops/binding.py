@@ -70,6 +70,12 @@ class Target:
     connector: Writable[Any]
     checked: Any
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Columns outside the primary key that identify a row beside it; empty where a key has one row."""
+        places: tuple[str, ...] = self.connector.places(self.checked)
+        return places
+
     def open(self) -> Destination:
         """The destination; the caller closes it."""
         return self.connector.open(self.checked)
@@ -179,6 +185,10 @@ def bind(
         upstream = queries.get(insert.source) or sources.get(insert.source)
         if upstream is not None and insert.target in checked:
             targets[insert.target] = Target(written_table, insert, upstream, connector, checked[insert.target])
+    for name, target in targets.items():
+        if target.places and isinstance(target.source, Source):
+            sources[target.source.table.name] = target.source.keeping_every_record()
+            targets[name] = replace(target, source=sources[target.source.table.name])
     problems.extend(topic_problems(_flows(sources, targets)))
     _drop_echoes(problems)
     problems.sort(key=_place)

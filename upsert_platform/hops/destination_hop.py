@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import ComparesRecords, StoresOtherValues, TellsBefore
-from upsert_platform.changelog.latest import COMMITTED_IN, PARTITIONS_MET, every_row, last_written
+from upsert_platform.capabilities import ComparesRecords, KeepsOlderRows, StoresOtherValues, TellsBefore
+from upsert_platform.changelog.latest import COMMITTED_IN, PARTITIONS_MET, every_row, last_per_place, last_written
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import RefusedStore, key_frame
@@ -212,12 +212,13 @@ class DestinationHop:
         met = F.count(F.when(F.col(PARTITIONS_MET) > 1, 1)).alias("met")
         read = Observation(f"reduced {self.destination.name} {span.upto}")
         made = Observation(f"changes {self.destination.name} {span.upto}")
-        reduced = self._reduced(spark, after=span.after, upto=span.upto)
+        places = self._places()
+        reduced = self._reduced(spark, after=span.after, upto=span.upto, whole=bool(places))
         deleted = self._is_of(reduced, after=span.after) & (F.col(KIND) == KIND_DELETE)
         reduced = reduced.observe(read, met, F.count(F.when(deleted, 1)).alias("deleted"))
         transformed = self._transformed(spark, reduced)
         failed = self._failed(transformed, span)
-        changes = self._last_written(computed(transformed), after=span.after)
+        changes = self._last_written(computed(transformed), after=span.after, places=places)
         deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
         if PARTITIONS_MET in changes.columns:
             changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
@@ -319,8 +320,8 @@ class DestinationHop:
             )
         return failed
 
-    def _reduced(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
-        """The rows of a span of batches, one per key of the source.
+    def _reduced(self, spark: SparkSession, *, after: int, upto: int, whole: bool = False) -> DataFrame:
+        """The rows of a span of batches, one per key of the source, or all of them.
 
         Where a source has no key, nobody could tell yet which records overtook those that a replay brought back: then
         the rows of earlier batches are there too, until `_last_written` knows the keys of the target.
@@ -330,6 +331,8 @@ class DestinationHop:
         if not source.primary_key:
             dated = dated_rows(spark, self.store, after=after, upto=upto) if self.destination.primary_key else None
             return every_row(self.store.read(spark, after=after, upto=upto) if dated is None else dated, columns=names)
+        if whole:
+            return every_row(self.store.read(spark, after=after, upto=upto), columns=names)
         return latest_of_span(
             spark, self.store, after=after, upto=upto, key=source.primary_key, columns=names,
             ordered=bool(self._folded_key()),
@@ -350,11 +353,25 @@ class DestinationHop:
             return F.lit(True)
         return F.col(f"{SEQUENCE}.{COMMITTED_IN}") > after
 
-    def _last_written(self, changes: DataFrame, *, after: int) -> DataFrame:
+    def _last_written(self, changes: DataFrame, *, after: int, places: tuple[str, ...] = ()) -> DataFrame:
         """One row per key; where the source had none, with `_partitions` of the target's keys.
 
         Keys of which no row was committed after `after` are not written again: their rows are there for a replay alone.
+
+        Args:
+            places: of a destination that keeps older rows: one put per key and place, and at most one delete per key.
         """
+        if places and isinstance(self.destination, StoresOtherValues):
+            from pyspark.sql import functions as F
+
+            stored = {
+                f"_stored_{place}": self.destination.stored_value(name, F.col(quote_name(name)))
+                for place, name in enumerate((*self.destination.primary_key, *places))
+            }
+            names = list(stored)
+            count = len(self.destination.primary_key)
+            last = last_per_place(changes.withColumns(stored), key=names[:count], places=names[count:]).drop(*stored)
+            return last if self.target.source.table.primary_key else last.where(F.col(SEQUENCE) > after)
         key, folded = self.destination.primary_key, self._folded_key()
         if folded and isinstance(self.destination, StoresOtherValues):
             from pyspark.sql import functions as F
@@ -371,6 +388,10 @@ class DestinationHop:
         if self.target.source.table.primary_key:
             return changes
         return last_written(changes, key=key).where(f"{SEQUENCE} > {after}")
+
+    def _places(self) -> tuple[str, ...]:
+        """Columns that identify a row beside its key. After `Destination.prepare`."""
+        return self.destination.places if isinstance(self.destination, KeepsOlderRows) else ()
 
     def _folded_key(self) -> tuple[str, ...]:
         return self.destination.folded_key() if isinstance(self.destination, StoresOtherValues) else ()

@@ -5,6 +5,7 @@ Operation CreateTopic of product alikafka, version 2019-09-16, through the offic
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -33,6 +34,7 @@ NO_SDK: Final = (
 _THROTTLED: Final = ("Throttling", "Throttling.User", "Throttling.Api", "ONS_SYSTEM_FLOW_CONTROL")
 _ATTEMPTS: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{3,64}")
+_LOGGER: Final = logging.getLogger(__name__)
 _turn = threading.Lock()
 _last_answer = [float("-inf")]
 
@@ -60,6 +62,7 @@ class ApsaraInstance:
     Attributes:
         endpoint: of the control plane, ``alikafka.<region>.aliyuncs.com``; https unless it begins with ``http://``.
         topics: what created topics are.
+        otherwise: what they are where the instance does not offer that.
     """
 
     instance_id: str
@@ -68,11 +71,16 @@ class ApsaraInstance:
     access_key_id: SecretStr
     access_key_secret: SecretStr
     topics: TopicProperties = TopicProperties()
+    otherwise: TopicProperties | None = None
 
     def for_control(self) -> ApsaraInstance:
-        """The same, for a control topic: compacted in every case, or the position would be forgotten."""
+        """The same, for a control topic: compacted, for which it needs local storage, where the instance offers that.
+
+        Only Professional Edition instances do. On others it is in the storage that is declared, not compacted.
+        """
         compacted = replace(self.topics, storage=StorageEngine.LOCAL, cleanup_policy=CleanupPolicy.COMPACT)
-        return replace(self, topics=compacted)
+        plain = replace(self.topics, cleanup_policy=CleanupPolicy.DELETE)
+        return replace(self, topics=compacted, otherwise=plain if plain.storage is StorageEngine.CLOUD else None)
 
     def create_topic(self, name: str, *, partitions: int | None, replication: int | None) -> None:
         """Asks for a topic, at most once a second.
@@ -94,6 +102,17 @@ class ApsaraInstance:
                 break
             time.sleep(SECONDS_BETWEEN * (1 + attempt))
         shown = self._hide(f"{code}: {answer.get('Message', '')}")
+        if self.otherwise is not None and code not in _THROTTLED:
+            _LOGGER.warning(
+                "ApsaraMQ for Kafka %s: topic '%s' was not created compacted (%s), so it is created in cloud storage:"
+                " the position of the table is forgotten when the instance's retention deletes it, and every batch is"
+                " written again then. A Professional Edition instance compacts it",
+                self.instance_id, name, shown,
+            )  # fmt: skip
+            replace(self, topics=self.otherwise, otherwise=None).create_topic(
+                name, partitions=partitions, replication=replication
+            )
+            return
         raise EndpointError(
             f"ApsaraMQ for Kafka {self.instance_id}: topic '{name}' was not created: {shown} (request"
             f" {answer.get('RequestId', 'unknown')}); check 'aliyun.kafka.*', or create the topic in the console"

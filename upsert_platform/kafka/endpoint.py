@@ -12,6 +12,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import SecretStr
@@ -32,9 +33,10 @@ TOO_OLD: Final = "brokers of Kafka 0.11 or later are needed"
 """Transactions, and telling offsets of committed records, came with it."""
 KRB5_CONFIG: Final = "KRB5_CONFIG"
 NO_KERBEROS: Final = (
-    "; the installed confluent-kafka has no Kerberos. Build it against a librdkafka that has: install librdkafka's"
-    " development files built with libsasl2, and the GSSAPI plugin of Cyrus SASL (Debian: librdkafka-dev,"
-    " libsasl2-modules-gssapi-mit, krb5-user), then `pip install --no-binary confluent-kafka confluent-kafka`"
+    "; the installed confluent-kafka has no Kerberos. Build it against a librdkafka that has: librdkafka of the version"
+    " that the client names (`confluent_kafka.libversion()`), configured with libsasl2 (Debian: libsasl2-dev;"
+    " `./configure --enable-gssapi`), and at run time the GSSAPI plugin of Cyrus SASL (libsasl2-modules-gssapi-mit,"
+    " krb5-user), then `pip install --no-binary confluent-kafka confluent-kafka`; deploy/Dockerfile.kerberos does so"
 )
 NO_MECHANISM: Final = (
     "; 'properties.sasl.mechanism' is not set, which means GSSAPI (Kerberos): set it to the listener's, such as PLAIN"
@@ -205,6 +207,18 @@ def keeping_admins() -> Iterator[None]:
 def keep_admins(*, keep: bool = True) -> None:
     """From here on in this thread, administration clients stay connected as within `keeping_admins`, or no longer."""
     _kept_admins.set({} if keep else None)
+
+
+@cache
+def client_has_kerberos() -> bool:
+    """Whether the installed client was built with the GSSAPI provider. Opens no connection."""
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        Producer({"builtin.features": "sasl_gssapi", "log_level": 0})  # the client refuses features that it lacks
+    except KafkaException:
+        return False
+    return True
 
 
 def use_kerberos_config(path: str) -> None:

@@ -109,6 +109,12 @@ RETRIEVERS: Final = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")
 """Java's classes that get a token as the client does: by client credentials, from the token endpoint."""
 KERBEROS: Final = "security.kerberos.login."
 """Begins the names that Flink, and Tencent's Oceanus, give to a job's Kerberos login."""
+HADOOP_LOGIN: Final = "fs.hdfs.hadoop.security.authentication"
+HADOOP_LOGIN_REASON: Final = (
+    "it is the login of a Flink job to HDFS, which no connector reads or writes; the login to Kafka is"
+    " 'properties.sasl.mechanism' = 'GSSAPI' with 'security.kerberos.login.*', and a lake on HDFS takes the login of"
+    " Spark ('spark.kerberos.keytab', 'spark.kerberos.principal'). Remove it"
+)
 KERBEROS_CONFIG: Final = ("security.kerberos.login.conf", "security.kerberos.login.krb5-conf.path")
 """The `krb5.conf` of a job."""
 PropertyProblem = tuple[str, str, str]

@@ -7,6 +7,7 @@ from typing import Final
 
 from upsert_platform.destination import BEFORE
 from upsert_platform.kafka.change_topic import ChangeTopicSettings
+from upsert_platform.kafka.endpoint import NO_KERBEROS, NO_MECHANISM, client_has_kerberos
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
 from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, DeliveryGuarantee, StartupMode
 from upsert_platform.kafka.options import ScanSettings, UpsertKafkaSettings
@@ -33,6 +34,7 @@ def table_findings(
     if not table.physical_columns:
         yield "no physical column is declared", "", "error"
     yield from _metadata(table, writes=writes)
+    yield from _kerberos(properties)
     if isinstance(settings, UpsertKafkaSettings):
         yield from _primary_key(table, settings)
         yield from _upsert_options(settings, writes=writes)
@@ -47,6 +49,21 @@ def table_findings(
         yield "the platform reads 'kafka' tables and writes 'upsert-kafka' ones; change the connector", "", "error"
     if properties.group_id is None:
         yield from _without_group(table, settings, properties)
+
+
+def _kerberos(properties: ClientProperties) -> Iterator[Finding]:
+    """Warns of a login by Kerberos that the installed client cannot do. The runs may have another client."""
+    common = properties.common
+    mechanisms = [str(common[name]) for name in ("sasl.mechanism", "sasl.mechanisms") if name in common]
+    if not str(common.get("security.protocol", "")).startswith("sasl_") or (mechanisms or ["GSSAPI"])[0] != "GSSAPI":
+        return
+    if not client_has_kerberos():
+        hint = NO_KERBEROS if mechanisms else NO_MECHANISM
+        yield (
+            f"the login by SASL GSSAPI (Kerberos) fails with the installed client{hint}",
+            "properties.sasl.mechanism",
+            "warning",
+        )
 
 
 def _metadata(table: Table, *, writes: bool) -> Iterator[Finding]:

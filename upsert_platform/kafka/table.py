@@ -14,7 +14,13 @@ from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.metadata import format_metadata_key, metadata_key
 from upsert_platform.kafka.modes import FieldsInclude
 from upsert_platform.kafka.options import KafkaSettings, ScanSettings, UpsertKafkaSettings
-from upsert_platform.kafka.properties import KERBEROS, ClientProperties, read_properties
+from upsert_platform.kafka.properties import (
+    HADOOP_LOGIN,
+    HADOOP_LOGIN_REASON,
+    KERBEROS,
+    ClientProperties,
+    read_properties,
+)
 from upsert_platform.kafka.rules import CDC_FORMATS, table_findings
 from upsert_platform.model import Column, ColumnKind, Options, Table
 from upsert_platform.options import nearest, read_settings
@@ -166,6 +172,8 @@ class _Reader:
         for name in WITH_SCHEMA if self._table.connector == CHANGES else ():
             if options.get(name, "false").strip().lower() != "false":
                 self._report(f"'{name}' is refused: messages are written without their schema; leave it out", name)
+        if HADOOP_LOGIN in options:
+            self._report(f"option '{HADOOP_LOGIN}' is refused: {HADOOP_LOGIN_REASON}", HADOOP_LOGIN)
         if "sink.partitioner" in options and self._upserts:
             self._report(f"option 'sink.partitioner' is refused: {PARTITIONER_REASON}", "sink.partitioner")
         if "scan.topic-partition-discovery.interval" in options:
@@ -178,7 +186,11 @@ class _Reader:
 
     def _without_trap_options(self) -> Options:
         options = self._table.options
-        kept = {name: value for name, value in options.items() if name not in ("sink.partitioner", *WITH_SCHEMA)}
+        kept = {
+            name: value
+            for name, value in options.items()
+            if name not in ("sink.partitioner", HADOOP_LOGIN, *WITH_SCHEMA)
+        }
         locations = {name: place for name in kept if (place := options.location(name)) is not None}
         return Options(kept, locations)
 

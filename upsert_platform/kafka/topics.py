@@ -56,7 +56,7 @@ def create_topic(
     config: Mapping[str, str],
     apsara: ApsaraInstance | None = None,
 ) -> None:
-    """Creates a topic and waits until the brokers know it; no error when somebody else created it meanwhile.
+    """Creates a topic and waits until the brokers know it; nothing is asked for where they know it already.
 
     Args:
         partitions: the broker's default if None; the same for replication.
@@ -69,6 +69,8 @@ def create_topic(
 
     with endpoint.admin() as admin:
         if apsara is not None:
+            if admin.has_topic(name):
+                return
             try:
                 apsara.create_topic(name, partitions=partitions, replication=replication)
             except EndpointError:

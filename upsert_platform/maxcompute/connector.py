@@ -44,6 +44,18 @@ class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
         """Microseconds."""
         return 6
 
+    def places(self, checked: MaxComputeTable) -> tuple[str, ...]:
+        """Partition columns outside the key, unless rows move."""
+        return checked.places_of(checked.primary_key)
+
+    def explained(self, checked: MaxComputeTable) -> tuple[str, ...]:
+        """What becomes of the older rows of a key."""
+        if not checked.upserts or checked.partitions_follow_key:
+            return ()
+        if checked.places:
+            return (f"one row per key and ({', '.join(checked.places)}): rows in other partitions stay",)
+        return ("one row per key: a row moves when its partition changes ('sink.partition.move-rows' = 'true')",)
+
     def is_observed(self, table: Table) -> bool:
         """A Delta table tells its changes."""
         return _operation(table) == "upsert"

@@ -108,7 +108,7 @@ def _compare_undeclared(table: MaxComputeTable, actual: TableState) -> list[str]
     if table.upserts and not table.partitions_follow_key and table.settings.move_rows:
         return [
             f"the columns {shown} of the table are not declared, and a row that moves to another partition would leave"
-            " their values behind: declare them, or set 'sink.partition.move-rows' = 'false'"
+            " their values behind: declare them, or leave 'sink.partition.move-rows' out"
         ]
     return []
 

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
+_NOTICED: set[str] = set()
+"""Tables of which this process said once that their rows stay where they are."""
 
 
 class MaxComputeDestination(
@@ -119,8 +121,8 @@ class MaxComputeDestination(
                     record = lease.record
             except LeaseHeldError:
                 record = self._control.read()
-        if not record.revision and self.table.moves_untold:
-            _LOGGER.warning("%s is written for the first time: %s", self._what, self.table.moves_untold)
+        if not record.revision and self.table.undeclared_moves:
+            _LOGGER.warning("%s is written for the first time: %s", self._what, self.table.undeclared_moves)
         if record.revision:
             actual = self._client.table(self.table.target)
             self._note_key(actual)
@@ -198,6 +200,9 @@ class MaxComputeDestination(
 
         if lease.record.verdict and not lease.record.describes(actual.table_id):
             lease.change(verdict="")  # of a table that was dropped: nobody has looked at this one
+        if self.table.undeclared_moves and self.uri not in _NOTICED:
+            _NOTICED.add(self.uri)
+            _LOGGER.warning("%s: %s", self._what, self.table.undeclared_moves)
         since = self._since_last_commit(lease.record)
         batch = Batch(
             span=span,

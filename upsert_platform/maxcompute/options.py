@@ -102,11 +102,11 @@ class MaxComputeSettings(Settings):
         description="Most partitions that one batch may write; more is an error, before anything is written.",
     )  # fmt: skip
     move_rows: Boolean = option(
-        "sink.partition.move-rows", True, origin="platform",
-        description="Of `upsert` into partitions that do not follow from the primary key: whether a row that comes with"
-        " another partition leaves the one that holds it. With `false` older rows of a key stay where they are (of a"
-        " batch its last row counts), so a key is unique within a partition only; a delete removes it from every"
-        " partition; a batch without deletes is written without reading the table.",
+        "sink.partition.move-rows", False, origin="platform",
+        description="Applies to `upsert` into partitions that do not follow from the primary key. `false` keeps one row"
+        " per partition and key, as the connector for Flink does: a row that arrives with another partition leaves the"
+        " rows of other partitions alone, and a delete removes the key from every partition. `true` keeps one row per"
+        " key: the row moves when its partition changes, for which each batch looks its keys up in the table.",
     )  # fmt: skip
     group_partition: Boolean = option(
         "sink.group-partition.enable", False, origin="maxcompute",

@@ -211,7 +211,10 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable, act
     upserts = frame.where(F.col(OPERATION) == OPERATION_UPSERT).select(*order)
     moved = reduce(lambda a, b: a | b, [~F.col(n).eqNullSafe(F.col(p)) for n, p in zip(names, places, strict=True)])
     here = F.col(places[0]).isNotNull()
-    leaving = joined.where(here & F.col(FITS) & ((F.col(OPERATION) == OPERATION_DELETE) | moved))
+    deletes = F.col(OPERATION) == OPERATION_DELETE
+    leaving = joined.where(here & F.col(FITS) & (deletes if table.places else deletes | moved))
+    if table.places:
+        leaving = _without_put_again(leaving, frame, table, actual, places)
     dynamic = {name.lower() for name in table.partitions.dynamic}
     kept = {*keys, *names, "_seq"}
     columns = []
@@ -225,6 +228,24 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable, act
         else:
             columns.append(F.lit(None).cast(frame.schema[name].dataType).alias(name))
     return upserts.unionByName(leaving.select(*columns))
+
+
+def _without_put_again(
+    leaving: DataFrame, frame: DataFrame, table: MaxComputeTable, actual: TableState, places: Sequence[str]
+) -> DataFrame:
+    """Leaves out deletes of rows that the same frame puts: a delete comes before the puts of its key."""
+    from pyspark.sql import functions as F
+
+    put = frame.where((F.col(OPERATION) == OPERATION_UPSERT) & F.col(FITS)).select(
+        *[
+            stored_value(table, actual, name, F.col(quote(name))).alias(f"_put_key{index}")
+            for index, name in enumerate(table.primary_key)
+        ],
+        *[F.col(name).alias(f"_put{index}") for index, name in enumerate(partition_columns(table.partitions))],
+    )
+    same = [F.col(f"{_KEY}{index}").eqNullSafe(F.col(f"_put_key{index}")) for index in range(len(table.primary_key))]
+    same += [F.col(place).eqNullSafe(F.col(f"_put{index}")) for index, place in enumerate(places)]
+    return leaving.join(put, reduce(lambda a, b: a & b, same), "left_anti")
 
 
 def present_name(index: int) -> str:

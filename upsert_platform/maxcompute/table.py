@@ -102,13 +102,12 @@ class MaxComputeTable:
         return not self.partitions.computed and all(name in key for name in self.partitions.dynamic)
 
     @property
-    def moves_untold(self) -> str | None:
-        """That rows move between partitions, which who comes from the connector for Flink does not expect; None where
-        they do not move, or where the declaration says so."""
+    def undeclared_moves(self) -> str | None:
+        """What becomes of the older rows of a key, where that is a question that the declaration leaves open."""
         if not self.upserts or self.partitions_follow_key or "move_rows" in self.settings.model_fields_set:
             return None
         key = {name.lower() for name in self.primary_key}
-        return _tell_moves([name for name in self.partitions.dynamic if name not in key])
+        return _describe_moves([name for name in self.partitions.dynamic if name not in key])
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -249,8 +248,9 @@ def _check_mode(table: Table, settings: MaxComputeSettings, plan: PartitionPlan,
     if settings.operation is SinkOperation.UPSERT:
         _check_upsert(table, settings, plan, add)
     else:
-        if not settings.move_rows:
-            add("option 'sink.partition.move-rows' = 'false' changes nothing here: rows that are appended never move",
+        if settings.move_rows:
+            add("option 'sink.partition.move-rows' = 'true' has no effect with 'sink.operation' = 'insert': rows that"
+                " are appended never move; use 'sink.operation' = 'upsert'",
                 "sink.partition.move-rows", "warning")  # fmt: skip
         if table.primary_key:
             add("has a PRIMARY KEY and 'sink.operation' = 'insert': deletes are refused; rows take the place of rows"
@@ -272,11 +272,11 @@ def _check_partition_values(table: Table, plan: PartitionPlan, add) -> None:  # 
                 f" partition column '{name}'", "sink.partition.default-value")  # fmt: skip
 
 
-def _tell_moves(outside: Sequence[str]) -> str:
+def _describe_moves(outside: Sequence[str]) -> str:
     return (
-        f"PARTITIONED BY ({', '.join(outside)}) is outside the PRIMARY KEY: here a key has one row, which moves when"
-        " its partition changes; the connector for Flink keeps one row per partition and key, as does"
-        " 'sink.partition.move-rows' = 'false'"
+        f"PARTITIONED BY ({', '.join(outside)}) is outside the PRIMARY KEY: a key has one row per partition, as with"
+        " the connector for Flink, and a row that arrives with another partition leaves the older one in place."
+        " 'sink.partition.move-rows' = 'true' keeps one row per key, which moves when its partition changes"
     )
 
 
@@ -316,10 +316,11 @@ def _check_upsert(table: Table, settings: MaxComputeSettings, plan: PartitionPla
             )
     dynamic = [name for name in plan.dynamic if name not in {key.lower() for key in table.primary_key}]
     if dynamic and table.primary_key and "sink.partition.move-rows" not in table.options:
-        add(f"{_tell_moves(dynamic)}. Give that option to say which is meant", severity="warning")
-    if not settings.move_rows and not dynamic:
-        add("option 'sink.partition.move-rows' = 'false' changes nothing here: the partition of a row follows from its"
-            " PRIMARY KEY, so no row moves", "sink.partition.move-rows", "warning")  # fmt: skip
+        add(f"{_describe_moves(dynamic)}. Set the option to 'true' or 'false' to confirm which is meant",
+            severity="warning")  # fmt: skip
+    if settings.move_rows and not dynamic:
+        add("option 'sink.partition.move-rows' = 'true' has no effect: the partition of a row follows from its PRIMARY"
+            " KEY, so no row moves", "sink.partition.move-rows", "warning")  # fmt: skip
     parallelism, buckets = settings.parallelism, settings.buckets
     if parallelism and buckets and buckets % parallelism:
         add(f"'upsert.write.bucket.num' = {buckets} is not a multiple of 'sink.parallelism' = {parallelism}: buckets"

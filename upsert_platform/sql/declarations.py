@@ -118,6 +118,7 @@ class Declarations:
 
     Attributes:
         lateness: of the inserts that follow in a file.
+        logins: settings of a Kerberos login in a file, with their places.
     """
 
     tables: list[TableDeclaration] = field(default_factory=list)
@@ -125,6 +126,7 @@ class Declarations:
     inserts: list[InsertDeclaration] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     lateness: int | None = None
+    logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
 
     def add(self, other: Declarations) -> None:
         """Appends what another file declares."""

@@ -27,6 +27,7 @@ REPLACED: Final = (
     ("table.optimizer.", "Spark plans the query"),
     ("table.dml-sync", "a run ends when its batch is written"),
     ("sql-client.", "there is no SQL client"),
+    ("fs.", "no connector reads or writes files through Hadoop; a lake on HDFS takes the login of Spark"),
     ("odps.", "this is a session flag of MaxCompute; it belongs to statements that run there"),
 )
 """Beginnings of settings that are accepted with a warning, with what takes their place."""
@@ -47,6 +48,8 @@ LATENESS_MEANS: Final = (
     "windows of the statements behind it close so long after their end; rows that come later are counted and left out."
     " Without it no window ever closes"
 )
+KERBEROS_LOGIN: Final = "security.kerberos.login."
+"""Begins the settings of a job's Kerberos login, which Kafka tables take as options of the same names."""
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
 
 
@@ -94,6 +97,8 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
     if lowered == "table.exec.state.ttl":
         kept = not any(digit in "123456789" for digit in value)
         return [] if kept else [Problem(f"SET '{name}': {STATE_TTL}", location)]
+    if lowered.startswith(KERBEROS_LOGIN):
+        return []  # options of the tables of the file: `statements.read_statements`
     if lowered == LATENESS:
         return [] if read_lateness(value) is not None else [Problem(f"SET '{name}': takes a duration: '1 h'", location)]
     refused = REFUSED.get((lowered, value.upper()))

@@ -9,12 +9,19 @@ from dataclasses import replace
 from typing import Final
 
 from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.model import Options
 from upsert_platform.options import nearest
 from upsert_platform.sql.create_table import read_create_table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.lexer import Token, shown, tokenize
 from upsert_platform.sql.reader import Fault, TokenReader
-from upsert_platform.sql.session_settings import LATENESS, judge_setting, read_lateness, setting_of
+from upsert_platform.sql.session_settings import (
+    KERBEROS_LOGIN,
+    LATENESS,
+    judge_setting,
+    read_lateness,
+    setting_of,
+)
 from upsert_platform.sql.variables import Variables, expand
 
 _REFUSED: Final = {
@@ -61,10 +68,41 @@ def read_statements(text: str, file: str, variables: Variables) -> Declarations:
     in_set = False
     for statement in _split(tokens):
         in_set = _read_statement(TokenReader(statement, file), found, in_set=in_set)
+    _complete_logins(found)
     if in_set:
         found.problems.append(Problem("the STATEMENT SET is never closed: END expected", SourceLocation(file)))
     found.problems.sort(key=lambda problem: problem.location.line if problem.location else 0)
     return found
+
+
+def _complete_logins(found: Declarations) -> None:
+    """Gives the Kerberos login that a file sets to its tables that log in by GSSAPI; their own options win."""
+    if not found.logins:
+        return
+    completed = False
+    for place, table in enumerate(found.tables):
+        if not _logs_in_by_kerberos(table.options):
+            continue
+        completed = True
+        options = dict(table.options)
+        locations = {name: at for name in options if (at := table.options.location(name)) is not None}
+        for name, (value, at) in found.logins.items():
+            if not {name, f"properties.{name}"} & options.keys():
+                options[name], locations[name] = value, at
+        found.tables[place] = replace(table, options=Options(options, locations))
+    if not completed:
+        for name, (_, at) in found.logins.items():
+            message = (
+                f"SET '{name}' has no effect: no table of this file logs in by Kerberos"
+                " ('properties.security.protocol' = 'SASL_...', 'properties.sasl.mechanism' = 'GSSAPI')"
+            )
+            found.problems.append(Problem(message, at, "warning"))
+
+
+def _logs_in_by_kerberos(options: Options) -> bool:
+    protocol = options.get("properties.security.protocol", "").strip().upper()
+    mechanism = options.get("properties.sasl.mechanism", options.get("properties.sasl.mechanisms", "GSSAPI"))
+    return protocol.startswith("SASL_") and mechanism.strip() == "GSSAPI"
 
 
 def _split(tokens: list[Token]) -> list[list[Token]]:
@@ -131,6 +169,8 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         return
     elif reader.next_is("SET") or reader.next_is("RESET"):
         name, value = setting_of(reader) if reader.next_is("SET") else ("", "")
+        if name.startswith(KERBEROS_LOGIN):
+            found.logins[name] = (value, reader.location)
         if name == LATENESS:
             found.lateness = read_lateness(value)
         found.problems.extend(judge_setting(reader))

@@ -36,3 +36,26 @@ def test_explain_shows_operators_state_and_what_grows(tmp_path: Path, monkeypatc
     assert "grows with the groups" in grouped
     assert "grows with the different values" in grouped
     assert any(line.startswith("filter") and line.endswith("> 3") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        ("", "one row per key and (region): rows in other partitions stay"),
+        (", 'sink.partition.move-rows' = 'true'", "one row per key: a row moves when its partition changes"),
+    ],
+)
+def test_explain_says_what_becomes_of_rows_in_other_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, shown: str
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "lake"))
+    source = PROJECT.partition("CREATE TABLE per_region")[0]
+    sink = f"""CREATE TABLE by_region (id INT, region STRING, PRIMARY KEY (id) NOT ENFORCED)
+      PARTITIONED BY (region) WITH (
+      'connector' = 'maxcompute', 'odps.end.point' = 'http://127.0.0.1:1/api', 'odps.project.name' = 'p',
+      'odps.access.id' = 'i', 'odps.access.key' = 'k', 'table.name' = 't', 'sink.operation' = 'upsert'{option});
+    INSERT INTO by_region SELECT * FROM users;"""
+    (tmp_path / "users.sql").write_text(source + sink, "utf-8")
+    result = CliRunner().invoke(main, ["explain", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert shown in result.output

@@ -99,7 +99,7 @@ def test_declarations_are_refused_where_flink_refuses(name: str) -> None:
         direction: Any = "source" if name == "cdc_decode" else "sink"
         problems = validate_format(
             item.format, item.options, item.columns, side="value", direction=direction, subject="table 't'",
-            location=SourceLocation("t.sql", 1), truncate_timestamps=True,
+            location=SourceLocation("t.sql", 1),
         )  # fmt: skip
         errors = [problem for problem in problems if problem.severity == "error"]
         assert bool(errors) == (item.error == "config-error"), item.id

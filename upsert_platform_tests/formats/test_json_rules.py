@@ -255,7 +255,6 @@ def test_broken_utf8_is_called_so() -> None:
         ("V20", {"json.map-null-key.mode": "nope"}, "a INT", "sink", ["json.map-null-key.mode", "FAIL", "NOPE"]),
         ("102", {}, "a MAP<INT, INT>", "source", ["column 'a'", "STRING"]),
         ("V29", {"json.ignore-errors": "true"}, "a INT", "source", ["json.ignore-errors"]),
-        ("precision", {}, "a ARRAY<TIMESTAMP(9)>", "source", ["column 'a'", "microseconds", "truncat"]),
     ],
 )
 def test_declarations_are_checked(

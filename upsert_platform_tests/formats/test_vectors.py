@@ -116,7 +116,7 @@ def problems_of(vector: Vector) -> list[str]:
     direction: Any = "source" if vector.raw["direction"] == "decode" else "sink"
     found = validate_format(
         vector.format, vector.options, vector.columns, side="value", direction=direction, subject="table 't'",
-        location=SourceLocation("t.sql", 1), truncate_timestamps=True,
+        location=SourceLocation("t.sql", 1),
     )  # fmt: skip
     return [problem.message for problem in found if problem.severity == "error"]
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def test_a_hundred_spoiled_rows_of_each_kind_in_partitions_are_found_and_exactly_those_are_written(
     stack: Stack,
 ) -> None:
-    stack.declare(serving=None)
+    stack.declare(serving=None, warehouse=", 'sink.partition.move-rows' = 'true'")
     declared = stack.project / "users.sql"
     text = declared.read_text("utf-8")
     head = ") WITH (\n  'connector' = 'maxcompute'"

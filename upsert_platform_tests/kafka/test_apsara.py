@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -17,8 +18,9 @@ from pydantic import SecretStr
 from upsert_platform.errors import EndpointError
 from upsert_platform.kafka import apsara
 from upsert_platform.kafka.apsara import ApsaraInstance, TopicProperties
+from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.modes import CleanupPolicy, StorageEngine
-from upsert_platform.kafka.topics import describe_topic
+from upsert_platform.kafka.topics import create_topic, describe_topic
 from upsert_platform_tests.kafka.answering import Asked, answering
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.test_table import APSARA
@@ -94,6 +96,38 @@ def test_what_is_not_declared_is_the_cheapest_topic() -> None:
     assert (table["LocalTopic"], table["CompactTopic"]) == ("False", "False")
     assert (control["LocalTopic"], control["CompactTopic"]) == ("True", "True")
     assert "PartitionNum" not in table
+
+
+@pytest.mark.parametrize("storage", [StorageEngine.CLOUD, StorageEngine.LOCAL])
+def test_a_control_topic_takes_the_storage_that_the_instance_offers(
+    storage: StorageEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(asked: Asked) -> tuple[int, bytes]:
+        if parameters(asked)["LocalTopic"] == "True":
+            return 400, b'{"Code":"LOCAL_TOPIC_NOT_SUPPORTED","Message":"no local storage","RequestId":"r"}'
+        return DONE
+
+    control = instance("http://unused", TopicProperties(storage, CleanupPolicy.COMPACT)).for_control()
+    with answering(answer) as server:
+        asking = replace(control, endpoint=server.url)
+        if storage is StorageEngine.LOCAL:  # it was declared so
+            with pytest.raises(EndpointError, match="LOCAL_TOPIC_NOT_SUPPORTED"):
+                asking.create_topic("control", partitions=2, replication=None)
+            return
+        asking.create_topic("control", partitions=2, replication=None)
+    first, second = (parameters(asked) for asked in server.asked)
+    assert (first["LocalTopic"], first["CompactTopic"]) == ("True", "True")
+    assert (second["LocalTopic"], second["CompactTopic"], second["PartitionNum"]) == ("False", "False", "2")
+    assert "the position of the table is forgotten" in caplog.text
+
+
+def test_a_topic_that_exists_is_not_asked_for(make_topic: Callable[..., str], kafka_bootstrap: str) -> None:
+    name = make_topic()
+    with answering(lambda asked: DONE) as server:
+        create_topic(
+            KafkaEndpoint(kafka_bootstrap), name, partitions=1, replication=1, config={}, apsara=instance(server.url)
+        )
+    assert server.asked == []
 
 
 def test_one_topic_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

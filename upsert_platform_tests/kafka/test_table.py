@@ -129,7 +129,6 @@ THREE = {"id": "INT", "user": "INT", "name": "STRING"}
             ["no column", "json"],
             id="R6-59-empty-csv-value",
         ),
-        pytest.param(declare({"id": "INT", "t": "TIMESTAMP(9)"}), ["'t'", "6"], id="nanoseconds"),
         pytest.param(
             declare(**{"aliyun.kafka.accessKeyId": "k", "aliyun.kafka.instanceId": "i"}),
             ["aliyun.kafka.accessKeySecret, aliyun.kafka.endpoint, aliyun.kafka.regionId"],

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = {"id": "BIGINT", "v": "STRING", "ds": "STRING"}
+MOVES = {"sink_partition_move-rows": "true"}
 Opened = Callable[..., MaxComputeDestination]
 
 
@@ -109,13 +110,10 @@ def test_static_partitions_of_one_table_do_not_meet(
 def test_a_row_moves_when_its_partition_changes_and_is_deleted_where_it_is(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"])
-    destination.state()
-    assert "is written for the first time: PARTITIONED BY (ds) is outside the PRIMARY KEY" in caplog.text
-    caplog.clear()
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **MOVES)
+    assert destination.places == ()
     write(spark, destination, 1, [("U", (n, "a", "old")) for n in range(4)])
-    destination.state()
-    assert "for the first time" not in caplog.text
+    assert "PARTITIONED BY" not in caplog.text
     write(spark, destination, 2, [("U", (1, "b", "new")), ("D", (2, None, None)), ("D", (7, None, None))])
     expected = [(0, "a", "old"), (1, "b", "new"), (3, "a", "old")]
     assert stored(maxcompute, destination.table) == expected
@@ -128,11 +126,14 @@ def test_a_row_moves_when_its_partition_changes_and_is_deleted_where_it_is(
     ]
 
 
-def test_rows_stay_where_they_were_when_moves_are_off_and_a_delete_is_for_every_partition(
-    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+def test_rows_stay_where_they_were_by_default_and_a_delete_is_for_every_partition(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **{"sink_partition_move-rows": "false"})
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"])
     assert destination.places == ("ds",)
+    destination.state()
+    assert "is written for the first time: PARTITIONED BY (ds) is outside the PRIMARY KEY" in caplog.text
+    caplog.clear()
     write(spark, destination, 1, [("U", (1, "a", "old")), ("U", (2, "a", "old"))])
     report = write(spark, destination, 2, [("U", (1, "b", "new")), ("U", (2, "b", "new"))])
     assert (report.upserts, report.deletes) == (2, 0)
@@ -141,18 +142,31 @@ def test_rows_stay_where_they_were_when_moves_are_off_and_a_delete_is_for_every_
     report = write(spark, destination, 3, [("U", (1, "c", "new")), ("D", (2, None, None)), ("D", (7, None, None))])
     assert (report.upserts, report.deletes) == (1, 2)
     assert stored(maxcompute, destination.table) == [(1, "a", "old"), (1, "c", "new")]
+    destination.state()
+    assert "for the first time" not in caplog.text
+    assert caplog.text.count("'sink.partition.move-rows' = 'true' keeps one row per key") == 1
     shared = {"table_name": destination.table.target.table, "control_table": destination.table.settings.control_table}
-    moves = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **shared)
+    moves = opened(COLUMNS, key=["id"], partitioned_by=["ds"], **shared, **MOVES)
     assert moves.places == ()
     report = write(spark, moves, 4, [("U", (1, "d", "newer"))])
     assert (report.upserts, report.deletes) == (1, 2)
     assert stored(maxcompute, moves.table) == [(1, "d", "newer")]
 
 
+def test_a_batch_puts_a_row_per_partition_after_the_delete_of_its_key(
+    spark: SparkSession, maxcompute: ServerHandle, opened: Opened
+) -> None:
+    destination = opened(COLUMNS, key=["id"], partitioned_by=["ds"])
+    write(spark, destination, 1, [("U", (1, "a", "x")), ("U", (1, "a", "y")), ("U", (2, "a", "x"))])
+    assert stored(maxcompute, destination.table) == [(1, "a", "x"), (1, "a", "y"), (2, "a", "x")]
+    write(spark, destination, 2, [("D", (1, None, None)), ("U", (1, "b", "y")), ("U", (1, "b", "z"))])
+    assert stored(maxcompute, destination.table) == [(1, "b", "y"), (1, "b", "z"), (2, "a", "x")]
+
+
 def test_a_row_that_moves_with_a_null_where_none_may_be_leaves_the_old_one(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened
 ) -> None:
-    destination = opened({**COLUMNS, "v": "STRING NOT NULL"}, key=["id"], partitioned_by=["ds"])
+    destination = opened({**COLUMNS, "v": "STRING NOT NULL"}, key=["id"], partitioned_by=["ds"], **MOVES)
     write(spark, destination, 1, [("U", (1, "old", "a")), ("U", (2, "old", "a"))])
     report = write(spark, destination, 2, [("U", (1, None, "b")), ("U", (2, "new", "b"))])
     assert report.refused_count == 1
@@ -181,7 +195,7 @@ def test_a_row_without_a_partition_value_is_not_taken_for_a_stale_one(
     spark: SparkSession, opened: Opened, tmp_path: Path
 ) -> None:
     columns = {"id": "BIGINT", "ds": "STRING", "day": "DATE", "hour": "BIGINT"}
-    options = {"key": ["id"], "partitioned_by": ["ds", "day", "hour"], "sink_partition_default-value": "-1"}
+    options = {"key": ["id"], "partitioned_by": ["ds", "day", "hour"], "sink_partition_default-value": "-1", **MOVES}
     destination = opened(columns, **options)
     day = dt.date(2024, 2, 29)
     rows: list[Change] = [("U", (0, None, None, None)), ("U", (1, " ", day, 7)), ("U", (2, "x", day, None))]
@@ -204,7 +218,7 @@ def test_a_key_with_a_blank_or_a_fixed_partition_is_found_where_it_is_stored(
         "partitioned_by": ["area", "region", "ds"],
         "sink_partition": "area=eu",
     }
-    destination = opened(columns, **declared)
+    destination = opened(columns, **declared, **MOVES)
     write(spark, destination, 1, [("U", (1, "uk", " ", "old")), ("U", (2, "uk", "r", "old"))])
     rows: list[Change] = [("U", (1, "uk", " ", "new")), ("U", (2, "uk", "r", "old"))]
     write(spark, destination, 2, rows[:1])

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Opened = Callable[..., MaxComputeDestination]
 UPSERT = {"sink.operation": "upsert"}
+MOVES = {"sink_partition_move-rows": "true"}
 HOUR = 3_600_000_000
 
 
@@ -55,7 +56,7 @@ def test_rows_move_and_go_by_keys_of_every_stored_form(
 ) -> None:
     key = [f"k{index}" for index in range(len(KEYS))]
     columns = {**dict(zip(key, KEYS, strict=True)), "v": "STRING", "ds": "STRING"}
-    destination = opened(columns, key=key, partitioned_by=["ds"], write_api=api)
+    destination = opened(columns, key=key, partitioned_by=["ds"], write_api=api, **MOVES)
     first, second = zip(*KEYS.values(), strict=True)
     write(spark, destination, 1, [("U", (*first, "a", "old")), ("U", (*second, "b", "old"))])
     write(spark, destination, 2, [("U", (*first, "c", "new")), ("D", (*second, None, None))])
@@ -78,7 +79,7 @@ def test_a_row_that_is_refused_moves_and_deletes_nothing(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened
 ) -> None:
     columns = {"id": "BIGINT", "v": "VARCHAR(3)", "ds": "STRING"}
-    destination = opened(columns, key=["id"], partitioned_by=["ds"])
+    destination = opened(columns, key=["id"], partitioned_by=["ds"], **MOVES)
     write(spark, destination, 1, [("U", (n, "old", "a")) for n in range(3)])
     report = write(
         spark, destination, 2, [("U", (0, "too long", "b")), ("U", (1, "new", "b/c")), ("U", (2, "new", "b"))]

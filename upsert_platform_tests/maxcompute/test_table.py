@@ -190,15 +190,15 @@ def test_numbers_of_threads_have_no_upper_bound(name: str) -> None:
         (["id"], {"sink.operation": "insert"}, False),
     ],
 )
-def test_rows_that_move_here_and_stay_at_the_vendors_are_told_of(
+def test_rows_of_a_key_in_several_partitions_are_warned_of_until_the_option_is_given(
     key: list[str], options: dict[str, str], told: bool
 ) -> None:
     values = {"sink.operation": "upsert", **options}
     declared = declare({"id": "BIGINT", "ds": "STRING"}, key=key, partitioned_by=["ds"], options=values)
     table, problems = read_maxcompute_table(declared)
     assert table is not None
-    assert any("a key has one row, which moves" in problem.message for problem in problems) is told
-    assert (table.moves_untold is not None) is told
+    assert any("a key has one row per partition" in problem.message for problem in problems) is told
+    assert (table.undeclared_moves is not None) is told
 
 
 @pytest.mark.parametrize(("text", "size"), [("64 m", 64 << 20), ("16 M", 16 << 20), ("128 KB", 128 << 10)])
@@ -338,10 +338,12 @@ def test_rows_that_never_move_need_no_option_for_it() -> None:
     outside = read(**partitioned, key=["id"], options={**UPSERT, **off})
     assert outside.places == ("ds",)
     assert warnings(**partitioned, key=["id"], options={**UPSERT, **off}) == []
-    assert read(**partitioned, key=["id"], options=UPSERT).places == ()
-    inside = warnings(**partitioned, key=["id", "ds"], options={**UPSERT, **off})
-    appended = warnings(**partitioned, options=off)
-    assert ["changes nothing here" in found[0] for found in (inside, appended)] == [True, True]
+    assert read(**partitioned, key=["id"], options=UPSERT).places == ("ds",)
+    moves = {"sink.partition.move-rows": "true"}
+    assert read(**partitioned, key=["id"], options={**UPSERT, **moves}).places == ()
+    inside = warnings(**partitioned, key=["id", "ds"], options={**UPSERT, **moves})
+    appended = warnings(**partitioned, options=moves)
+    assert ["has no effect" in found[0] for found in (inside, appended)] == [True, True]
 
 
 def test_every_documented_example_option_is_known() -> None:

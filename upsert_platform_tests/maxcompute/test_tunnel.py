@@ -288,7 +288,8 @@ def test_a_destination_writes_and_reads_through_the_tunnel(
 
 def test_partitions_are_made_and_rows_move(spark: SparkSession, strict: ServerHandle, make_table: Make) -> None:
     columns = {"id": "BIGINT", "v": "STRING", "ds": "STRING"}
-    table = tunnel_table(make_table, strict, columns, key=["id"], partitioned_by=["ds"])
+    moves = {"sink_partition_move-rows": "true"}
+    table = tunnel_table(make_table, strict, columns, key=["id"], partitioned_by=["ds"], **moves)
     with closing(open_destination(table)) as destination:
         write(spark, destination, 1, [("U", (n, "a", f"d{n % 2}")) for n in range(4)])
         write(spark, destination, 2, [("U", (1, "b", "d2")), ("D", (2, None, None)), ("U", (3, "c", None))])

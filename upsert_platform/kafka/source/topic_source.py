@@ -34,6 +34,15 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
     """Reads the topics of an `upsert-kafka` or `kafka` table; lanes are partitions, numbers are offsets."""
 
     kafka: KafkaTable
+    every_record: bool = False
+
+    def keeping_every_record(self) -> TopicSource:
+        """Reads without reducing a range to the last record per key."""
+        return replace(self, every_record=True)
+
+    @property
+    def _reading(self) -> str:
+        return MODE_APPEND if self.every_record else self.mode
 
     @property
     def mode(self) -> str:
@@ -78,7 +87,7 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
         """Reads ranges in Spark tasks, which write their rows into data files."""
 
         try:
-            return write_changes(spark, self.kafka, ranges, batch=batch, mode=self.mode, location=location)
+            return write_changes(spark, self.kafka, ranges, batch=batch, mode=self._reading, location=location)
         except Exception as error:
             raised = failure_of(error)
             if raised is None:
@@ -87,7 +96,7 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
 
     def write_here(self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation) -> list[DataFile]:
         """Reads ranges one after the other, into as few files as they fill."""
-        return write_changes_here(self.kafka, ranges, batch=batch, mode=self.mode, location=location)
+        return write_changes_here(self.kafka, ranges, batch=batch, mode=self._reading, location=location)
 
     def publish(self, positions: Positions) -> None:
         """Commits the offsets to the table's consumer group, so that Kafka's own lag tools show them."""
