@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from pydantic import SecretStr
 
 from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError, hide
 from upsert_platform.maxcompute.options import MaxComputeSettings
+from upsert_platform.writing.time_limit import time_left, time_limit
 
 if TYPE_CHECKING:
     from odps.rest import RestClient
@@ -102,17 +103,9 @@ class Connection:
         return hide(text, secrets, ids=[self.access_id.get_secret_value()])
 
 
-_DEADLINE: ContextVar[float | None] = ContextVar("maxcompute_deadline", default=None)
-
-
-@contextmanager
-def _until(deadline: float | None) -> Iterator[None]:
+def _until(deadline: float | None) -> AbstractContextManager[None]:
     """Requests inside wait for their answers until the deadline, rather than for the time of one answer."""
-    before = _DEADLINE.set(deadline)
-    try:
-        yield
-    finally:
-        _DEADLINE.reset(before)
+    return nullcontext() if deadline is None else time_limit(deadline - time.monotonic())
 
 
 def _patience(connection: Connection) -> tuple[float, float]:
@@ -121,10 +114,9 @@ def _patience(connection: Connection) -> tuple[float, float]:
     Raises:
         ServiceError: the deadline has passed.
     """
-    deadline = _DEADLINE.get()
-    if deadline is None:
+    left = time_left()
+    if left == inf:
         return CONNECT_SECONDS, connection.timeout
-    left = deadline - time.monotonic()
     if left <= 0:
         raise ServiceError("the time that was allowed is over", status=None, code="", sure=True)
     return min(CONNECT_SECONDS, left), left
@@ -243,7 +235,7 @@ def with_retries(
             failure = to_service_error(error, connection)
         attempt += 1
         wait = backoff_seconds(attempt)
-        late = deadline is not None and time.monotonic() + wait > deadline
+        late = (deadline is not None and time.monotonic() + wait > deadline) or wait > time_left()
         if attempt > (connection.retries if retries is None else retries) or late or not may_pass(failure):
             raise failure from None
         if only_sure and not failure.sure:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from upsert_platform.tablestore.credentials import sdk_provider
-from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
+from upsert_platform.tablestore.failures import ClockError, NoAnswerError, Remedy, ServiceError, remedy_for
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.sdk import LOGGER, silence_sdk
-from upsert_platform.tablestore.transport import Endpoint, Transport
+from upsert_platform.tablestore.transport import Endpoint, Transport, request_seconds
+from upsert_platform.writing.time_limit import time_left
 
+_LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 ASK_SECONDS = 60.0
 """How long a service that does not answer is asked for the state of a table."""
+_CLOCK: Final = "more than 15 minutes"
+"""Part of the SDK's error about an answer whose date is far from this machine's."""
 _CONNECTIONS = 32
 """Requests at a time; a further one waits."""
 
@@ -67,6 +72,12 @@ class Client:
             status = error.http_status
             if status is None:
                 raise
+            if _CLOCK in error.message:
+                raise ClockError(operation, self.endpoint) from error
+            if status >= 300:  # of a gateway or proxy; the SDK could not read it as an answer of the service
+                raise ServiceError(
+                    api=operation, status=status, code="", message=f"{error.message} ({self.endpoint})"
+                ) from error
             raise NoAnswerError(f"{operation}: {error.message} ({self.endpoint})") from error
         except (HTTPError, OSError) as error:
             raise NoAnswerError(
@@ -108,12 +119,26 @@ class Client:
                 retry_policy=NoRetryPolicy(),
                 logger_name=LOGGER,
             )
+            _bound_requests(self._sdk.connection.pool, self._timeout)
         return self._sdk
+
+
+def _bound_requests(pool: Any, seconds: float) -> None:
+    """Makes each request of the SDK end in time: the SDK has one time for all, and urllib3 connects four times."""
+    from urllib3 import Timeout
+
+    send = pool.urlopen
+
+    def urlopen(method: str, url: str, **options: Any) -> Any:
+        left = request_seconds(seconds)
+        return send(method, url, **{**options, "timeout": Timeout(total=left), "pool_timeout": left, "retries": False})
+
+    pool.urlopen = urlopen
 
 
 def repeat_until(seconds: float, call: Callable[[], T]) -> T:
     """Calls until it succeeds, fails for good, or the time is over: then its last error is raised."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + min(seconds, time_left())
     attempt = 0
     while True:
         try:
@@ -123,6 +148,8 @@ def repeat_until(seconds: float, call: Callable[[], T]) -> T:
             pause = pause_before_attempt(attempt)
             if not may_repeat(error) or time.monotonic() + pause > deadline:
                 raise
+            if attempt == 1 and isinstance(error, NoAnswerError):
+                _LOG.warning("%s; trying again for up to %.0f s", error, deadline - time.monotonic())
             time.sleep(pause)
 
 

@@ -22,6 +22,7 @@ from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.schema import create_table, wait_until_ready
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
+from upsert_platform.writing.time_limit import time_left
 
 KEY: Final = "destination"
 """Primary key of the control table: the name of the destination table."""
@@ -123,7 +124,7 @@ class ControlTable(LeaseStore):
 
     def _change(self, cells: Mapping[str, Any], condition: Any) -> bool:
         """Puts cells under a condition, until it is known whether they were put."""
-        deadline = time.monotonic() + self._seconds
+        deadline = time.monotonic() + min(self._seconds, time_left())
         attempt = 0
         while True:
             try:

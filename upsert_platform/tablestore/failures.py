@@ -10,6 +10,9 @@ _CREDENTIALS = {"OTSAuthFailed", "OTSNoPermissionAccess"}
 _CHECK_CREDENTIALS = (
     "; check 'tablestore.access.key.id', 'tablestore.access.key.secret' and the rights they have on the instance"
 )
+_NOT_OF_THE_SERVICE = (
+    "; this answer is not the service's own: check 'tablestore.endpoint', and proxies and gateways on the way to it"
+)
 
 
 class ServiceError(EndpointError):
@@ -26,11 +29,23 @@ class ServiceError(EndpointError):
         self.detail = message
         identity = f", request {request_id}" if request_id else ""
         remedy = _CHECK_CREDENTIALS if code in _CREDENTIALS else ""
+        if not code and 300 <= status < 500 and status not in (408, 429):
+            remedy = _NOT_OF_THE_SERVICE
         super().__init__(f"{api}: {code or f'HTTP status {status}'}: {message}{identity}{remedy}")
 
 
 class NoAnswerError(EndpointError):
     """The connection failed, or the answer is not the service's: whether the request was applied is unknown."""
+
+
+class ClockError(EndpointError):
+    """The clocks of this machine and of the service differ by more than the service allows; trying again is no help."""
+
+    def __init__(self, api: str, endpoint: object) -> None:
+        super().__init__(
+            f"{api}: the clock of this machine differs from that of {endpoint} by more than 15 minutes; set it (NTP),"
+            " and run this again"
+        )
 
 
 class Remedy(Enum):

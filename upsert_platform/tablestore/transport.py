@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from upsert_platform.tablestore.credentials import Key, KeySource, Role, sdk_provider
-from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
+from upsert_platform.tablestore.failures import ClockError, NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.sdk import silence_sdk
+from upsert_platform.writing.time_limit import time_left
 
 if TYPE_CHECKING:
     import urllib3
@@ -120,7 +121,7 @@ class Transport:
                 headers=headers,
                 retries=False,
                 redirect=False,
-                timeout=urllib3.Timeout(total=timeout),
+                timeout=urllib3.Timeout(total=request_seconds(timeout)),
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise NoAnswerError(f"{api}: no answer from {self._endpoint}: {type(error).__name__}: {error}") from error
@@ -156,9 +157,7 @@ class Transport:
         except ValueError:
             raise NoAnswerError(f"{api}: the answer of {self._endpoint} has no readable date") from None
         if abs(date - datetime.now(UTC)) > _CLOCK_DIFFERENCE:
-            raise NoAnswerError(
-                f"{api}: the clock here differs from that of {self._endpoint} by more than 15 minutes; set it"
-            )
+            raise ClockError(api, self._endpoint)
         signature = self._signer.make_response_signature(query, headers, self._signer.get_signing_key(context))
         if headers["authorization"] != f"OTS {context.get_credentials().get_access_key_id()}:{signature}":
             raise NoAnswerError(f"{api}: the answer of {self._endpoint} has a wrong signature")
@@ -176,6 +175,18 @@ class Transport:
         return ServiceError(
             api=api, status=status, code=code, message=message, request_id=headers.get("x-ots-requestid", "")
         )
+
+
+def request_seconds(seconds: float) -> float:
+    """Return how long a request may take, of so many seconds at most.
+
+    Raises:
+        NoAnswerError: the time limit of this thread has passed; nothing is sent.
+    """
+    left = min(seconds, time_left())
+    if left <= 0:
+        raise NoAnswerError("the time that was left for requests is over")
+    return left
 
 
 def _md5(body: bytes) -> str:

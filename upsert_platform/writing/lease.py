@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 
 from upsert_platform.destination import DestinationState
 from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
+from upsert_platform.writing.time_limit import time_limit
 
 _LOG: Final = logging.getLogger(__name__)
 MARGIN: Final = 1 / 3
@@ -66,7 +67,10 @@ class Tenure:
 
 
 class LeaseStore(ABC):
-    """Where the lease of a destination stands: in its control record, which is changed by compare-and-set."""
+    """Where the lease of a destination stands: in its control record, which is changed by compare-and-set.
+
+    Clients of a store obey `time_limit`: a service that accepts requests and stays silent holds nobody longer.
+    """
 
     @abstractmethod
     def tenure(self) -> Tenure:
@@ -210,12 +214,20 @@ class RenewedLease:
 
     def _release(self) -> None:
         with self._lock:
-            self._put(Tenure(epoch=self.epoch), {})
+            left = self._left()
+            if left > 0:
+                with time_limit(left):
+                    self._put(Tenure(epoch=self.epoch), {})
 
     def _prolong(self, values: Mapping[str, Any]) -> None:
         asked_at = time.monotonic()
-        self._put(replace(self._tenure, expires=time.time() + self.seconds), values)
+        with time_limit(max(self._left(), self.seconds * MARGIN)):
+            self._put(replace(self._tenure, expires=time.time() + self.seconds), values)
         self._extended(asked_at)
+
+    def _left(self) -> float:
+        """Seconds until the stored end, after which another may have the lease."""
+        return self._until + self.seconds * MARGIN - time.monotonic()
 
     def _put(self, new: Tenure, values: Mapping[str, Any]) -> None:
         for _ in range(_TRIES):
@@ -263,7 +275,8 @@ class LeaseGuard:
         self._request = min(longest, self._margin * _OF_MARGIN)
         self._until = time.monotonic() + terms.expires - time.time()
         self._next_look = 0.0
-        self._lock = threading.Lock()
+        self._looks = False
+        self._looked = threading.Condition()  # held for moments: never while the record is read
 
     def check(self) -> None:
         """Raises LeaseHeldError when the lease has another holder, or ends too soon to send anything."""
@@ -287,20 +300,31 @@ class LeaseGuard:
         return self._request
 
     def _look(self) -> None:
-        with self._lock:
+        """Reads the record, in one thread at a time; the others go on until the end that is known, and wait then."""
+        with self._looked:
+            if self._looks and self._until - time.monotonic() <= self._margin:
+                self._looked.wait_for(lambda: not self._looks, self._request)
             now = time.monotonic()
-            if now < self._next_look:
+            if self._looks or now < self._next_look:
                 return
+            self._looks = True
             self._next_look = now + min(1.0, self._margin / 4)
-            try:
+        try:
+            # A task that was busy for long may find its lease renewed, so it may ask when no time is left.
+            with time_limit(max(self._until - now - self._margin, self._request)):
                 found = self._read()
-            except LeaseHeldError:
-                raise
-            except UpsertPlatformError:
-                return  # looked at again in a moment; the end that is known counts
+        except LeaseHeldError:
+            raise
+        except UpsertPlatformError:
+            return  # looked at again in a moment; the end that is known counts
+        else:
             if found.token != self._terms.token:
                 raise LeaseHeldError(lost_message(self._terms.what, found))
             self._until = max(self._until, now + found.expires - time.time())
+        finally:
+            with self._looked:
+                self._looks = False
+                self._looked.notify_all()
 
 
 def held_message(what: str, found: Tenure) -> str:

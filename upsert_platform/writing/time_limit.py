@@ -1,0 +1,28 @@
+"""Limit how long requests of a thread may take together, through every client that they pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_deadline: ContextVar[float | None] = ContextVar("deadline of requests", default=None)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Requests of this thread inside the block end within so many seconds. An outer limit that ends earlier holds."""
+    deadline = time.monotonic() + seconds
+    outer = _deadline.get()
+    before = _deadline.set(deadline if outer is None else min(deadline, outer))
+    try:
+        yield
+    finally:
+        _deadline.reset(before)
+
+
+def time_left() -> float:
+    """Return the seconds until the limit of this thread: not positive when it has passed, infinite without one."""
+    deadline = _deadline.get()
+    return float("inf") if deadline is None else deadline - time.monotonic()
