@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from upsert_platform.writing.lease import RenewedLease, Terms
@@ -19,5 +20,7 @@ def die(lease: Any, *, left: float) -> None:
     lease._ended.set()
     lease._thread.join()
     lease.seconds = left
+    asked_at = time.monotonic()
+    lease._put(replace(lease._tenure, expires=time.time() + left), {})
     lease._until = 0.0  # or the longer end that it had would count
-    lease._renew()
+    lease._extended(asked_at)

@@ -7,6 +7,7 @@ cover (a broken message, an unusual number, text that is not UTF-8) gives up the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,8 @@ from upsert_platform.types import LogicalType, TypeName, arrow_type
 _MARGIN: Final = 16
 """Bytes behind the last message, so that a number cut off at the end is read without leaving the buffer."""
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+_MOST_STEPS: Final = 20_000
+"""Of a schema that is read in bulk: each makes some arrays as long as the block."""
 _MICROS_BOUND: Final = (1 << 63) - 1
 
 
@@ -28,12 +31,19 @@ class GiveUpError(Exception):
 
 
 def has_bulk_form(node: Node) -> bool:
-    """Whether records of this plan can be read in bulk: no arrays and maps, unions only with null."""
-    if node.problem or node.kind in ("array", "map"):
-        return False
-    if node.kind == "union" and (len(node.children) != 2 or all(child.kind != "null" for child in node.children)):
-        return False
-    return all(map(has_bulk_form, node.children))
+    """Whether records of this plan can be read in bulk: no arrays and maps, unions only with null, and not too many."""
+    return _steps(node, {}) <= _MOST_STEPS
+
+
+def _steps(node: Node, known: dict[int, float]) -> float:
+    """How many steps a node takes, those of named types wherever they stand; infinite if it has no bulk form."""
+    if id(node) not in known:
+        odd_union = node.kind == "union" and (
+            len(node.children) != 2 or all(child.kind != "null" for child in node.children)
+        )
+        has_none = node.problem or node.kind in ("array", "map") or odd_union
+        known[id(node)] = inf if has_none else 1 + sum(_steps(child, known) for child in node.children)
+    return known[id(node)]
 
 
 class AvroBulk:
@@ -172,9 +182,9 @@ class _Block:
     def _contents(
         self, node: Node, start: np.ndarray, sizes: np.ndarray, ends: np.ndarray
     ) -> tuple[pa.Array, np.ndarray]:
-        after = start + sizes
-        if (sizes < 0).any() or (after > ends).any():
+        if (sizes < 0).any() or (sizes > ends - start).any():  # a sum of places could pass the end of 64 bits
             raise GiveUpError
+        after = start + sizes
         if node.target is None:
             return pa.nulls(len(start)), after
         if node.target.name is TypeName.DECIMAL:

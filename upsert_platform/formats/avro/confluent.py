@@ -13,7 +13,7 @@ from upsert_platform.errors import DeclarationError, EndpointError, Problem
 from upsert_platform.formats.avro.bulk import AvroBulk, has_bulk_form
 from upsert_platform.formats.avro.encoder import row_type
 from upsert_platform.formats.avro.options import AvroConfluentSettings
-from upsert_platform.formats.avro.plan import resolve
+from upsert_platform.formats.avro.plan import read_schema, resolve
 from upsert_platform.formats.avro.reader import row_reader
 from upsert_platform.formats.avro.schema import derive_schema
 from upsert_platform.formats.avro.writer import write_row
@@ -36,8 +36,8 @@ class AvroConfluentDecoder(FramedDecoder):
 
     def _of_schema(self, schema_id: int, _: bytes) -> _WrittenDecoder:
         found = self._registry.schema(schema_id)
-        known = [json.loads(text) for text in found.references]
-        node = resolve(json.loads(found.text), self._columns, known=known)
+        known = [read_schema(text) for text in found.references]
+        node = resolve(read_schema(found.text), self._columns, known=known)
         schema = schema_of(self._columns)
         return _WrittenDecoder(schema, AvroBulk(node, schema).read if has_bulk_form(node) else None, row_reader(node))
 

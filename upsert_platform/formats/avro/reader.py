@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from upsert_platform.formats.avro.plan import Node, target_names
+from upsert_platform.formats.avro.plan import MOST_DIGITS, Node, target_names
 from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.fragments import java_text
 from upsert_platform.formats.java.text import WIDE, narrow
@@ -19,6 +19,9 @@ from upsert_platform.types import LogicalType, TypeName
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """From the message and a place in it to the value, Arrow-ready, and the place after it."""
+_FREE_VALUES: Final = 10_000
+_FREE_PER_BYTE: Final = 16
+"""Values without a byte that a message may hold: some at all, and more per byte."""
 _WRAPPED: Final = {TypeName.TINYINT: 8, TypeName.SMALLINT: 16}
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
@@ -27,12 +30,75 @@ class AvroDataError(ValueError):
     """The message is not what the schema says."""
 
 
+class _Readers:
+    """Makes the readers of a schema's nodes, one per node, however often the schema refers to it.
+
+    A value takes a byte of its message, but for nulls, empty records and fixed of no size: of those a short message may
+    hold any number, so they are counted per message.
+    """
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._made: dict[int, Read] = {}
+        self._free: dict[int, int] = {}
+        self._is_free: dict[int, bool] = {}
+
+    def begin(self, message: bytes) -> None:
+        """Begins to count for a message."""
+        self.left = _FREE_VALUES + _FREE_PER_BYTE * len(message)
+
+    def spend(self, count: int) -> None:
+        """Counts values that take no byte.
+
+        Raises:
+            AvroDataError: they are more than the message may hold.
+        """
+        self.left -= count
+        if self.left < 0:
+            raise AvroDataError("the message holds more values without a byte (nulls, empty records) than are read")
+
+    def free(self, node: Node) -> int:
+        """How many values without a byte the node holds in any message, itself included; 0 if none."""
+        found = self._free.get(id(node))
+        if found is None:
+            match node.kind:
+                case "null":
+                    found = 1
+                case "fixed":
+                    found = int(node.size == 0)
+                case "record":
+                    found = sum(map(self.free, node.children)) + (not node.children)
+                case _:
+                    found = 0
+            self._free[id(node)] = found
+        return found
+
+    def is_free(self, node: Node) -> bool:
+        """Whether a value of the node takes no byte."""
+        found = self._is_free.get(id(node))
+        if found is None:
+            found = all(map(self.is_free, node.children)) if node.kind == "record" else self.free(node) > 0
+            self._is_free[id(node)] = found
+        return found
+
+    def of(self, node: Node) -> Read:
+        """The reader of a node."""
+        found = self._made.get(id(node))
+        if found is None:
+            found = self._made[id(node)] = _reader(node, self)
+        return found
+
+
 def row_reader(node: Node) -> Callable[[bytes], list[Any]]:
     """A function from a message to its row; bytes after the record are ignored, as in Flink."""
-    read = _record_values(node)
+    readers = _Readers()
+    read = _record_values(node, readers)
+    free = readers.free(node)
 
     def read_row(message: bytes) -> list[Any]:
+        readers.begin(message)
         try:
+            readers.spend(free)
             return read(message, 0)[0]
         except (IndexError, struct.error):
             raise AvroDataError("not Avro of this schema: the message ends too early") from None
@@ -54,7 +120,9 @@ def read_long(message: bytes, at: int, *, longest: int = 10) -> tuple[int, int]:
     raise AvroDataError("not Avro of this schema: a number of too many bytes")
 
 
-def _reader(node: Node) -> Read:
+def _reader(node: Node, readers: _Readers) -> Read:
+    if node.problem:
+        return _refused(node.problem)
     match node.kind:
         case "null":
             return lambda message, at: (None, at)
@@ -71,12 +139,12 @@ def _reader(node: Node) -> Read:
         case "enum":
             return _enum(node)
         case "union":
-            return _union(node)
+            return _union(node, readers)
         case "array":
-            return _blocks(_reader(node.children[0]))
+            return _blocks(readers.of(node.children[0]), node.children[0], readers)
         case "map":
-            return _map(node)
-    values = _record_values(node)
+            return _map(node, readers)
+    values = _record_values(node, readers)
     if node.target is None:
         return values
     names = target_names(node)
@@ -88,8 +156,8 @@ def _reader(node: Node) -> Read:
     return record
 
 
-def _record_values(node: Node) -> Callable[[bytes, int], tuple[list[Any], int]]:
-    reads = [_reader(child) for child in node.children]
+def _record_values(node: Node, readers: _Readers) -> Callable[[bytes, int], tuple[list[Any], int]]:
+    reads = [readers.of(child) for child in node.children]
     width = len(node.target.fields) if node.target is not None else 0
     steps = list(zip(reads, node.places, strict=True))
 
@@ -100,6 +168,15 @@ def _record_values(node: Node) -> Callable[[bytes, int], tuple[list[Any], int]]:
             if place is not None:
                 row[place] = value
         return row, at
+
+    return read
+
+
+def _refused(problem: str) -> Read:
+    """The reader of a branch that cannot be read as its column: it has nothing below it."""
+
+    def read(message: bytes, at: int) -> tuple[Any, int]:
+        raise AvroDataError(problem)
 
     return read
 
@@ -190,6 +267,8 @@ def decimal_of(content: bytes, scale: int, logical: LogicalType) -> Decimal:
     """
     if not content:
         raise AvroDataError("not Avro of this schema: a decimal without bytes")
+    if len(content) > MOST_DIGITS:
+        raise AvroDataError(f"a decimal of {len(content)} bytes has more digits than {logical}")
     unscaled = int.from_bytes(content, "big", signed=True)
     wanted = logical.scale or 0
     if scale < wanted:
@@ -213,22 +292,24 @@ def _enum(node: Node) -> Read:
     return read
 
 
-def _union(node: Node) -> Read:
-    reads = [_reader(child) for child in node.children]
-    problems = [child.problem for child in node.children]
+def _union(node: Node, readers: _Readers) -> Read:
+    reads = [readers.of(child) for child in node.children]
+    free = [0 if child.kind == "null" else readers.free(child) for child in node.children]
 
     def read(message: bytes, at: int) -> tuple[Any, int]:
         index, at = read_long(message, at, longest=5)
         if not 0 <= index < len(reads):
             raise AvroDataError("not Avro of this schema: an unknown union branch")
-        if problems[index]:
-            raise AvroDataError(problems[index])
+        if free[index]:
+            readers.spend(free[index])
         return reads[index](message, at)
 
     return read
 
 
-def _blocks(item: Read) -> Read:
+def _blocks(item: Read, node: Node, readers: _Readers) -> Read:
+    free, is_free = readers.free(node), readers.is_free(node)
+
     def read(message: bytes, at: int) -> tuple[list[Any], int]:
         values: list[Any] = []
         while True:
@@ -238,8 +319,10 @@ def _blocks(item: Read) -> Read:
             if count < 0:
                 _, at = read_long(message, at)
                 count = -count
-            if count > max(len(message), 1) * 64:
+            if not is_free and count > len(message) - at:
                 raise AvroDataError("not Avro of this schema: a block of more items than the message can hold")
+            if free:
+                readers.spend(count * free)
             for _ in range(count):
                 value, at = item(message, at)
                 values.append(value)
@@ -247,16 +330,17 @@ def _blocks(item: Read) -> Read:
     return read
 
 
-def _map(node: Node) -> Read:
+def _map(node: Node, readers: _Readers) -> Read:
     key = _content(Node("string", LogicalType(TypeName.STRING)))
-    value = _reader(node.children[0])
+    value = readers.of(node.children[0])
+    of_pair = Node("record", children=(Node("string"), node.children[0]))
 
     def entry(message: bytes, at: int) -> tuple[tuple[str, Any], int]:
         name, at = key(message, at)
         item, at = value(message, at)
         return (name, item), at
 
-    pairs = _blocks(entry)
+    pairs = _blocks(entry, of_pair, readers)
 
     def read(message: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
         found, at = pairs(message, at)

@@ -9,9 +9,13 @@ import pyarrow as pa
 
 from upsert_platform.formats.base import Columns, Decoded, Decoder
 from upsert_platform.formats.columns import join, schema_of
+from upsert_platform.formats.registered.registry import SchemaNotFoundError
 
 HEADER: Final = 5
 """Bytes before the data: the magic byte 0 and the id, big-endian."""
+_MOST_DECODERS: Final = 10_000
+"""Schemas, and messages of proto files, that are remembered."""
+_LONGEST_REASON: Final = 1_000
 
 
 def frame(schema_id: int) -> bytes:
@@ -34,7 +38,7 @@ class FramedDecoder:
         self._schema = schema_of(columns)
         self._make = make
         self._data_at = data_at
-        self._decoders: dict[bytes, Decoder] = {}
+        self._decoders: dict[bytes, Decoder | str] = {}
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decodes a block; see `upsert_platform.formats.base.Decoder`.
@@ -72,7 +76,17 @@ class FramedDecoder:
         if head not in self._decoders:
             schema_id = int.from_bytes(head[:4], "big", signed=True)
             try:
-                self._decoders[head] = self._make(schema_id, head[4:])
-            except ValueError as error:  # a schema that is missing may be there the next time
-                return f"schema id {schema_id}: {error}"
+                decoder: Decoder | str = self._make(schema_id, head[4:])
+            except SchemaNotFoundError as error:  # it may be there the next time
+                return _reason(schema_id, error)
+            except ValueError as error:
+                decoder = _reason(schema_id, error)
+            if len(self._decoders) >= _MOST_DECODERS:
+                self._decoders.clear()
+            self._decoders[head] = decoder
         return self._decoders[head]
+
+
+def _reason(schema_id: int, error: ValueError) -> str:
+    """Why messages of a schema are set aside; each of them keeps it, so it is brief."""
+    return f"schema id {schema_id}: {error}"[:_LONGEST_REASON]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROOT: Final = "registered.proto"
 MESSAGE: Final = "Record"
 """Name of the message of derived proto files."""
+_SHOWN: Final = 200
 _GOOGLE: Final = (
     "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
     "wrappers",
@@ -57,6 +58,14 @@ class ProtoFile:
     """
 
     def __init__(self, schema: RegisteredSchema) -> None:
+        try:
+            self._read(schema)
+        except RecursionError:
+            raise ProtoSchemaError("the proto file nests messages too deep") from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ProtoSchemaError(f"the proto file cannot be compiled: {str(error)[:_SHOWN]}") from None
+
+    def _read(self, schema: RegisteredSchema) -> None:
         from google.protobuf.descriptor_pool import DescriptorPool
 
         given = dict(zip(schema.names, schema.references, strict=True))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -16,6 +17,12 @@ from upsert_platform.formats.registered.tokens import ClientCredentials
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 """What language a schema is written in."""
+_MOST_REFERENCES: Final = 200
+"""Schemas that one schema may refer to, and that schemas may refer to each other in a row."""
+_MOST_BYTES: Final = 16 << 20
+"""Of an answer."""
+_SHOWN: Final = 200
+_VERSION: Final = re.compile(r"\d{1,10}")
 _NOT_FOUND: Final = (40401, 40402, 40403)
 """The registry's own codes for a subject, a version and a schema that it does not have. Any other 404 is of an address
 that is not a registry's, and says nothing of the schema."""
@@ -40,6 +47,10 @@ class RegisteredSchema:
     names: tuple[str, ...] = ()
 
 
+class BrokenSchemaError(ValueError):
+    """The registry has the schema, and it is none that can be read: the message cannot be read."""
+
+
 class SchemaRegistry(Protocol):
     """What the formats need of a registry."""
 
@@ -48,6 +59,7 @@ class SchemaRegistry(Protocol):
 
         Raises:
             SchemaNotFoundError: the registry has none, or one of another kind.
+            BrokenSchemaError: what the registry has is not a schema, or refers to others in a way that has no end.
             EndpointError: the registry did not answer, or refused; nothing is known of the message then.
         """
 
@@ -119,23 +131,31 @@ class HttpSchemaRegistry:
     def _registered(self, found: dict[str, Any], kind: Kind, what: str) -> RegisteredSchema:
         given = found.get("schemaType") or "AVRO"
         if given != kind:
-            raise SchemaNotFoundError(f"{what} is {given}, not {kind}")
+            raise SchemaNotFoundError(f"{what} is {str(given)[:_SHOWN]}, not {kind}")
+        text = self._text(found)
         texts: dict[str, str] = {}
-        self._collect(found.get("references") or [], texts, kind)
-        return RegisteredSchema(self._text(found), tuple(texts.values()), tuple(texts))
+        self._collect(found.get("references"), texts, ())
+        return RegisteredSchema(text, tuple(texts.values()), tuple(texts))
 
-    def _collect(self, references: list[dict[str, Any]], texts: dict[str, str], kind: Kind) -> None:
-        for one in references:
-            if not isinstance(one, dict) or not {"name", "subject", "version"} <= one.keys():
-                raise self._no_registry(self._bases[0], "GET", "/schemas", "a reference without name and subject")
-            if one["name"] not in texts:
-                subject = quote(one["subject"], safe="")
-                path = f"/subjects/{subject}/versions/{one['version']}"
-                found = self._call(
-                    "GET", path, missing=f"the schema '{one['name']}' referred to is not in the registry"
-                )
-                self._collect(found.get("references") or [], texts, kind)
-                texts[one["name"]] = self._text(found)
+    def _collect(self, references: Any, texts: dict[str, str], above: tuple[str, ...]) -> None:
+        """Adds the schemas that a schema refers to, those first that others need.
+
+        Args:
+            above: names of the schemas that refer to it.
+
+        Raises:
+            BrokenSchemaError: the references cannot be followed.
+        """
+        for name, path in _references(references):
+            if name in above:
+                raise BrokenSchemaError(f"schemas refer to each other in a circle: {' -> '.join((*above, name))}")
+            if name in texts:
+                continue
+            if len(texts) + len(above) >= _MOST_REFERENCES:
+                raise BrokenSchemaError(f"the schema refers to more than {_MOST_REFERENCES} others")
+            found = self._call("GET", path, missing=f"the schema '{name}' referred to is not in the registry")
+            self._collect(found.get("references"), texts, (*above, name))
+            texts[name] = self._text(found)
 
     def register(self, subject: str, schema: str, *, kind: Kind = "AVRO") -> int:
         """See `SchemaRegistry.register`."""
@@ -178,9 +198,9 @@ class HttpSchemaRegistry:
                 time.sleep(min(self._waits[0] * 2 ** (tried - 1), self._waits[1]))
             base = self._bases[attempt % len(self._bases)]
             try:
-                answer = self._session.request(method, base + path, json=body, timeout=self._timeout)
+                answer = self._ask(method, base + path, body)
                 if answer.status_code == 401 and self._tokens is not None and self._tokens.renew():
-                    answer = self._session.request(method, base + path, json=body, timeout=self._timeout)
+                    answer = self._ask(method, base + path, body)
             except requests.RequestException as error:
                 trouble = f"{type(error).__name__} at {_without_credentials(base)}"
                 continue
@@ -204,10 +224,37 @@ class HttpSchemaRegistry:
             f"the schema registry does not answer {method} {path} ({trouble}); check '{self._prefix}.url'"
         )
 
+    def _ask(self, method: str, url: str, body: dict[str, str] | None) -> Any:
+        """Sends a request and reads its answer whole, in bounds of time and size.
+
+        Raises:
+            BrokenSchemaError: the answer is larger than any schema.
+            requests.RequestException: no answer, or one that does not come to an end.
+        """
+        import requests
+
+        answer = self._session.request(method, url, json=body, timeout=self._timeout, stream=True)
+        try:
+            content, deadline = bytearray(), time.monotonic() + sum(self._timeout)
+            for part in answer.iter_content(1 << 16):
+                content += part
+                if len(content) > _MOST_BYTES:
+                    raise BrokenSchemaError(f"the registry's answer is larger than {_MOST_BYTES >> 20} MiB")
+                if time.monotonic() > deadline:
+                    raise requests.Timeout("the answer does not come to an end")
+        finally:
+            answer.close()
+        answer._content = bytes(content)  # noqa: SLF001 - what reading the answer whole would have kept
+        return answer
+
     def _text(self, found: Mapping[str, Any]) -> str:
         text = found.get("schema")
-        if not isinstance(text, str):
+        if text is None:
             raise self._no_registry(self._bases[0], "GET", "/schemas", "an answer without 'schema'")
+        if not isinstance(text, str):
+            raise BrokenSchemaError(
+                f"the registry's answer has {str(text)[:_SHOWN]!r} where the schema's text is expected"
+            )
         return text
 
     def _no_registry(self, base: str, method: str, path: str, what: str) -> EndpointError:
@@ -217,10 +264,31 @@ class HttpSchemaRegistry:
         )
 
 
+def _references(given: Any) -> Iterator[tuple[str, str]]:
+    """Names of the schemas that a schema refers to, and the paths that they are asked for by.
+
+    Raises:
+        BrokenSchemaError: they are not told as a registry tells them.
+    """
+    if given is None:
+        return
+    if not isinstance(given, list):
+        raise BrokenSchemaError(f"the schema's references are no list, but {str(given)[:_SHOWN]!r}")
+    for one in given:
+        fields = one if isinstance(one, dict) else {}
+        name, subject, version = fields.get("name"), fields.get("subject"), fields.get("version")
+        if not isinstance(name, str) or not isinstance(subject, str) or not _VERSION.fullmatch(str(version)):
+            shown = str(one)[:_SHOWN]
+            raise BrokenSchemaError(
+                f"a reference of the schema is {shown!r}, not a name, a subject and a version's number"
+            )
+        yield name, f"/subjects/{quote(subject, safe='')}/versions/{version}"
+
+
 def _json(answer: Any) -> dict[str, Any] | None:
     try:
         found = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

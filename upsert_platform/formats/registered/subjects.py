@@ -7,7 +7,13 @@ from typing import Literal
 
 from upsert_platform.errors import DeclarationError, EndpointError, Problem
 from upsert_platform.formats.registered.options import RegistrySettings
-from upsert_platform.formats.registered.registry import Kind, RegisteredSchema, SchemaNotFoundError, SchemaRegistry
+from upsert_platform.formats.registered.registry import (
+    BrokenSchemaError,
+    Kind,
+    RegisteredSchema,
+    SchemaNotFoundError,
+    SchemaRegistry,
+)
 
 Side = Literal["key", "value"]
 
@@ -62,6 +68,8 @@ def written_schema(
         if settings.auto_register:
             return registry.register(subject, schema, kind=kind), own
         return registry.lookup(subject, schema, kind=kind), own
+    except BrokenSchemaError as error:
+        raise EndpointError(f"subject '{subject}': {error}; register a schema there that can be read") from None
     except SchemaNotFoundError as error:
         name = (
             f"{settings.prefix}.properties.{'use.latest.version' if settings.use_latest else 'auto.register.schemas'}"
