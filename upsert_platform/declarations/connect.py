@@ -17,7 +17,9 @@ from upsert_platform.declarations.connect_options import (
     CONCURRENCY,
     CONNECTOR_CLASS,
     CONSUMER,
+    DEFAULT_CONCURRENCY,
     PASSED_ON,
+    POLICY,
     PRODUCER,
     SOURCE_OPTIONS,
     ConnectOptions,
@@ -77,6 +79,7 @@ def read_connect(entries: dict[str, Located], location: SourceLocation, variable
     options.judge()
     if not name:
         options.tell("option 'name' is missing")
+    found.connectors.setdefault(name, []).append(options.place("name"))
     if not any(options.names("topics")) and not options.text(_REGEX):
         options.tell("option 'topics' is missing", "topics")
     bootstrap = options.text(f"{CONSUMER}bootstrap.servers") or variables.put_into(
@@ -165,7 +168,7 @@ class _Sink:
     def declare(self, found: Declarations) -> None:
         failures, _ = read_settings(
             FailureSettings,
-            Options({name: self.options.text(name) for name in FAILURE_OPTIONS if name in self.options.entries}),
+            Options(self._failure_options()),
             subject="",
             location=self.options.location,
         )
@@ -224,12 +227,11 @@ class _Sink:
         places = {"connector": place, "name": options.place("name")}
         if self.topics:
             values["topics"], places["topics"] = ",".join(self.topics), options.place("topics")
-        parallelism = next((name for name in ("tasks.max", CONCURRENCY) if name in options.entries), None)
-        if parallelism is not None:
-            values["sink.parallelism"], places["sink.parallelism"] = (
-                options.text(parallelism),
-                options.place(parallelism),
-            )
+        parallelism = next((name for name in ("tasks.max", CONCURRENCY) if name in options.entries), CONCURRENCY)
+        values["sink.parallelism"] = options.text(parallelism, DEFAULT_CONCURRENCY)
+        places["sink.parallelism"] = options.place(parallelism)
+        for option, value in self._failure_options().items():
+            values[option], places[option] = value, options.place(option if option in options.entries else POLICY)
         for option in options.entries:
             passed = option in PASSED_ON or option == "tablestore.mode" or _concerns(option, self.table)
             passed = passed or option.startswith(PREFIXES)
@@ -240,6 +242,14 @@ class _Sink:
                 values[f"{CLIENT_PREFIX}{option}"] = value
         declared = tuple(ColumnDeclaration(column, place, parse_type(kind)) for column, kind in columns.items())
         return TableDeclaration(name, place, columns=declared, options=Options(values, places))
+
+    def _failure_options(self) -> dict[str, str]:
+        """Options of failures as they are given; tolerances follow from the policy where they are not."""
+        options, tolerance = self.options, self.options.tolerance()
+        followed = (
+            {} if tolerance is None else dict.fromkeys(("errors.tolerance", "runtime.error.tolerance"), tolerance)
+        )
+        return {**followed, **{name: options.text(name) for name in FAILURE_OPTIONS if name in options.entries}}
 
     def _client(self) -> dict[str, str]:
         """Properties of the client that sends failed records: the producer's, or else the login of the consumer."""

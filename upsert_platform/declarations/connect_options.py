@@ -24,10 +24,16 @@ CONSUMER: Final = "consumer.override."
 PRODUCER: Final = "producer.override."
 CONCURRENCY: Final = "consumer.thread.concurrency"
 """What ApsaraMQ for Kafka asks for as the concurrency of its connector; `tasks.max` is Kafka Connect's."""
+DEFAULT_CONCURRENCY: Final = "6"
+"""What the console takes where neither of them is given."""
+POLICY: Final = "failure.handling.policy"
+"""What the console calls the failure handling policy, which has no name in a configuration."""
+TOLERANCES: Final = {"continue": "all", "stop": "none"}
+"""Policy to the tolerance of records that fail, where the configuration does not name one."""
 _CONCURRENCIES: Final = ("1", "2", "3", "6", "12")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 
-READ: Final = ("name", "connector.class", "tasks.max", CONCURRENCY, "tablestore.mode")
+READ: Final = ("name", "connector.class", "tasks.max", CONCURRENCY, POLICY, "tablestore.mode")
 """Options that are read here."""
 PASSED_ON: Final = (*RECORD_OPTIONS, *CONNECTION_OPTIONS, *FAILURE_OPTIONS, *LISTS)
 """Options that the declared Tablestore tables get as they are."""
@@ -39,6 +45,7 @@ WITHOUT_EFFECT: Final = {
     "bucket.count": "Spark's partitions write",
     "flush.Interval": "a batch is flushed at its end",
     "insert.order.enable": "the changes of a row are always applied in order",
+    "group.id": "it names a cluster of workers; the consumer group of the topics is 'consumer.override.group.id'",
     "header.converter": "headers are passed on as bytes",
     "config.action.reload": "a project is read when the code location loads",
     **{f"{side}.converter.schemas.cache.size": "schemas are read with each record" for side in ("key", "value")},
@@ -49,6 +56,9 @@ WITHOUT_EFFECT: Final = {
 WITHOUT_EFFECT_PREFIXES: Final = {
     "errors.log.": "undecodable records are kept in the lake, with the reason",
     "errors.retry.": "requests are repeated until 'retry.deadline', and the next run goes on where one failed",
+    "offset.storage.": "offsets are committed with the rows that were read, in the changelog of the lake",
+    "config.storage.": "the configuration is this file, which is read when the code location loads",
+    "status.storage.": "the status of a table is in its control record; 'upsert-platform status' and Dagster show it",
     "admin.override.": "topics of failed records are created with the properties of 'producer.override.'",
 }
 """As WITHOUT_EFFECT, for every option that begins so."""
@@ -132,6 +142,7 @@ class ConnectOptions:
             self.tell(f"option '{CONCURRENCY}' takes {', '.join(_CONCURRENCIES)}, not '{concurrency}'", CONCURRENCY)
         elif concurrency and "tasks.max" in self.entries:
             self.tell(f"option '{CONCURRENCY}' has no effect: 'tasks.max' is given", CONCURRENCY, "warning")
+        self._judge_policy()
         known = (*READ, *PASSED_ON, *SOURCE_OPTIONS, *WITHOUT_EFFECT, *REFUSED)
         for name in self.entries:
             if name in (*READ, *PASSED_ON, *SOURCE_OPTIONS) or name.startswith((CONSUMER, PRODUCER, *PREFIXES)):
@@ -151,6 +162,33 @@ class ConnectOptions:
             kind = self.text(option).rsplit(".", 1)[-1]
             if kind and kind not in _CONVERTERS:
                 self.tell(f"option '{option}' takes JsonConverter or StringConverter, not '{kind}'", option)
+
+    def tolerance(self) -> str | None:
+        """The tolerance that the failure handling policy means; None where it is not given."""
+        return TOLERANCES.get(self.text(POLICY).lower()) if POLICY in self.entries else None
+
+    def _judge_policy(self) -> None:
+        if POLICY not in self.entries:
+            return
+        tolerance = self.tolerance()
+        if tolerance is None:
+            self.tell(f"option '{POLICY}' takes {' or '.join(TOLERANCES)}, not '{self.text(POLICY)}'", POLICY)
+            return
+        for option in ("errors.tolerance", "runtime.error.tolerance"):
+            declared = self.text(option).lower()
+            if declared and declared != tolerance:
+                self.tell(
+                    f"option '{POLICY}' = '{self.text(POLICY)}' means '{option}' = '{tolerance}', but '{declared}' is"
+                    " given; keep one of the two",
+                    POLICY,
+                )
+        if tolerance == "none":
+            self.tell(
+                f"option '{POLICY}' = 'stop' stops the table at the first record that fails, with all partitions and"
+                " not only the one of the record: a batch is written as a whole. It goes on once the record is mended",
+                POLICY,
+                "warning",
+            )
 
     def _judge_idle(self, name: str, reason: str) -> None:
         takes, shown = _CHECKED.get(name, (lambda _: True, ""))

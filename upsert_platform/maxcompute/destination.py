@@ -49,6 +49,7 @@ from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.stored import folded_key, stored_value, stores_as_given
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.writing.judge import Judge
+from upsert_platform.writing.notices import warn_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +60,6 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
-_NOTICED: set[str] = set()
-"""Tables of which this process said once that their rows stay where they are."""
 
 
 class MaxComputeDestination(
@@ -200,9 +199,16 @@ class MaxComputeDestination(
 
         if lease.record.verdict and not lease.record.describes(actual.table_id):
             lease.change(verdict="")  # of a table that was dropped: nobody has looked at this one
-        if self.table.undeclared_moves and self.uri not in _NOTICED:
-            _NOTICED.add(self.uri)
-            _LOGGER.warning("%s: %s", self._what, self.table.undeclared_moves)
+        if self.table.undeclared_moves:
+            warn_once(_LOGGER, f"{self._what}: {self.table.undeclared_moves}")
+        for notice in self.table.notices:
+            warn_once(_LOGGER, notice)
+        if self.table.settings.parallelism is not None and not hasattr(changes, "sparkSession"):
+            warn_once(
+                _LOGGER,
+                f"{self._what}: 'sink.parallelism' = '{self.table.settings.parallelism}' has no effect on batches that"
+                " the driver's process writes; it is the number of Spark's tasks",
+            )
         since = self._since_last_commit(lease.record)
         batch = Batch(
             span=span,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from upsert_platform.errors import Problem
 from upsert_platform.model import Table
 
-_SPILL = "spilled files are Spark's shuffle files; use 'spark.local.dir' and 'spark.sql.shuffle.partitions'"
+_SPILL = (
+    "writing tasks send rows as they arrive and hold at most 'write.body-size' of them (through the tunnel"
+    " 'upsert.writer.buffer-size'), so no rows wait in local files"
+)
 _METADATA = "the table's metadata is read once per run, so there is no cache to size"
 _SERVER_BUCKETS = "the service sorts rows into buckets itself; 'write.body-size' bounds what a task sends at once"
 _NO_SLOTS = "the write session needs no tunnel slots; 'sink.parallelism' bounds how many tasks send at once"

@@ -44,6 +44,7 @@ class MaxComputeTable:
         target: the table in MaxCompute.
         types: MaxCompute type of each column of `columns`.
         mask: what messages do not show.
+        notices: warnings of options that have no effect, which a run repeats.
     """
 
     name: str
@@ -55,6 +56,7 @@ class MaxComputeTable:
     types: tuple[MaxComputeType, ...]
     comment: str | None = None
     mask: Mask = NO_MASK
+    notices: tuple[str, ...] = ()
 
     @property
     def data_columns(self) -> tuple[tuple[Column, MaxComputeType], ...]:
@@ -124,7 +126,8 @@ def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Pr
     subject = f"table '{table.name}'"
     settings, problems = read_settings(MaxComputeSettings, table.options, subject=subject, location=table.location)
     apart = settings is not None and settings.operation is SinkOperation.INSERT and not settings.coordinator
-    problems.extend(warn_of_replaced(table, session_per_task=apart))
+    replaced = warn_of_replaced(table, session_per_task=apart)
+    problems.extend(replaced)
     types, type_problems = _types(table)
     problems.extend(type_problems)
     problems.extend(_check_names(table))
@@ -161,6 +164,7 @@ def read_maxcompute_table(table: Table) -> tuple[MaxComputeTable | None, list[Pr
         types=tuple(types),
         comment=table.comment,
         mask=Mask.of(table),
+        notices=tuple(problem.message for problem in replaced),
     )
     if not checked.data_columns:
         add("has partition columns only; a MaxCompute table needs another column")

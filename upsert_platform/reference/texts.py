@@ -137,7 +137,12 @@ CONNECT: Final = {
     "consumer.thread.concurrency": (
         "",
         "Concurrency of the managed connector: 1, 2, 3, 6 or 12 writing tasks, where `tasks.max` is not given. Without"
-        " either Spark decides, by its cores and the size of the batch; the managed service has 6.",
+        " either it is 6.",
+    ),
+    "failure.handling.policy": (
+        "",
+        "Failure handling policy of the console: `continue` keeps records that fail aside, `stop` fails the run at the"
+        " first one. It sets `errors.tolerance` and `runtime.error.tolerance`.",
     ),
     "transforms": ("", "Aliases of transforms, joined by commas, in the order in which they are applied."),
     "predicates": ("", "Aliases of predicates, joined by commas."),

@@ -118,6 +118,7 @@ class Declarations:
 
     Attributes:
         lateness: of the inserts that follow in a file.
+        connectors: names of Kafka Connect configurations, with the places of their first and any further one.
         logins: settings of a Kerberos login in a file, with their places.
     """
 
@@ -127,6 +128,7 @@ class Declarations:
     problems: list[Problem] = field(default_factory=list)
     lateness: int | None = None
     logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
+    connectors: dict[str, list[SourceLocation]] = field(default_factory=dict)
 
     def add(self, other: Declarations) -> None:
         """Appends what another file declares."""
@@ -134,3 +136,10 @@ class Declarations:
         self.views += other.views
         self.inserts += other.inserts
         self.problems += other.problems
+        for name, places in other.connectors.items():
+            known = self.connectors.setdefault(name, [])
+            for place in places:
+                if known and name:
+                    message = f"connector '{name}' is declared at {known[0]} already; names are unique: rename one"
+                    self.problems.append(Problem(message, place))
+                known.append(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.types import arrow_type, spark_type
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import RenewedLease
+from upsert_platform.writing.notices import warn_once
 from upsert_platform.writing.outcomes import opener_of, run_tasks
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ _MANY_KEYS: Final = 10_000
 _SCANNED_BYTES: Final = 512
 """Bytes of a table, per key that is wanted, up to which it is read as a whole: 5,000 rows per request and not 100. A
 request for rows is charged with 4 KB for each, one for a range with what it reads."""
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere, ReadsInTasks, ComparesSchema):
@@ -98,6 +102,12 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         started = time.monotonic()
         if self.table.settings.parallelism is not None and not isinstance(changes, pa.Table):
             changes = changes.repartition(self.table.settings.parallelism)
+        elif self.table.settings.parallelism is not None:
+            warn_once(
+                _LOGGER,
+                f"table '{self.name}': 'sink.parallelism' = '{self.table.settings.parallelism}' has no effect on"
+                " batches that the driver's process writes; it is the number of Spark's tasks",
+            )
         opener = opener_of(keep_refused)
         task = writing_task(self.table, terms=lease.terms, open_file=opener)
         settings = self.table.settings

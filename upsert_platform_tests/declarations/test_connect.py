@@ -145,8 +145,8 @@ def test_topics_by_a_regular_expression_go_to_one_table(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(sink.tables))["eu-one"].primary_key == sink.wide.primary_key
 
 
-@pytest.mark.parametrize(("given", "expected"), [("1", 1), ("12", 12), (None, None)])
-def test_1_1_concurrency(tmp_path: Path, given: str | None, expected: int | None) -> None:
+@pytest.mark.parametrize(("given", "expected"), [("1", 1), ("12", 12), (None, 6)])
+def test_1_1_concurrency(tmp_path: Path, given: str | None, expected: int) -> None:
     more = {} if given is None else {"consumer.thread.concurrency": given}
     assert sink_of(bound(tmp_path, {**KEYED, **more}), "sink.kafka_t").settings.parallelism == expected
     both = {"consumer.thread.concurrency": "6", "tasks.max": "4"}
@@ -224,3 +224,92 @@ def test_1_2_credentials(tmp_path: Path) -> None:
     assert assumed.role.longest.total_seconds() == 60
     (problem,) = problems_of(tmp_path, {**bare, **keys, "tablestore.auth.mode": "STS"})
     assert "needs 'tablestore.sts.token', or 'account.id' and 'role.name' of the role to assume" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "tolerances", "told"),
+    [
+        ("continue", {}, ("all", "all"), ""),
+        ("Stop", {}, ("none", "none"), "stops the table at the first record that fails, with all partitions"),
+        ("continue", {"errors.tolerance": "all"}, ("all", "all"), ""),
+        (
+            "continue", {"runtime.error.tolerance": "none"}, None,
+            "means 'runtime.error.tolerance' = 'all', but 'none' is given",
+        ),
+        ("retry", {}, None, "takes continue or stop, not 'retry'"),
+    ],
+)  # fmt: skip
+def test_the_failure_handling_policy_says_which_records_are_tolerated(
+    tmp_path: Path, policy: str, more: dict[str, str], tolerances: tuple[str, str] | None, told: str
+) -> None:
+    project, problems = load(tmp_path, {**KEYED, "failure.handling.policy": policy, **more})
+    assert [problem for problem in problems if told in problem.message] if told else problems == []
+    if tolerances is not None:
+        options = project.tables["sink.kafka_t"].options
+        assert (options["errors.tolerance"], options["runtime.error.tolerance"]) == tolerances
+        sink = sink_of(bound(tmp_path, {**KEYED, "failure.handling.policy": policy, **more}), "sink.kafka_t")
+        assert bool(sink.failures.fatal) is (tolerances[0] == "none")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("offset.storage.topic", "offsets are committed with the rows that were read"),
+        ("config.storage.topic", "the configuration is this file"),
+        ("status.storage.replication.factor", "'upsert-platform status'"),
+        ("group.id", "'consumer.override.group.id'"),
+    ],
+)
+def test_topics_and_group_of_the_workers_are_explained(tmp_path: Path, option: str, told: str) -> None:
+    _, (problem,) = load(tmp_path, {**KEYED, option: "x"})
+    assert problem.severity == "warning"
+    assert f"option '{option}' has no effect" in problem.message
+    assert told in problem.message
+
+
+def test_two_connectors_of_one_name_are_refused(tmp_path: Path) -> None:
+    for number in range(2):
+        text = json.dumps({"name": "sink", **KEYED, "topics": f"t{number}", "tablestore.kafka_t.primarykey.name": "id"})
+        text = text.replace("kafka_t.", f"kafka_t{number}.")
+        (tmp_path / f"{number}.json").write_text(text, "utf-8")
+    _, problems = load_project(tmp_path, VARIABLES, connectors=CONNECTORS)
+    (found,) = [problem for problem in problems if "names are unique" in problem.message]
+    assert found.severity == "error"
+    assert found.location is not None
+    assert found.location.file.endswith("1.json")
+    assert "0.json" in found.message
+
+
+CONSOLE = Path(__file__).parents[2] / "docs" / "from-the-console.md"
+FIELDS = {
+    "Name": "name", "Instance": "consumer.override.bootstrap.servers", "Data Source Topic": "topics",
+    "Consumer Thread Concurrency": "consumer.thread.concurrency",
+    "Consumer Offset": "consumer.override.auto.offset.reset", "VPC ID": "", "vSwitch ID": "",
+    "Failure Handling Policy": "failure.handling.policy", "Resource Creation Method": "",
+    "Connector Consumer Group": "consumer.override.group.id", "Task Offset Topic": "offset.storage.topic",
+    "Task Configuration Topic": "config.storage.topic", "Task Status Topic": "status.storage.topic",
+    "Dead-letter Queue Topic": "errors.deadletterqueue.topic.name", "Error Data Topic": "runtime.error.topic.name",
+    "Instance Name": "tablestore.instance.name", "Automatically Create Destination Table": "auto.create",
+    "Destination Table Name": "table.name.format", "Tablestore": "tablestore.mode",
+    "Message Key Format": "key.converter", "Message Value Format": "value.converter",
+    "JSON Message Field Conversion": "json.field.conversion", "Primary Key Mode": "primarykey.mode",
+    "Primary Key Column Names": "tablestore.<table>.primarykey.name", "Write Mode": "insert.mode",
+    "Delete Mode": "delete.mode", "Metric Name Field": "tablestore.timeseries.<table>.measurement",
+    "Data Source Field": "tablestore.timeseries.<table>.dataSource",
+    "Tag Field": "tablestore.timeseries.<table>.tags", "Timestamp Field": "tablestore.timeseries.<table>.time",
+    "Timestamp Unit": "tablestore.timeseries.<table>.time.unit",
+    "Whether to Map All Non-primary Key Fields": "tablestore.timeseries.mapAll",
+    "Configure Mapping for All Non-primary Key Fields": "tablestore.timeseries.<table>.field.name",
+}  # fmt: skip
+"""Fields of the console to the option that the page names."""
+
+
+def test_the_page_of_the_console_has_every_field_and_options_that_are_known(tmp_path: Path) -> None:
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in CONSOLE.read_text("utf-8").splitlines()
+            if line.startswith("| ") and not line.startswith(("| field", "| ---"))]  # fmt: skip
+    assert {field: option.strip("`").replace("none", "") for field, option in rows} == FIELDS
+    for option in filter(None, FIELDS.values()):
+        base = SERIES if "timeseries" in option else KEYED
+        name = option.replace("<table>", "kafka_t")
+        _, problems = load(tmp_path, {**base, name: "x"})
+        assert not [problem for problem in problems if f"unknown option '{name}'" in problem.message]

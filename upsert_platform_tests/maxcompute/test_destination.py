@@ -190,3 +190,21 @@ def test_the_lease_of_another_destination_is_no_lease(
     destination = opened()
     with pytest.raises(TypeError, match="lease"), closing(destination):
         destination.write(frame(spark, destination.table, []), span=span(1), lease=object())  # type: ignore[arg-type]
+
+
+def test_options_without_effect_are_warned_of_once_by_the_process_that_writes(
+    maxcompute: ServerHandle,
+    opened: Callable[..., MaxComputeDestination],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"sink_file-cached_enable": "true", "upsert_flush_concurrent": "3", "sink_parallelism": "4"}
+    destination = opened(**options)
+    rows = pa.table({"id": [1], "name": ["a"], "_op": ["U"], "_seq": [0]})
+    for upto in (1, 2):
+        with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
+            destination.write(rows, span=span(upto), lease=lease)
+    assert stored(maxcompute, destination.table) == [(1, "a")]
+    spill = "option 'sink.file-cached.enable' changes nothing here: writing tasks send rows as they arrive"
+    slots = "option 'upsert.flush.concurrent' changes nothing here"
+    local = "'sink.parallelism' = '4' has no effect on batches that the driver's process writes"
+    assert [caplog.text.count(text) for text in (spill, slots, local)] == [1, 1, 1]

@@ -322,3 +322,18 @@ def test_no_secret_in_plans_configuration_or_errors(spark: SparkSession, server:
     shown = frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll()) + repr(table)
     assert server.access_key_secret not in shown
     assert server.access_key_secret not in destination.uri
+
+
+def test_the_number_of_tasks_is_warned_of_once_where_no_task_writes(
+    server: ServerHandle, stored: Stored, caplog: pytest.LogCaptureFixture
+) -> None:
+    import pyarrow as pa
+
+    table = table_on(server, COLUMNS, ["id"], {"sink.parallelism": "3"})
+    destination = TablestoreDestination(table)
+    for upto in (1, 2):
+        batch = change_batch(table, [{"id": upto, "name": "n"}], sequence=upto)
+        _write(destination, pa.Table.from_batches([batch]), upto=upto)  # type: ignore[arg-type]
+    assert len(stored(server, table)) == 2
+    assert caplog.text.count("'sink.parallelism' = '3' has no effect on batches that the driver's process writes") == 1
+    destination.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from upsert_platform.kafka.source.retention import unread_records
 from upsert_platform.kafka.source.source import write_changes, write_changes_here
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
+from upsert_platform.writing.notices import warn_once
 from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.store import Positions
     from upsert_platform.kafka.source.decode import RecordDecoder
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,12 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
 
     def write_here(self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation) -> list[DataFile]:
         """Reads ranges one after the other, into as few files as they fill."""
+        if self.kafka.settings.scan_parallelism is not None:
+            warn_once(
+                _LOGGER,
+                f"table '{self.table.name}': 'scan.parallelism' = '{self.kafka.settings.scan_parallelism}' has no"
+                " effect on batches that the driver's process reads; it is the number of Spark's tasks",
+            )
         return write_changes_here(self.kafka, ranges, batch=batch, mode=self._reading, location=location)
 
     def publish(self, positions: Positions) -> None:

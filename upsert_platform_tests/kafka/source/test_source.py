@@ -9,10 +9,12 @@ import pytest
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import EndpointError, RecordError, TopicError
 from upsert_platform.kafka.source.fetch import close_consumers, fetch_range
 from upsert_platform.kafka.source.offsets import discover, plan_backlog
 from upsert_platform.kafka.source.source import read_changes, share_ranges
+from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.writing.outcomes import failure_of
 from upsert_platform_tests.kafka.source.test_offsets import Positions, delete_records
@@ -194,3 +196,13 @@ def test_48_scan_parallelism(lengths, tasks, expected):
     dealt = share_ranges(ranges, tasks)
     assert [[item.offsets for item in hand] for hand in dealt] == expected
     assert sum(item.offsets for hand in dealt for item in hand) == sum(lengths)
+
+
+def test_the_number_of_reading_tasks_is_warned_of_once_where_no_task_reads(table_of, topic, produce, tmp_path, caplog):
+    produce(topic, [user(index, "a") for index in range(5)])
+    source = TopicSource(declare(topic=topic), table_of(topic, **{"scan.parallelism": "3"}))
+    ranges = backlog(source.kafka)
+    for batch in (1, 2):
+        files = source.write_here(ranges, batch=batch, location=TableLocation(str(tmp_path)))
+        assert sum(item.rows for item in files) >= 5
+    assert caplog.text.count("'scan.parallelism' = '3' has no effect on batches that the driver's process reads") == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +181,25 @@ def test_never_an_update_without_cells(subtests_of_modes: Callable[[], list[tupl
 def subtests_of_modes() -> Callable[[], list[tuple[str, str]]]:
     deletes = ("none", "row", "column", "row_and_column")
     return lambda: [(insert, delete) for insert in ("put", "update") for delete in deletes]
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "from-kafka-connect.md"
+SHOWN = {
+    "row without columns": (EMPTY,),
+    "row without them": (("PUT", {"A": "update"}, ()),),
+    "row deleted": (DELETE,),
+    "dirty": (DIRTY,),
+    "their columns stay": (SKIPPED,),
+    "columns deleted": (REMOVED, PARTLY),
+}
+
+
+def test_the_page_says_what_each_pair_of_modes_does() -> None:
+    rows = re.findall(
+        r"^\| (put|update) \| (\w+) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert len(rows) == len({row[:2] for row in rows}) == 8
+    for insert, delete, *shown in rows:
+        made = table(primarykey_mode="record_key", insert_mode=insert, delete_mode=delete)
+        for text, value in zip(shown, (None, ALL_NULL, SOME_NULL), strict=True):
+            assert outcome(made, KEY, value) in SHOWN[text], (insert, delete, text)
