@@ -24,6 +24,7 @@ from upsert_platform.plan.operators import (
     scans,
 )
 from upsert_platform.plan.topn import ArrivedTopN, TopN
+from upsert_platform.plan.uniqueness import lacking, tells_apart
 
 __all__ = [
     "Aggregate",
@@ -51,5 +52,7 @@ __all__ = [
     "Window",
     "column",
     "expressions",
+    "lacking",
     "scans",
+    "tells_apart",
 ]

@@ -32,6 +32,8 @@ class Expression:
         varies: name of a function in it that gives another value each time.
         reads: names of the columns in it.
         fails: Spark SQL of the reason why it has no value for a row; None if it cannot fail.
+        keeps: a column that it tells, since it gives another value for every value of that: up to a unit of time in
+            microseconds, or wholly with 0.
     """
 
     sql: str
@@ -41,6 +43,7 @@ class Expression:
     reads: tuple[str, ...] = ()
     # Plans are told apart by what they show of themselves; one that can fail is not carried out.
     fails: str | None = field(default=None, repr=False)
+    keeps: tuple[str, int] | None = field(default=None, repr=False, compare=False)
 
     @property
     def column(self) -> str | None:

@@ -86,6 +86,14 @@ class InsertResolver:
         if target is None or relation is None:
             return None, self.problems
         given = self.match_columns(target, relation)
+        if (
+            planned is None
+            and given is not None
+            and self._needs_images(target, self.tables.by_name[relation.source], given)
+        ):
+            found = self._of_images(target)
+            if found is not None:
+                planned, given = found
         self.planned = planned
         if planned is not None:
             return self.insert_result(planned, target, given), self.problems
@@ -124,8 +132,30 @@ class InsertResolver:
                 return read_query(self.declaration.query, self.lookup), None
             except NeedsState:
                 pass
+        return self._plan()
+
+    def _plan(self) -> tuple[Relation, PlannedQuery]:
         planned = plan_query(self.declaration.query, self.find, lateness=self.declaration.lateness)
         return planned.relation(query_name(self.declaration.target)), planned
+
+    def _of_images(self, target: Table) -> tuple[PlannedQuery, dict[str, Rendered]] | None:
+        """The query with its own key, and what fills the target's columns; None where its rows are not told apart."""
+        relation, planned = self._plan()
+        given = self.match_columns(target, relation)
+        assert given is not None, "they fit before"
+        key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
+        try:
+            planned.check_key(target.primary_key, key, self.declaration.location.line)
+        except Fault:
+            return None
+        return planned, given
+
+    def _needs_images(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
+        """Whether a key is computed of the source's: a delete has none of its values, what the row was before does."""
+        if not target.primary_key or not source.primary_key or self.declaration.overwrite:
+            return False
+        filled = [given.get(name) for name in target.primary_key]
+        return any(value is not None and value.column is None and value.constant is None for value in filled)
 
     def insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
         """An insert of the result of a query, which is kept up to date by itself."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from upsert_platform.plan import Node, Project, Query, column, expressions
+from upsert_platform.plan import Node, Project, Query, column, expressions, lacking, tells_apart
 from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -17,6 +18,10 @@ from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import Rendered
 from upsert_platform.types import quote_name
+
+_ONE_ROW: Final = (
+    "or choose one row of each key by ROW_NUMBER() OVER (PARTITION BY <the key> ORDER BY ...) with WHERE rn = 1"
+)
 
 
 def query_name(target: str) -> str:
@@ -73,22 +78,40 @@ class PlannedQuery:
                 line,
             )
         given = {name for name in key.values() if name is not None}
-        if any(unique <= given for unique in node.keys):
+        if tells_apart(node, given):
             return
         choices = [sorted(shown[name] for name in unique) for unique in node.keys if unique <= set(shown)]
         of = f"the primary key of the target is ({', '.join(primary_key)})"
+        why = self._why(given, shown)
         if not choices:
             raise Fault(
                 f"nothing tells the rows of the query apart, so none can be taken back; {of}: group by what fills it,"
-                " or select the keys of the tables that are joined",
+                f" or select the keys of the tables that are joined, {_ONE_ROW}{why}",
                 line,
             )
         told = " or ".join(f"({', '.join(names)})" if names else "nothing: it has one row" for names in choices[:3])
         raise Fault(
             f"the rows of the query are told apart by {told}, but {of}; rows would overwrite each other: group by the"
-            " key's columns, or add what is missing to the key",
+            f" key's columns, or add what is missing to the key, {_ONE_ROW}{why}",
             line,
         )
+
+    def _why(self, given: set[str], shown: Mapping[str, str]) -> str:
+        """Which columns of the target's key tell nothing, and what does not follow from the others."""
+        node = self.found.node
+        computed = dict(node.columns) if isinstance(node, Project) else {}
+        vague = [
+            shown.get(name, name)
+            for name in sorted(given)
+            if (item := computed.get(name)) is not None and item.column is None and item.keeps is None
+        ]
+        missing = [shown.get(name, name) for name in lacking(node, given)]
+        why = ""
+        if vague:
+            why += f"; {', '.join(vague)} may be the same for different rows"
+        if missing:
+            why += f"; {', '.join(missing)} does not follow from the key"
+        return why
 
     def query(self, name: str, *, used: Mapping[str, str], key: tuple[str, ...], keyed: bool, statement: str) -> Query:
         """The query, with the columns that are written.

@@ -13,6 +13,7 @@ from upsert_platform.plan import Expression, Field, Native, Node
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of
+from upsert_platform.sql.planning.kept_values import kept_column
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered
 from upsert_platform.types import LogicalType, TypeName, quote_name
@@ -156,7 +157,12 @@ class Columns:
             )
         reads = tuple(sorted({item.field.name for item in self.reads(node)}))
         native = _with_type(self.native(node), rendered.type)
-        return Expression(rendered.sql, rendered.type, native, rendered.varies, reads)
+        keeps = kept_column(node, self._field) if native is None else None
+        return Expression(rendered.sql, rendered.type, native, rendered.varies, reads, keeps=keeps)
+
+    def _field(self, node: exp.Column) -> Field | None:
+        found = self.find(node)
+        return found[0].field if found is not None and not found[1] else None
 
     def rendered(self, node: exp.Expr) -> Rendered:
         """An expression in Spark SQL, over the names of the plan."""
