@@ -10,9 +10,7 @@ def _load() -> dg.Definitions:
 
     platform = default_platform()
     # What is wrong is told when the code location is loaded, not by the first run.
-    found = build_definitions(platform.binding().project, platform=platform)
-    # What is launched from the graph is one process with one JVM too; by default each step would have its own.
-    return dg.Definitions.merge(found, dg.Definitions(executor=dg.in_process_executor))
+    return build_definitions(platform.binding().project, platform=platform)
 
 
 defs = _load()

@@ -77,6 +77,7 @@ def _observable(topic: str, table: Table, translation: Translation, looks: dg.Au
     found = translation.described(TranslatorData("topic" if is_topic(table) else "database", topic, table, spec))
 
     @dg.observable_source_asset(**observed(found))
+    @translation.keys.bound
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
@@ -107,7 +108,7 @@ def changelog_asset(
             *(names.stream_key(table, topic) for topic in streams_of(table)),
             *(names.destination_key(name) for name in after),
         ],
-        io_manager_key=keys.CHANGELOG_IO,
+        io_manager_key=names.named(keys.CHANGELOG_IO),
         group_name="changelogs",
         owners=platform_settings(table).owners,
         tags=platform_settings(table).tag_pairs,
@@ -119,6 +120,7 @@ def changelog_asset(
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
         },
     )
+    @names.bound
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
@@ -157,7 +159,7 @@ def query_asset(query: Query, translation: Translation, *, after: Collection[str
             *(names.changelog_key(name) for name in query.tables),
             *(names.destination_key(name) for name in after),
         ],
-        io_manager_key=keys.QUERY_IO,
+        io_manager_key=names.named(keys.QUERY_IO),
         group_name="queries",
         kinds={"arrow", "deltalake"},
         description=f"Result of a query, with the state that keeps it up to date.\n\n```sql\n{query.statement}\n```",
@@ -168,6 +170,7 @@ def query_asset(query: Query, translation: Translation, *, after: Collection[str
             keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
         },
     )
+    @names.bound
     def result(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
         with told_plainly():
             hop = platform.query_hop(query.name, run=context.run.run_id)
@@ -198,7 +201,7 @@ def destination_asset(
     @dg.asset(
         key=names.destination_key(target.name),
         deps=[names.query_key(insert.source) if insert.query else names.changelog_key(insert.source)],
-        io_manager_key=keys.DESTINATION_IO,
+        io_manager_key=names.named(keys.DESTINATION_IO),
         group_name="tables",
         owners=platform_settings(target).owners,
         tags=platform_settings(target).tag_pairs,
@@ -213,6 +216,7 @@ def destination_asset(
             **code_references(target.location, insert.location),
         },
     )
+    @names.bound
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
         with told_plainly():
             hop = platform.destination_hop(target.name, run=context.run.run_id)
@@ -265,9 +269,13 @@ def project_assets(
     yield from delta_source_assets(project, translation)
 
 
-def project_translation(project: Project, translator: UpsertTranslator | None) -> Translation:
-    """A translator that was asked for the key of every asset of a project."""
-    return translation_of(translator, lambda noting: project_assets(project, noting))
+def project_translation(project: Project, translator: UpsertTranslator | None, *, instance: str = "") -> Translation:
+    """A translator that was asked for the key of every asset of a project.
+
+    Args:
+        instance: tells the project from others of its code location.
+    """
+    return translation_of(translator, lambda noting: project_assets(project, noting), instance=instance)
 
 
 def inserts_of(project: Project) -> Iterable[tuple[Insert, Table]]:

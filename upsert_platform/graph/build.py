@@ -13,7 +13,7 @@ from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.drain_quarantine import drain_job
 from upsert_platform.graph.freshness_check import freshness_check
-from upsert_platform.graph.io_managers import changelog_io_manager, destination_io, query_io
+from upsert_platform.graph.io_managers import changelog_io_manager, destination_io_manager, query_io_manager
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.launchable import launchable
 from upsert_platform.graph.loss_check import loss_check
@@ -45,6 +45,9 @@ def build_definitions(
     spark: SparkResource | None = None,
     automation: str | None = None,
     translator: UpsertTranslator | None = None,
+    instance: str = "",
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,
+    alerts: bool = True,
 ) -> dg.Definitions:
     """Assets, checks, jobs, sensor and resources of a project.
 
@@ -53,6 +56,11 @@ def build_definitions(
         spark: the session's settings.
         automation: ``sensor`` or ``conditions``; see `automation`. From the environment if left out.
         translator: how assets are called and shown; see `translator`. From the environment if left out.
+        instance: tells the project from others of the same code location: names of its resources, IO managers, jobs,
+            schedules, sensors and ops end in it. Keys of assets are a translator's.
+        executor: of runs that are launched from the graph; None where the code location names one itself. Dagster's own
+            gives each step a process, with a JVM.
+        alerts: whether the sensors of alerts are part of it; they look at every run of the code location.
 
     Raises:
         DeclarationError: there is no automation of that name, or a translator answers what cannot be.
@@ -60,7 +68,7 @@ def build_definitions(
     by_conditions = automation_of(automation) is Automation.CONDITIONS
     spark = spark or SparkResource()
     platform = platform or default_platform()
-    translation = assets.project_translation(project, translator_of(translator))
+    translation = assets.project_translation(project, translator_of(translator), instance=instance)
     names = translation.keys
     sync = jobs.sync_job(project, names)
     targets = [target for _, target in assets.inserts_of(project)]
@@ -94,18 +102,19 @@ def build_definitions(
         ]
         if project.inserts
         else [],
-        schedules=jobs.schedules(verify, compact, watch) if project.inserts else [],
+        schedules=jobs.schedules(verify, compact, watch, names=names) if project.inserts else [],
         sensors=[
             *([sensors.new_offsets_sensor(project, sync, names)] if project.inserts and not by_conditions else []),
-            *declared_alerts(),
+            *(declared_alerts() if alerts else ()),
         ],
         resources={
-            **top_level(platform),
-            "spark": launchable(spark),
-            keys.CHANGELOG_IO: changelog_io_manager(names),
-            keys.QUERY_IO: query_io,
-            keys.DESTINATION_IO: destination_io,
+            **{names.named(name): found for name, found in top_level(platform).items()},
+            names.named(keys.SPARK): launchable(spark),
+            names.named(keys.CHANGELOG_IO): changelog_io_manager(names),
+            names.named(keys.QUERY_IO): query_io_manager(names),
+            names.named(keys.DESTINATION_IO): destination_io_manager(names),
         },
+        executor=executor,
         loggers={console.CONSOLE: console.console},
     )
 

@@ -30,7 +30,7 @@ def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChe
     key = names.changelog_key(table.name)
 
     @dg.multi_asset_check(
-        name=keys.op_name("accounted", table.name),
+        name=names.op_name("accounted", table.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_ACCOUNTED,
@@ -40,6 +40,7 @@ def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChe
         ],
         can_subset=True,
     )
+    @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             yield from _accounted(context, platform, table, key)
@@ -96,7 +97,7 @@ def last_value_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetC
     key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
-        name=keys.op_name("check", target.name),
+        name=names.op_name("check", target.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_LAST_VALUE,
@@ -108,6 +109,7 @@ def last_value_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetC
         ],
         can_subset=True,
     )
+    @names.bound
     def check(
         context: dg.AssetCheckExecutionContext, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:

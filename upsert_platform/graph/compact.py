@@ -18,7 +18,6 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import applied_before, remove_unused
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
@@ -68,7 +67,7 @@ def compact_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefin
     ]
 
     return job_of(
-        COMPACT,
+        names.named(COMPACT),
         *steps,
         description="Keeps the lake small: changelogs are reduced to the last change per key, small files are merged,"
         " files that nothing needs are deleted. Tables are not touched; safe beside a sync.",
@@ -77,11 +76,12 @@ def compact_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefin
 
 def _step(table: Table, names: AssetKeys) -> Any:
     @dg.op(
-        name=keys.op_name("compact", table.name),
+        name=names.op_name("compact", table.name),
         description=f"Compacts the changelog of table {table.name}.",
         tags={"dagster/kind/spark": "", "dagster/kind/deltalake": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(
         context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
@@ -102,11 +102,12 @@ def _step(table: Table, names: AssetKeys) -> Any:
 
 def _query_step(query: Query, names: AssetKeys) -> Any:
     @dg.op(
-        name=keys.op_name("compact_query", query.name),
+        name=names.op_name("compact_query", query.name),
         description=f"Compacts the result of query {query.name}.",
         tags={"dagster/kind/deltalake": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource) -> None:
         with told_plainly():
             store = query_store(platform.binding().queries[query.name], platform.lake)

@@ -68,7 +68,7 @@ def major_compact_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.Jo
         return None
 
     @dg.job(
-        name=MAJOR_COMPACT,
+        name=names.named(MAJOR_COMPACT),
         executor_def=dg.in_process_executor,
         description="Runs a major compaction of every Delta table of MaxCompute as its only writer: it keeps the newest"
         " row per key, and loses history. A table that a run is writing fails its step; run it again.",
@@ -106,6 +106,7 @@ def _observable(table: Table, translation: Translation) -> Any:
     found = translation.described(TranslatorData("source", table.name, table, spec))
 
     @dg.observable_source_asset(**observed(found))
+    @translation.keys.bound
     def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         from upsert_platform.maxcompute.changes import table_versions
 
@@ -142,11 +143,12 @@ def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
 
 def _compaction(table: Table, names: AssetKeys) -> Any:
     @dg.op(
-        name=keys.op_name("major_compact", table.name),
+        name=names.op_name("major_compact", table.name),
         description=f"Major compaction of table {table.name}.",
         tags={"dagster/kind/maxcompute": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(context: dg.OpExecutionContext, platform: PlatformResource) -> None:
         with told_plainly():
             destination = MaxComputeDestination(_settings(platform, table.name))

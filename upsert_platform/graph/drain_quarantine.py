@@ -43,11 +43,12 @@ def drain_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinit
     written = sorted({insert.target for insert in project.inserts})
 
     @dg.op(
-        name=_STEP,
+        name=names.named(_STEP),
         description=f"Tries what was kept aside of {', '.join([*read, *written])} again.",
         tags={"dagster/kind/spark": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(
         context: dg.OpExecutionContext, config: DrainConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
@@ -72,7 +73,7 @@ def drain_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinit
             raise dg.Failure(description="; ".join(failures), allow_retries=False)
 
     return job_of(
-        DRAIN,
+        names.named(DRAIN),
         step,
         description="Decodes the records in quarantine again, as their tables are declared now, commits what is not"
         " outdated and brings it to the tables; then writes refused rows again, with the values that their keys have by"

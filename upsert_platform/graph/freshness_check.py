@@ -22,7 +22,7 @@ def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
     key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
-        name=keys.op_name("freshness", target.name),
+        name=names.op_name("freshness", target.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_FRESHNESS,
@@ -33,6 +33,7 @@ def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
         ],
         can_subset=True,
     )
+    @names.bound
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             binding = platform.binding()

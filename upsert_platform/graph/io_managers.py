@@ -1,5 +1,6 @@
 """IO managers: what an asset returns is a plan, writing it is what they do; what they load is a Spark DataFrame."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -11,7 +12,7 @@ from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER,
 from upsert_platform.errors import ChangelogError
 from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.graph.keys import TABLE_METADATA, AssetKeys
+from upsert_platform.graph.keys import PLATFORM, SPARK, TABLE_METADATA, AssetKeys
 from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import changelog_of
@@ -190,29 +191,38 @@ class DestinationIOManager(_PlatformIOManager):
 
 
 def changelog_io_manager(names: AssetKeys) -> dg.IOManagerDefinition:
-    """The IO manager of changelogs, with the run's own resources `platform` and `spark`.
+    """The IO manager of changelogs, with the run's own resources.
 
     Args:
-        names: keys of the assets of topics, of which it tells how far they are.
+        names: keys of the assets of topics, of which it tells how far they are, and names of resources.
     """
-
-    @dg.io_manager(required_resource_keys={"platform", "spark"}, description="Writes and loads changelogs.")
-    def changelog_io(context: dg.InitResourceContext) -> ChangelogIOManager:
-        return ChangelogIOManager(context.resources.platform, context.resources.spark, names)
-
-    return changelog_io
-
-
-@dg.io_manager(required_resource_keys={"platform", "spark"}, description="Computes and loads queries.")
-def query_io(context: dg.InitResourceContext) -> QueryIOManager:
-    """The IO manager of queries, with the run's own resources `platform` and `spark`."""
-    return QueryIOManager(context.resources.platform, context.resources.spark)
+    return _io_manager(
+        names,
+        lambda platform, spark: ChangelogIOManager(platform, spark, names),
+        description="Writes and loads changelogs.",
+    )
 
 
-@dg.io_manager(required_resource_keys={"platform", "spark"}, description="Writes and loads destination tables.")
-def destination_io(context: dg.InitResourceContext) -> DestinationIOManager:
-    """The IO manager of destination tables, with the run's own resources `platform` and `spark`."""
-    return DestinationIOManager(context.resources.platform, context.resources.spark)
+def query_io_manager(names: AssetKeys) -> dg.IOManagerDefinition:
+    """The IO manager of queries, with the run's own resources."""
+    return _io_manager(names, QueryIOManager, description="Computes and loads queries.")
+
+
+def destination_io_manager(names: AssetKeys) -> dg.IOManagerDefinition:
+    """The IO manager of destination tables, with the run's own resources."""
+    return _io_manager(names, DestinationIOManager, description="Writes and loads destination tables.")
+
+
+def _io_manager(
+    names: AssetKeys, make: Callable[[PlatformResource, SparkResource], dg.IOManager], *, description: str
+) -> dg.IOManagerDefinition:
+    platform, spark = names.named(PLATFORM), names.named(SPARK)
+
+    @dg.io_manager(required_resource_keys={platform, spark}, description=description)
+    def io_manager(context: dg.InitResourceContext) -> dg.IOManager:
+        return make(getattr(context.resources, platform), getattr(context.resources, spark))
+
+    return io_manager
 
 
 def _table_of(context: dg.OutputContext) -> str:

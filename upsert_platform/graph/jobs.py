@@ -30,7 +30,7 @@ _SCHEDULES: Final = {
 def sync_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
     """Topics to changelogs to queries to destinations, with their checks, in one process (one JVM)."""
     return dg.define_asset_job(
-        SYNC,
+        names.named(SYNC),
         selection=dg.AssetSelection.assets(*_materialised(project, names)) - _by_themselves(project, names),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
@@ -46,7 +46,7 @@ def ingest_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     written = [insert for insert in project.inserts if sources & set(insert.tables)]
     queries = dict.fromkeys(insert.query.name for insert in written if insert.query is not None)
     return dg.define_asset_job(
-        INGEST,
+        names.named(INGEST),
         selection=dg.AssetSelection.assets(
             *(names.changelog_key(name) for name in sources),
             *(names.query_key(name) for name in queries),
@@ -64,7 +64,7 @@ def verify_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
     """Compares every row of every destination; writes nothing but the verdict."""
     checks = [dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE) for key in _destinations(project, names)]
     return dg.define_asset_job(
-        VERIFY,
+        names.named(VERIFY),
         selection=dg.AssetSelection.checks(*checks),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
@@ -79,7 +79,7 @@ def audit_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     if not checks:
         return None
     return dg.define_asset_job(
-        AUDIT,
+        names.named(AUDIT),
         selection=dg.AssetSelection.checks(*checks),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
@@ -97,7 +97,7 @@ def watch_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     quarantines = [dg.AssetCheckKey(key, keys.CHECK_QUARANTINE) for key in read]
     ahead = (*_loss_checks(project, names), *_schema_checks(project, names), *_freshness_checks(project, names))
     return dg.define_asset_job(
-        WATCH,
+        names.named(WATCH),
         selection=dg.AssetSelection.checks(*quarantines, *ahead),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
@@ -106,8 +106,9 @@ def watch_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     )
 
 
-def schedules(*jobs: Job | dg.JobDefinition | None) -> list[dg.ScheduleDefinition]:
+def schedules(*jobs: Job | dg.JobDefinition | None, names: AssetKeys = AS_DECLARED) -> list[dg.ScheduleDefinition]:
     """A schedule for each job that should run by itself now and then, stopped until somebody starts it."""
+    own = {names.named(name): times for name, times in _SCHEDULES.items()}
     return [
         dg.ScheduleDefinition(
             name=f"{job.name}_{named}",
@@ -117,7 +118,7 @@ def schedules(*jobs: Job | dg.JobDefinition | None) -> list[dg.ScheduleDefinitio
         )
         for job in jobs
         if job is not None
-        for named, cron in [_SCHEDULES[job.name]]
+        for named, cron in [own[job.name]]
     ]
 
 

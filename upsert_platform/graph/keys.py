@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import dagster as dg
 import sqlglot
 
+from upsert_platform.graph.parameters import rename_parameters
 from upsert_platform.hops.connectors import connector_of, stream_group
 from upsert_platform.model import Column, Insert, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.lineage import lineage
 from upsert_platform.types import LogicalType
 
+F = TypeVar("F", bound=Callable[..., Any])
+PLATFORM = "platform"
+SPARK = "spark"
 CHANGELOG_IO = "changelog_io"
 DESTINATION_IO = "destination_io"
 QUERY_IO = "query_io"
@@ -71,13 +76,28 @@ def source_key(table: str) -> dg.AssetKey:
 
 @dataclass(frozen=True)
 class AssetKeys:
-    """Keys of the assets of a project, where a translator may have given other ones.
+    """Keys of the assets of a project, where a translator may have given other ones, and names beside them.
 
     Attributes:
         translated: key by itself to the key that was given.
+        instance: tells the project from others of the same code location: resources, IO managers, jobs, schedules,
+            sensors and ops have it at the end of their names. Empty for the only one.
     """
 
     translated: Mapping[dg.AssetKey, dg.AssetKey] = field(default_factory=dict)
+    instance: str = ""
+
+    def named(self, name: str) -> str:
+        """A name of a resource, a job, a schedule, a sensor or an op, in this code location."""
+        return f"{name}_{self.instance}" if self.instance else name
+
+    def op_name(self, kind: str, table: str) -> str:
+        """A name that Dagster takes for an op, one per table."""
+        return op_name(self.named(kind), table)
+
+    def bound(self, function: F) -> F:
+        """A function for a decorator of Dagster: its parameters `platform` and `spark` are this project's resources."""
+        return rename_parameters(function, {name: self.named(name) for name in (PLATFORM, SPARK)})
 
     def of(self, key: dg.AssetKey) -> dg.AssetKey:
         """The key that an asset has instead of its own one."""

@@ -22,7 +22,7 @@ def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDe
     key = names.changelog_key(table.name)
 
     @dg.multi_asset_check(
-        name=keys.op_name("loss", table.name),
+        name=names.op_name("loss", table.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_LOSS,
@@ -34,6 +34,7 @@ def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDe
         ],
         can_subset=True,
     )
+    @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             source = platform.binding().sources[table.name]

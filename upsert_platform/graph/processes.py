@@ -20,9 +20,13 @@ _NAMING_SECONDS: Final = 120.0
 """A run that has named its process, but not its host by then, was killed in between."""
 
 
-def name_host(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Notes with a run that it is carried out on this host."""
-    instance.add_run_tags(run_id, {HOST_TAG: socket.gethostname()})
+def name_host(instance: dg.DagsterInstance, run_id: str, **more: str) -> None:
+    """Notes with a run that it is carried out on this host.
+
+    Args:
+        more: tags that are noted with it.
+    """
+    instance.add_run_tags(run_id, {HOST_TAG: socket.gethostname(), **more})
 
 
 def is_alive(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

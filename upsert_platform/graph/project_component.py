@@ -1,5 +1,6 @@
 """A project folder as a Dagster component, for code locations that are built from ``defs.yaml`` files."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from dagster.components.resolved.errors import ResolutionException
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from upsert_platform.declarations.starter import write_starter
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
@@ -90,6 +91,18 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
     # An error of validation would show the values, which may be secrets.
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_]*$",
+        description="Tells the project from others of the code location: names of resources, IO managers, jobs,"
+        " schedules and sensors end in it. If left out, nothing is added where only one component has no name, and the"
+        " name of the component's folder where several have none.",
+    )
+    executor: Literal["in_process", "location"] = Field(
+        default="in_process",
+        description="Of runs that are launched from the graph: one process with one JVM, or that of the code location,"
+        " whose own definitions then name it.",
+    )
     project: str = Field(default=".", description="The folder, relative to the component's own.")
     home: str | None = Field(default=None, description="Root of the lake; UPSERT_PLATFORM_HOME if left out.")
     kafka: TextOptions = Field(default_factory=dict, description="Options for upsert-kafka tables.", repr=False)
@@ -117,12 +130,19 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         " and other attributes of assets, with templates over kind, name, connector, spec and data.",
     )
 
+    _instance: str = PrivateAttr(default="")
+    _tells_alerts: bool = PrivateAttr(default=True)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, checks, jobs, sensor and resources of the folder.
 
         Raises:
             DeclarationError: the folder has errors; it carries all of them.
         """
+        everyone = context.component_tree.get_all_components(UpsertProjectComponent) or [self]
+        unnamed = [item for item in everyone if item.name is None]
+        self._instance = self.name or (_place(context) if self.name is None and len(unnamed) > 1 else "")
+        self._tells_alerts = everyone[0] is self
         return self.definitions_of((context.path / self.project).resolve())
 
     def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
@@ -156,8 +176,19 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             platform=platform,
             spark=spark,
             automation=self.automation,
+            instance=self._instance,
+            executor=dg.in_process_executor if self.executor == "in_process" else None,
+            alerts=self._tells_alerts,
             translator=_ByComponent(self) if translates else None,
         )
+
+
+def _place(context: dg.ComponentLoadContext) -> str:
+    """The place of a component in its code location, as part of a name."""
+    where = context.component_path
+    parts = [*where.file_path.relative_to(context.defs_module_path).parts]
+    parts += [str(where.instance_key)] if where.instance_key else []  # further documents of one file
+    return re.sub(r"\W", "_", "_".join(parts), flags=re.ASCII)
 
 
 class _ByComponent(UpsertTranslator):

@@ -26,7 +26,7 @@ def quarantine_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
     key = names.changelog_key(table.name)
 
     @dg.multi_asset_check(
-        name=keys.op_name("quarantine", table.name),
+        name=names.op_name("quarantine", table.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_QUARANTINE,
@@ -38,6 +38,7 @@ def quarantine_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
         ],
         can_subset=True,
     )
+    @names.bound
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             source = platform.binding().sources[table.name]

@@ -43,11 +43,12 @@ def rebuild_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
         return None
 
     @dg.op(
-        name="rebuild_queries",
+        name=names.named("rebuild_queries"),
         description="Computes queries anew, and begins new snapshots.",
         tags={"dagster/kind/deltalake": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(
         context: dg.OpExecutionContext, config: RebuildConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
@@ -71,7 +72,7 @@ def rebuild_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
                     _rebuild(context, hop, spark, name, reason, names.query_key(name))
 
     return job_of(
-        REBUILD,
+        names.named(REBUILD),
         step,
         description="Computes queries anew beside their old results, then writes the difference: those whose statement"
         " or input has changed, or those that are named. Their tables are corrected by the next sync. Of tables of"

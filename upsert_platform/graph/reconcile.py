@@ -33,11 +33,12 @@ def reconcile_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDef
     targets = sorted({insert.target for insert in project.inserts})
 
     @dg.op(
-        name=_STEP,
+        name=names.named(_STEP),
         description=f"Repairs tables: {', '.join(targets)}.",
         tags={"dagster/kind/spark": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(
         context: dg.OpExecutionContext, config: ReconcileConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
@@ -58,7 +59,7 @@ def reconcile_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDef
             raise dg.Failure(description="; ".join(failures), allow_retries=False)
 
     return job_of(
-        RECONCILE,
+        names.named(RECONCILE),
         step,
         description="Compares every row of tables with the last values per key, and writes just those that differ:"
         " missing and stale rows are put, extra ones deleted. The tables serve on meanwhile. `dry_run: true` shows.",

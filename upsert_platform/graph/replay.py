@@ -58,11 +58,12 @@ def replay_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
         return None
 
     @dg.op(
-        name=_STEP,
+        name=names.named(_STEP),
         description=f"Reads topics again: of {', '.join(tables)}.",
         tags={"dagster/kind/spark": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(
         context: dg.OpExecutionContext, config: ReplayConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
@@ -80,7 +81,7 @@ def replay_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
                 _into_same(context, config, platform, spark, start, names)
 
     return job_of(
-        REPLAY,
+        names.named(REPLAY),
         step,
         description="Reads a topic again, as its table is declared now, from its first record, a time or offsets on."
         " The rows that then count are committed in one batch and its tables corrected: an older value never takes the"

@@ -24,6 +24,7 @@ from upsert_platform.graph.endpoint_resources import (
     TablestoreResource,
 )
 from upsert_platform.graph.launchable import HoldsSecrets, flat, launchable, resolved
+from upsert_platform.graph.own_runs import LAKE_TAG, lake_mark
 from upsert_platform.graph.processes import name_host
 from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound
 from upsert_platform.hops.changelog_hop import ChangelogHop
@@ -188,7 +189,7 @@ class PlatformResource(HoldsSecrets):
                 "'home' of resource 'platform' is superseded by 'root' of resource 'lake'; it still wins"
             )
         if context.run is not None and context.instance is not None:
-            name_host(context.instance, context.run.run_id)
+            name_host(context.instance, context.run.run_id, **{LAKE_TAG: lake_mark(self.root)})
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Lets the connections go."""

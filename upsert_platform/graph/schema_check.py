@@ -34,7 +34,7 @@ def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.A
             return str(error)
         return None
 
-    return _check(table, names.changelog_key(table.name), "schema_of_changelog", difference)
+    return _check(table, names.changelog_key(table.name), "schema_of_changelog", difference, names)
 
 
 def table_schema_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
@@ -44,12 +44,14 @@ def table_schema_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.Asse
         with closing(platform.destination(target.name)) as destination:
             return destination.schema_difference() if isinstance(destination, ComparesSchema) else None
 
-    return _check(target, names.destination_key(target.name), "schema_of_table", difference)
+    return _check(target, names.destination_key(target.name), "schema_of_table", difference, names)
 
 
-def _check(table: Table, key: dg.AssetKey, kind: str, difference: Difference) -> dg.AssetChecksDefinition:
+def _check(
+    table: Table, key: dg.AssetKey, kind: str, difference: Difference, names: AssetKeys
+) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(
-        name=keys.op_name(kind, table.name),
+        name=names.op_name(kind, table.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_SCHEMA, asset=key, description="Columns, types and keys are those that are declared."
@@ -57,6 +59,7 @@ def _check(table: Table, key: dg.AssetKey, kind: str, difference: Difference) ->
         ],
         can_subset=True,
     )
+    @names.bound
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             found = difference(platform)

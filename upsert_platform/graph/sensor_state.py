@@ -11,6 +11,8 @@ from typing import Final
 
 import dagster as dg
 
+from upsert_platform.graph.own_runs import OwnRuns
+
 LONGEST: Final = timedelta(hours=6)
 """Between two tries of a table, however often it has failed."""
 _LOOKED_AT: Final = 50
@@ -70,12 +72,11 @@ class SensorState:
         now = time.time()
         self.since = {name: self.since.get(name, now) for name, lag in lags.items() if lag}
 
-    def learn(
-        self, instance: dg.DagsterInstance, *, job: str, mended_by: Collection[str], steps: Mapping[str, str]
-    ) -> None:
+    def learn(self, runs: OwnRuns, *, job: str, mended_by: Collection[str], steps: Mapping[str, str]) -> None:
         """Looks at the runs that ended since the last look: which tables failed, and which did not.
 
         Args:
+            runs: of the project.
             job: whose runs count.
             mended_by: jobs that repair tables; after one that succeeded all are tried again.
             steps: step key to the table that it writes or checks.
@@ -83,7 +84,7 @@ class SensorState:
         running, records = self.running, list[dg.RunRecord]()
         self.running = []
         for name in (job, *mended_by):
-            found = instance.get_run_records(dg.RunsFilter(job_name=name), limit=_LOOKED_AT)
+            found = runs.records(name, limit=_LOOKED_AT)
             before = self.seen.get(name, 0)
             new = [record for record in found if record.storage_id > before or record.storage_id in running]
             records += [record for record in new if record.dagster_run.is_finished]
@@ -95,7 +96,7 @@ class SensorState:
                     self.failing.clear()
                 continue
             ended: dict[str, list[bool]] = {}
-            for stats in instance.get_run_step_stats(record.dagster_run.run_id):
+            for stats in runs.instance.get_run_step_stats(record.dagster_run.run_id):
                 table = steps.get(stats.step_key)
                 if table is not None and stats.status is not None and stats.status.value in ("SUCCESS", "FAILURE"):
                     ended.setdefault(table, []).append(stats.status.value == "SUCCESS")

@@ -12,10 +12,10 @@ from typing import Final
 import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.graph import keys
 from upsert_platform.graph.drain_quarantine import DRAIN
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.own_runs import OwnRuns
 from upsert_platform.graph.processes import HOST_TAG, is_alive
 from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.reconcile import RECONCILE
@@ -30,6 +30,9 @@ from upsert_platform.unreachable import waiting_once
 RETRY_SECONDS: Final = 300.0
 """How long after a sync that failed its tables are tried again; twice as long after each further failure."""
 _COUNTED_FAILURES: Final = 8
+_MENDING: Final = (RECONCILE, REBUILD, REPLAY, DRAIN)
+"""Jobs that repair tables."""
+_MOST_ACTIVE: Final = 100
 _NAMED: Final = 5
 """Tables that a message names of those that share a trouble."""
 _SETTLED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
@@ -54,7 +57,7 @@ def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARE
     steps = {
         step: name
         for name in targets
-        for step in (names.destination_key(name).to_python_identifier(), keys.op_name("check", name))
+        for step in (names.destination_key(name).to_python_identifier(), names.op_name("check", name))
     }
     changelogs = [names.changelog_key(name) for name in sources]
     queries = [names.query_key(query.name) for query in project.queries()]
@@ -63,18 +66,20 @@ def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARE
         return [*(changelogs if read else ()), *queries, *(names.destination_key(name) for name in tables)]
 
     @dg.sensor(
-        name="new_offsets",
+        name=names.named("new_offsets"),
         job=job,
         minimum_interval_seconds=30,
         description="Requests a sync when a topic has new offsets and no run of 'sync' or 'stream' is queued or"
         " running; tables that failed are left out, and asked for by themselves some minutes later.",
     )
+    @names.bound
     def new_offsets(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult | dg.SkipReason:
-        busy = _busy(context.instance)
+        runs = OwnRuns.of(context, platform.root)
+        busy = _busy(runs, [names.named(SYNC), names.named(STREAM)])
         if busy:
             return dg.SkipReason(busy)
         state = SensorState.read(context.cursor)
-        state.learn(context.instance, job=SYNC, mended_by=(RECONCILE, REBUILD, REPLAY, DRAIN), steps=steps)
+        state.learn(runs, job=names.named(SYNC), mended_by=[names.named(name) for name in _MENDING], steps=steps)
         lags: dict[str, int] = {}
         unread: dict[str, list[str]] = {}
         with waiting_once():
@@ -111,7 +116,7 @@ def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARE
                 cursor=state.text(),
             )
         retried = {name: None for name in state.failing if name in targets and name not in resting}
-        if retried or (not state.failing and _is_worth_a_retry(context.instance)):
+        if retried or (not state.failing and _is_worth_a_retry(runs, names.named(SYNC))):
             request = dg.RunRequest(asset_selection=selection(retried or targets, read=False))
             return dg.SensorResult(run_requests=[request], cursor=state.text())
         waiting = [f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag]
@@ -135,20 +140,20 @@ def _clock(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S UTC")
 
 
-def _busy(instance: dg.DagsterInstance) -> str | None:
+def _busy(runs: OwnRuns, jobs: Sequence[str]) -> str | None:
     """Which run is at it; None if none is."""
-    for name in (SYNC, STREAM):
-        for run in instance.get_runs(dg.RunsFilter(job_name=name, statuses=_ACTIVE)):
-            if is_alive(instance, run):
+    for name in jobs:
+        for run in (record.dagster_run for record in runs.records(name, limit=_MOST_ACTIVE, statuses=_ACTIVE)):
+            if is_alive(runs.instance, run):
                 host = run.tags.get(HOST_TAG)
                 where = f"{run.run_id}{f' on {host}' if host else ''}"
                 return f"a run of job '{name}' is queued or running: {where}"
     return None
 
 
-def _is_worth_a_retry(instance: dg.DagsterInstance) -> bool:
+def _is_worth_a_retry(runs: OwnRuns, job: str) -> bool:
     """Whether the last sync failed, or was killed, a while ago: a longer one with every failure in a row."""
-    records = instance.get_run_records(dg.RunsFilter(job_name=SYNC), limit=_COUNTED_FAILURES)
+    records = runs.records(job, limit=_COUNTED_FAILURES)
     failed = list(takewhile(lambda record: record.dagster_run.status not in _SETTLED, records))
     if not failed:
         return False

@@ -51,11 +51,12 @@ def stream_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefini
     targets = ", ".join(sorted({insert.target for insert in project.inserts}))
 
     @dg.op(
-        name=_STEP,
+        name=names.named(_STEP),
         description=f"Keeps tables equal to their topics: {targets}.",
         tags={"dagster/kind/kafka": ""},
         out=dg.Out(dg.Nothing),
     )
+    @names.bound
     def step(
         context: dg.OpExecutionContext, config: StreamConfig, platform: PlatformResource, spark: SparkResource
     ) -> None:
@@ -63,7 +64,7 @@ def stream_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefini
             _stream(context, config, platform, spark, names)
 
     return job_of(
-        STREAM,
+        names.named(STREAM),
         step,
         description="Continuous mode: every changelog, query and table is kept up with its topics, second by second,"
         " until the run is terminated. While it runs no sync can write its tables.",

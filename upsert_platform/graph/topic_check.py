@@ -27,7 +27,7 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
     key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
-        name=keys.op_name("equals_topic", target.name),
+        name=names.op_name("equals_topic", target.name),
         specs=[
             dg.AssetCheckSpec(
                 keys.CHECK_TOPIC,
@@ -38,6 +38,7 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
         ],
         can_subset=True,
     )
+    @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
             return

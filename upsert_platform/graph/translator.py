@@ -164,18 +164,22 @@ class Noting(Translation):
 
 
 def translation_of(
-    translator: UpsertTranslator | None, assets: Callable[[Translation], Iterable[object]]
+    translator: UpsertTranslator | None,
+    assets: Callable[[Translation], Iterable[object]],
+    *,
+    instance: str = "",
 ) -> Translation:
     """The keys of every asset, once a translator was asked for all of them.
 
     Args:
         assets: gives the assets of a project.
+        instance: tells the project from others of its code location.
 
     Raises:
         DeclarationError: two assets get one key.
     """
     if translator is None:
-        return Translation()
+        return Translation(keys=AssetKeys(instance=instance))
     noting = Noting()
     list(assets(noting))
     given: dict[dg.AssetKey, TranslatorData] = {}
@@ -186,7 +190,7 @@ def translation_of(
         if other is not data:
             raise _refused(data, f"gets key {_text(key)}, which {other.kind} '{other.name}' has")
         translated[data.spec.key] = key
-    return Translation(translator, AssetKeys(translated))
+    return Translation(translator, AssetKeys(translated, instance))
 
 
 def translator_of(given: UpsertTranslator | None) -> UpsertTranslator | None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
+from upsert_platform.graph.own_runs import OwnRuns
 from upsert_platform.graph.sensor_state import LONGEST, Failures, SensorState
 
 
@@ -28,7 +29,7 @@ def end(instance: dg.DagsterInstance, run: dg.DagsterRun, kind: dg.DagsterEventT
 
 def look(instance: dg.DagsterInstance, cursor: str | None) -> SensorState:
     state = SensorState.read(cursor)
-    state.learn(instance, job="sync", mended_by=("reconcile", "replay"), steps={})
+    state.learn(OwnRuns(instance, None, ""), job="sync", mended_by=("reconcile", "replay"), steps={})
     return state
 
 
