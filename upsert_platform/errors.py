@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from upsert_platform.redaction import redact
+
 _WORD: Final = 12
 """Letters that a plain word has at most."""
 
@@ -59,7 +61,10 @@ def hide(text: str, secrets: Iterable[str], *, ids: Iterable[str] = ()) -> str:
 
 
 class UpsertPlatformError(Exception):
-    """Base of all errors that the platform raises on purpose."""
+    """Base of all errors that the platform raises on purpose. Their texts are redacted when they are made."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redact(part) if isinstance(part, str) else part for part in args))
 
 
 class DeclarationError(UpsertPlatformError):

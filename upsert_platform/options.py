@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Options
+from upsert_platform.redaction import remember_login, remember_secret
 
 _PYDANTIC: Final = re.compile(r"^(Input|Value|String|List|Tuple|Set) should ")
 """How pydantic begins what it says of a value."""
@@ -93,6 +94,16 @@ class Settings(BaseModel):
     """Base of a connector's settings: frozen, and no option that is not declared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=False)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Registers the secrets of these settings, so that no text shows them."""
+        for value in vars(self).values():
+            if isinstance(value, SecretStr):
+                secret = value.get_secret_value()
+                remember_secret(secret)
+                remember_secret(secret.partition(":")[2])  # of a login as one text: user:password
+            elif isinstance(value, str):
+                remember_login(value)
 
 
 S = TypeVar("S", bound=Settings)

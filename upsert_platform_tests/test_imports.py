@@ -42,6 +42,7 @@ VOCABULARY = {
     "connector",
     "plan",
     "unreachable",
+    "redaction",
 }
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from upsert_platform.changelog.path_segment import other_case
 from upsert_platform.errors import ChangelogError
+from upsert_platform.redaction import remember_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,9 @@ class TableLocation:
 
     uri: str
     options: StorageOptions = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        remember_settings({name: value.get_secret_value() for name, value in self.options})
 
     @staticmethod
     def of(place: TableLocation | str) -> TableLocation:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.redaction import redact_error
 
 
 @contextmanager
@@ -23,4 +24,8 @@ def told_plainly() -> Iterator[None]:
     try:
         yield
     except UpsertPlatformError as error:
+        redact_error(error)
         raise dg.Failure(description=str(error), allow_retries=False) from error
+    except Exception as error:
+        redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
+        raise

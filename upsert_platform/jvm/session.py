@@ -22,6 +22,7 @@ from upsert_platform.jvm.placement import is_on_this_machine, refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.scratch import scratch_folder, sweep
 from upsert_platform.jvm.settings_file import settings_file
+from upsert_platform.redaction import remember_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,6 +140,7 @@ def open_session(
     prepare_environment(place)
     sweep()
     chosen = {**settings_of(place, brief=brief), **_temporary_files(place.settings), **place.given}
+    remember_settings(chosen)
     _start_jvm(chosen)
     builder = SparkSession.builder
     for name, value in chosen.items():

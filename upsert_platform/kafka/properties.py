@@ -16,6 +16,7 @@ from upsert_platform.kafka.jaas import CLIENT_ID, JaasError, client_settings
 from upsert_platform.kafka.stores import KINDS, Store, wrapped_pem
 from upsert_platform.model import is_secret_option
 from upsert_platform.options import nearest
+from upsert_platform.redaction import remember_secret
 
 
 def _names(text: str) -> frozenset[str]:
@@ -182,9 +183,7 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
     group = native.get("group.id", "").strip() or None
 
     def chosen(names: frozenset[str]) -> dict[str, str | SecretStr]:
-        return {
-            name: SecretStr(value) if _is_secret(name) else value for name, value in native.items() if name in names
-        }
+        return {name: _secret(value) if _is_secret(name) else value for name, value in native.items() if name in names}
 
     client = ClientProperties(
         common=chosen(COMMON),
@@ -199,6 +198,11 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
         kerberos_config=next((properties[name] for name in KERBEROS_CONFIG if name in properties), None),
     )
     return client, problems
+
+
+def _secret(value: str) -> SecretStr:
+    remember_secret(value)
+    return SecretStr(value)
 
 
 def _is_secret(name: str) -> bool:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.formats.registered.options import RegistrySettings
 from upsert_platform.formats.registered.tokens import ClientCredentials
+from upsert_platform.redaction import redact, without_credentials
 
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
@@ -202,18 +203,18 @@ class HttpSchemaRegistry:
                 if answer.status_code == 401 and self._tokens is not None and self._tokens.renew():
                     answer = self._ask(method, base + path, body)
             except requests.RequestException as error:
-                trouble = f"{type(error).__name__} at {_without_credentials(base)}"
+                trouble = f"{type(error).__name__} at {without_credentials(base)}"
                 continue
             if answer.status_code == 404 and missing is not None and _error_code(answer) in _NOT_FOUND:
                 raise SchemaNotFoundError(missing)
             if answer.status_code == 404 and _error_code(answer) is None:
                 raise self._no_registry(base, method, path, "status 404")
             if answer.status_code >= 500 or answer.status_code == 429:
-                trouble = f"status {answer.status_code} at {_without_credentials(base)}"
+                trouble = f"status {answer.status_code} at {without_credentials(base)}"
                 continue
             if answer.status_code >= 400:
                 raise EndpointError(
-                    f"the schema registry {_without_credentials(base)} refused {method} {path}: {_reason(answer)}"
+                    f"the schema registry {without_credentials(base)} refused {method} {path}: {_reason(answer)}"
                 )
             found = _json(answer)
             if found is None:
@@ -259,7 +260,7 @@ class HttpSchemaRegistry:
 
     def _no_registry(self, base: str, method: str, path: str, what: str) -> EndpointError:
         return EndpointError(
-            f"{_without_credentials(base)} does not answer {method} {path} as a schema registry does: {what}; check"
+            f"{without_credentials(base)} does not answer {method} {path} as a schema registry does: {what}; check"
             f" the address and path of '{self._prefix}.url'"
         )
 
@@ -300,14 +301,9 @@ def _error_code(answer: Any) -> int | None:
 
 def _reason(answer: Any) -> str:
     hints = {401: "check the credentials", 403: "the credentials lack the right", 409: "the schema is incompatible"}
-    text = str((_json(answer) or {}).get("message", ""))[:300]
+    text = redact(str((_json(answer) or {}).get("message", "")))[:300]
     hint = hints.get(answer.status_code, "")
     return "; ".join(part for part in (f"status {answer.status_code}", text, hint) if part)
-
-
-def _without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _tls_context(settings: RegistrySettings) -> ssl.SSLContext | None:

@@ -19,6 +19,7 @@ from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.options import read_settings
+from upsert_platform.redaction import without_credentials
 from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
@@ -79,7 +80,7 @@ def _registries(binding: Binding) -> Mapping[str, RegistrySettings]:
                 FORMATS[side.format].settings, side.options, subject=table.name, location=table.table.location
             )
             if isinstance(settings, RegistrySettings):
-                found.setdefault(settings.url.split(",")[0].strip(), settings)
+                found.setdefault(without_credentials(settings.url.split(",")[0].strip()), settings)
     return found
 
 
