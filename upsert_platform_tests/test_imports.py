@@ -70,7 +70,7 @@ ROOMS: Mapping[str, set[str]] = {
     | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
     "cli": VOCABULARY
     | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"}
-    | {"graph.stream_events"},
+    | {"graph.stream_events", "graph.job_run"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
@@ -84,7 +84,7 @@ LIGHT = (
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
     "cli.stream", "hops.streaming.loop", "hops.streaming.metrics_page",
-    "cli.erase", "hops.erase", "hops.erasures", "hops.erased_key", "hops.erased_elsewhere", "changelog.erasure",
+    "cli.run", "cli.erase", "hops.erase", "hops.erasures", "hops.erased_key", "hops.erased_elsewhere", "changelog.erasure",
     "hops.masks", "masking",
     "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",
     "hops.replay_start", "cli.session", "cli.importing", "declarations.importing",

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from upsert_platform.changelog import lake
+
+_COMMAND: Final = "upsert-platform"
+_FIRST_RECORD: Final = '{"order_id": 1, "customer": "Ada", "amount": 9.5, "state": "open"}'
 
 
 @click.command(short_help="Write a small project to begin with.")
@@ -30,14 +36,26 @@ def init(folder: Path) -> None:
 
 
 def next_commands(folder: Path) -> list[str]:
-    """Shell commands from the new project to its first run."""
+    """Return shell commands from the new project to its first rows, whatever PATH the shell has."""
+    command = _this_command()
     named = [f"export {lake.PROJECT_VARIABLE}={shlex.quote(str(folder.absolute()))}"]
     if not os.environ.get(lake.HOME_VARIABLE):
         named.append(f"export {lake.HOME_VARIABLE}={shlex.quote(lake.home())}")
     return [
         *named,
-        "upsert-platform local up",
-        "upsert-platform validate",
-        "upsert-platform status",
-        "dagster job execute -m upsert_platform.definitions -j sync",
+        f"{command} local up",
+        f"{command} validate",
+        f"echo {shlex.quote(_FIRST_RECORD)} | {command} send orders --create-topic",
+        f"{command} sync",
+        f"{command} peek open_orders",
+        f"{command} status",
     ]
+
+
+def _this_command() -> str:
+    """Return how a shell finds this command: by its name, or by its path where the environment is not active."""
+    own = Path(sys.executable).parent / _COMMAND
+    found = shutil.which(_COMMAND)
+    if not own.exists() or (found is not None and Path(found).resolve() == own.resolve()):
+        return _COMMAND
+    return shlex.quote(str(own))

@@ -82,15 +82,21 @@ def _told(event: dg.DagsterEvent, message: str) -> str:
             more = f": {data.description}" if data.description and not data.passed else ""
             return f"{data.check_name} {verdict}{_numbers(data.metadata)}{more}"
         case dg.DagsterEventType.STEP_FAILURE:
-            told = data.user_failure_data and data.user_failure_data.description
-            reason = told or _reason(data.error)
-            # The check has told already that it failed, and how; this event is the step's end.
-            return "" if _FAILED_CHECK in reason else f"failed: {reason}"
+            reason = failure_of(event)
+            return f"failed: {reason}" if reason else ""
         case dg.DagsterEventType.RUN_SUCCESS:
             return "succeeded"
         case dg.DagsterEventType.RUN_FAILURE:
             return f"failed: {message}"
     return ""
+
+
+def failure_of(event: dg.DagsterEvent) -> str:
+    """Return why a step failed; empty where a failed check says so itself, and the event is only the step's end."""
+    data: Any = event.event_specific_data
+    told = data.user_failure_data and data.user_failure_data.description
+    reason = str(told or _reason(data.error))
+    return "" if _FAILED_CHECK in reason else reason
 
 
 def _numbers(metadata: Mapping[str, Any]) -> str:

@@ -38,8 +38,9 @@ def test_written_project_is_valid_without_a_warning(tmp_path: Path, monkeypatch:
 
 def test_next_commands_are_commands(tmp_path: Path) -> None:
     shown = run("init", str(tmp_path)).output.partition("next:")[2].split("\n")
-    own = [line.split()[1:] for line in shown if line.strip().startswith("upsert-platform ")]
-    assert len(own) >= 3
+    told = [line.rpartition("| ")[2].split() for line in shown]
+    own = [words[1:] for words in told if words and words[0].endswith("upsert-platform")]
+    assert len(own) == 6
     for words in own:
         assert run(*words[: 2 if words[0] == "local" else 1], "--help").exit_code == 0, words
 

@@ -1,0 +1,194 @@
+"""`upsert-platform sync` and `upsert-platform run`: jobs of the user's code location, without the words of Dagster."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.text import counted
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from upsert_platform.graph.job_run import CodeLocation, JobResult
+
+_SYNC = "sync"
+_LOOKS = 10.0
+"""Seconds between two looks of ``--watch``."""
+
+_module = click.option(
+    "-m",
+    "--module",
+    help="Python module of the code location; what pyproject.toml of this folder declares for dg or dagster, else"
+    " upsert_platform.definitions, if left out.",
+)
+_config = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Run configuration, a YAML file.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object a run.")
+
+
+@click.command(short_help="Bring tables up to their topics, and check them.")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
+@_module
+@_config
+@click.option("--watch", is_flag=True, help="Go on when topics have new offsets, until Ctrl-C.")
+@click.option(
+    "--interval", default=_LOOKS, show_default=True, type=click.FloatRange(1), help="Seconds between looks of --watch."
+)
+@_as_json
+def sync(
+    tables: Sequence[str], module: str | None, config: Path | None, interval: float, *, watch: bool, as_json: bool
+) -> None:
+    """Run the job 'sync': topics to changelogs to tables, with their checks.
+
+    With TABLE, only the tables named and what they are made of. The run is recorded in the Dagster instance of
+    DAGSTER_HOME, or the one that `upsert-platform ui` shows. Ends with 1 if a step or a blocking check failed.
+    """
+    from upsert_platform.demo.instance import dagster_home
+    from upsert_platform.graph.job_run import instance_here
+
+    location = _location(module)
+    assets = location.assets_of(tables, job=_SYNC) if tables else None
+    with instance_here(dagster_home()) as instance:
+        result = _run(location, _SYNC, instance, config, assets=assets, as_json=as_json)
+        if watch:
+            try:
+                _watch(location, instance, config, assets, interval=interval, as_json=as_json)
+            except KeyboardInterrupt:  # how a watch ends
+                return
+    if not result.success:
+        sys.exit(1)
+
+
+@click.command(short_help="Run a job of the code location.")
+@click.argument("job")
+@_module
+@_config
+@_as_json
+def run(job: str, module: str | None, config: Path | None, *, as_json: bool) -> None:
+    """Run JOB, such as sync, verify, compact or reconcile, recorded in the Dagster instance as a launched run.
+
+    Does what `dagster job execute -m MODULE -j JOB` does. Ends with 1 if a step or a blocking check failed.
+    """
+    from upsert_platform.demo.instance import dagster_home
+    from upsert_platform.graph.job_run import instance_here
+
+    location = _location(module)
+    location.job(job)
+    with instance_here(dagster_home()) as instance:
+        result = _run(location, job, instance, config, assets=None, as_json=as_json)
+    if not result.success:
+        sys.exit(1)
+
+
+def _location(module: str | None) -> CodeLocation:
+    from upsert_platform.changelog import lake
+    from upsert_platform.graph.job_run import CodeLocation, location_here
+
+    os.environ.setdefault(lake.HOME_VARIABLE, lake.home())
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    logging.getLogger("tablestore").setLevel(logging.ERROR)
+    return CodeLocation(module or location_here(Path.cwd()))
+
+
+def _run(
+    location: CodeLocation,
+    job: str,
+    instance: dg.DagsterInstance,
+    config: Path | None,
+    *,
+    assets: Sequence[dg.AssetKey] | None,
+    as_json: bool,
+    tags: Mapping[str, str] | None = None,
+) -> JobResult:
+    started = time.monotonic()
+    result = location.run(job, instance=instance, config=_read(config), assets=assets, tags=tags)
+    _show(result, job, seconds=time.monotonic() - started, as_json=as_json)
+    return result
+
+
+def _read(config: Path | None) -> dict[str, Any]:
+    import yaml
+
+    if config is None:
+        return {}
+    try:
+        found = yaml.safe_load(config.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{config} is not YAML: {error}") from error
+    if found is not None and not isinstance(found, dict):
+        raise click.ClickException(f"{config} does not hold a mapping, as a run configuration does")
+    return found or {}
+
+
+def _watch(
+    location: CodeLocation,
+    instance: dg.DagsterInstance,
+    config: Path | None,
+    assets: Sequence[dg.AssetKey] | None,
+    *,
+    interval: float,
+    as_json: bool,
+) -> None:
+    for requests in location.requests(_SYNC, instance=instance):
+        for request in [None] if requests is None else requests:
+            wanted = assets if request is None else request.asset_selection
+            if wanted is not None and assets is not None:
+                wanted = [key for key in wanted if key in set(assets)]
+                if not wanted:
+                    continue
+            elif wanted is None:
+                wanted = assets
+            tags = None if request is None else request.tags
+            _run(location, _SYNC, instance, config, assets=wanted, as_json=as_json, tags=tags)
+        time.sleep(interval)
+
+
+def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if as_json:
+        shown = {**asdict(result), "job": job, "seconds": round(seconds, 1)}
+        click.echo(json.dumps(shown, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("asset", overflow="fold")
+    for heading in ("records", "put", "deleted", "set aside", "lag"):
+        table.add_column(heading, justify="right")
+    table.add_column("checks", overflow="fold")
+    for item in result.assets:
+        counts = item.counts
+        aside = sum(counts[name] for name in ("quarantined", "refused") if name in counts)
+        cells = [str(counts[name]) if name in counts else "" for name in ("records", "upserts", "deletes")]
+        shown_aside = str(aside) if {"quarantined", "refused"} & set(counts) else ""
+        failed = [name for name, passed in item.checks.items() if not passed]
+        checks = "step failed" if item.failed else f"FAILED: {', '.join(failed)}" if failed else ""
+        if not checks and item.checks:
+            checks = f"{counted(len(item.checks), 'check')} passed"
+        style = "red" if item.failed or failed else ""
+        table.add_row(item.asset, *cells, shown_aside, str(counts.get("lag", "")), checks, style=style)
+    console = Console(highlight=False)
+    if result.assets:
+        console.print(table)
+    for item in result.assets:
+        if item.failed:
+            console.print(f"{item.asset}: {item.failed}", style="red", markup=False)
+    told = "succeeded" if result.success else "failed"
+    console.print(f"{job} {told} in {seconds:.1f} s, run {result.run}", markup=False)
+    if not result.success:
+        console.print("The whole log of the run: upsert-platform ui", markup=False)

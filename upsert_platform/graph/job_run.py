@@ -1,0 +1,256 @@
+"""Runs a job of a user's code location in this process, recorded in its Dagster instance."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
+
+from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.graph import console, keys
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.reconstruct import ReconstructableRepository
+
+SHIPPED: Final = "upsert_platform.definitions"
+"""The code location that ships with the package."""
+_COUNTS: Final = ("records", "upserts", "deletes", "quarantined", "refused", "lag")
+"""Metadata of a materialisation that a summary shows, in this order."""
+
+
+class JobRunError(UpsertPlatformError):
+    """A job cannot be run; the message names the job, the location and the remedy."""
+
+
+@dataclass(frozen=True)
+class AssetResult:
+    """What a run did to one asset.
+
+    Attributes:
+        asset: key of the asset, its parts joined by ``/``.
+        counts: name to number, of `_COUNTS`; empty where the asset was not materialised.
+        checks: name of a check to whether it passed.
+        failed: why the step of the asset failed; empty if it did not.
+    """
+
+    asset: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    checks: Mapping[str, bool] = field(default_factory=dict)
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """A finished run.
+
+    Attributes:
+        run: id of the run in the Dagster instance.
+        success: whether all steps succeeded and no blocking check failed.
+        assets: by key.
+    """
+
+    run: str
+    success: bool
+    assets: Sequence[AssetResult]
+
+
+def location_here(folder: Path) -> str:
+    """Return the module of the code location that the pyproject.toml of a folder declares, else the shipped one.
+
+    Dagster reads the same settings: ``[tool.dg.project]`` for `dg`, ``[tool.dagster]`` for `dagster`.
+    """
+    settings = folder / "pyproject.toml"
+    if not settings.is_file():
+        return SHIPPED
+    tools = tomllib.loads(settings.read_text("utf-8")).get("tool", {})
+    project = tools.get("dg", {}).get("project", {})
+    if "code_location_target_module" in project:
+        return str(project["code_location_target_module"])
+    if "root_module" in project:
+        return f"{project['root_module']}.definitions"
+    return str(tools.get("dagster", {}).get("module_name", SHIPPED))
+
+
+class CodeLocation:
+    """A code location that is loaded in this process.
+
+    Args:
+        module: Python module with the `Definitions`.
+
+    Raises:
+        JobRunError: there is no such module, or it has no definitions.
+    """
+
+    def __init__(self, module: str) -> None:
+        from dagster._core.code_pointer import CodePointer
+        from dagster._core.definitions.reconstruct import ReconstructableRepository
+        from dagster._core.errors import DagsterImportError
+        from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
+
+        self.module = module
+        folder = str(Path.cwd())
+        try:
+            target = loadable_targets_from_python_module(module, folder)[0]
+        except (ImportError, dg.DagsterInvariantViolationError, DagsterImportError) as error:
+            raise JobRunError(
+                f"no code location in module '{module}': {error}. Name the module of your Definitions with --module, or"
+                " run the command in the folder whose pyproject.toml declares it"
+            ) from error
+        self._repository: ReconstructableRepository = ReconstructableRepository(
+            CodePointer.from_module(module, target.attribute, folder)
+        )
+
+    @property
+    def definition(self) -> dg.RepositoryDefinition:
+        """The location's jobs, assets and sensors."""
+        return self._repository.get_definition()
+
+    def job(self, name: str) -> dg.JobDefinition:
+        """Return a job by its name.
+
+        Raises:
+            JobRunError: the location has none of that name.
+        """
+        names = sorted(item.name for item in self.definition.get_all_jobs() if not item.name.startswith("__"))
+        if name in names:
+            return self.definition.get_job(name)
+        raise JobRunError(f"'{self.module}' has no job '{name}'{_instead(name, names)} Its jobs: {', '.join(names)}")
+
+    def assets_of(self, tables: Sequence[str], *, job: str) -> list[dg.AssetKey]:
+        """Return the keys of what tables are made of and made into, as far as a job materialises it.
+
+        Args:
+            tables: names as declared, or asset keys with their parts joined by ``/``.
+
+        Raises:
+            JobRunError: the job has no asset of a table.
+        """
+        definition = self.job(job)
+        layer = definition.asset_layer
+        executable = set(layer.executable_asset_keys)
+        named: dict[str, list[dg.AssetKey]] = {}
+        declared = set[str]()
+        for key in executable:
+            named.setdefault(key.to_user_string(), []).append(key)
+            table = layer.get(key).metadata.get(keys.TABLE_METADATA)
+            if table is not None:
+                declared.add(str(getattr(table, "value", table)))
+                named.setdefault(str(getattr(table, "value", table)), []).append(key)
+        unknown = [table for table in tables if table not in named]
+        if unknown:
+            raise JobRunError(
+                f"job '{job}' has no table '{unknown[0]}'{_instead(unknown[0], sorted(named))} Its tables:"
+                f" {', '.join(sorted(declared))}"
+            )
+        wanted = [key for table in tables for key in named[table]]
+        graph = self.definition.asset_graph
+        return sorted(dg.AssetSelection.assets(*wanted).upstream().resolve(graph) & executable)
+
+    def run(
+        self,
+        job: str,
+        *,
+        instance: dg.DagsterInstance,
+        config: Mapping[str, Any],
+        assets: Sequence[dg.AssetKey] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> JobResult:
+        """Run a job, as ``dagster job execute`` does, or the part of it that materialises some assets.
+
+        Args:
+            config: run configuration; what names no logger gets the console of the platform, where the job has it.
+            assets: all of the job if left out.
+
+        Raises:
+            JobRunError: the location has no such job, or the configuration does not fit it.
+        """
+        definition = self.job(job)
+        if console.CONSOLE in definition.loggers:
+            config = {**console.RUN_CONFIG, **config}
+        wanted = self._repository.get_reconstructable_job(job)
+        if assets is not None:
+            wanted = wanted.get_subset(
+                asset_selection=set(assets), asset_check_selection=_checks_of(definition, set(assets))
+            )
+        try:
+            with dg.execute_job(wanted, instance=instance, run_config=dict(config), tags=tags) as result:
+                return _result_of(result)
+        except dg.DagsterInvalidConfigError as error:
+            raise JobRunError(f"job '{job}': the run configuration does not fit it: {error}") from error
+
+    def requests(self, job: str, *, instance: dg.DagsterInstance) -> Iterator[Sequence[dg.RunRequest] | None]:
+        """Yield, at each look, what the location's sensor for a job asks for; None where no sensor asks for the job."""
+        sensors = [item for item in self.definition.sensor_defs if job in _jobs_of(item)]
+        if not sensors:
+            while True:
+                yield None
+        cursor: str | None = None
+        while True:
+            context = dg.build_sensor_context(
+                instance=instance,
+                cursor=cursor,
+                repository_def=self.definition,
+                resources=self.definition.get_top_level_resources(),
+            )
+            with context:
+                found = sensors[0].evaluate_tick(context)
+            cursor = found.cursor or cursor
+            yield [item for item in found.run_requests or () if item.job_name in (None, job)]
+
+
+def _instead(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean '{near[0]}'?" if near else "."
+
+
+def _checks_of(job: dg.JobDefinition, assets: set[dg.AssetKey]) -> set[dg.AssetCheckKey]:
+    """Return the checks of some assets that the job itself has: others are costly, or look ahead."""
+    found = (key for item in job.asset_layer.data for key in item.assets_def.check_keys)
+    return {key for key in found if key.asset_key in assets}
+
+
+def _jobs_of(sensor: dg.SensorDefinition) -> list[str]:
+    return [target.job_name for target in sensor.targets]
+
+
+@contextmanager
+def instance_here(home: Path) -> Iterator[dg.DagsterInstance]:
+    """Open the instance that DAGSTER_HOME names; without it the one that the UI and the demo use.
+
+    Args:
+        home: folder of that one.
+    """
+    os.environ.setdefault("DAGSTER_HOME", str(home))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def _result_of(result: dg.JobExecutionResult) -> JobResult:
+    found: dict[str, AssetResult] = {}
+    counts: dict[str, dict[str, int]] = {}
+    checks: dict[str, dict[str, bool]] = {}
+    for event in result.all_events:
+        data: Any = event.event_specific_data
+        if event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
+            metadata = data.materialization.metadata
+            numbers = {name: getattr(metadata[name], "value", None) for name in _COUNTS if name in metadata}
+            counts[data.materialization.asset_key.to_user_string()] = {
+                name: int(value) for name, value in numbers.items() if isinstance(value, (int, float))
+            }
+        elif event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            warns = data.severity is dg.AssetCheckSeverity.WARN
+            checks.setdefault(data.asset_key.to_user_string(), {})[data.check_name] = data.passed or warns
+        elif event.event_type is dg.DagsterEventType.STEP_FAILURE:
+            reason = console.failure_of(event)
+            if reason:
+                found[str(event.step_key)] = AssetResult(str(event.step_key), failed=reason)
+    for name in dict.fromkeys((*counts, *checks)):
+        found[name] = AssetResult(name, counts.get(name, {}), checks.get(name, {}))
+    return JobResult(result.run_id, result.success, list(found.values()))
