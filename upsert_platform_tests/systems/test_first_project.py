@@ -16,11 +16,9 @@ COMMAND = str(Path(sys.executable).parent / "upsert-platform")
 def test_printed_commands_lead_from_an_empty_folder_to_a_row(tmp_path: Path) -> None:
     dropped = ("UPSERT_", "DAGSTER_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    environment |= {"PATH": os.defpath, "UPSERT_SPARK_SESSION": "off"}
-    if "JAVA_HOME" not in environment:
-        environment["PATH"] = os.pathsep.join([os.defpath, *os.environ["PATH"].split(os.pathsep)])
-        own = str(Path(sys.executable).parent)
-        environment["PATH"] = os.pathsep.join(item for item in environment["PATH"].split(os.pathsep) if item != own)
+    own = str(Path(COMMAND).parent)
+    others = [item for item in environment["PATH"].split(os.pathsep) if item != own]
+    environment |= {"PATH": os.pathsep.join(others), "UPSERT_SPARK_SESSION": "off"}
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500)
