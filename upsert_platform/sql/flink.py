@@ -36,6 +36,7 @@ class _FlinkTokenizer(Tokenizer):
 class _FlinkParser(Parser):
     FUNCTIONS: ClassVar = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
+    FUNC_TOKENS: ClassVar = {*Parser.FUNC_TOKENS, TokenType.SESSION}
     COLUMN_OPERATORS: ClassVar = {TokenType.DOT: None}
     FUNCTION_PARSERS: ClassVar = {
         "CAST": lambda self: self._parse_flink_cast(exp.Cast),

@@ -68,12 +68,19 @@ def resolve(
         if insert is not None:
             inserts.append(insert)
     faulty = len(inserts) < len({item.target for item in found.inserts})
-    mentioned = frozenset(name for name in tables if faulty and any(_names(item, name) for item in found.inserts))
+    mentioned = frozenset(_mentioned(found) & set(tables)) if faulty else frozenset()
     return Scripts(tables, tuple(inserts), mentioned, resolved.keyed), problems
 
 
-def _names(insert: InsertDeclaration, table: str) -> bool:
-    return insert.target == table or any(token.value == table for token in insert.query)
+def _mentioned(found: Declarations) -> set[str]:
+    """Every name in an insert, and in the views that one names."""
+    names = {item.target for item in found.inserts}
+    names |= {token.value for item in found.inserts for token in item.query}
+    waiting = list(found.views)
+    while named := [view for view in waiting if view.name in names]:
+        waiting = [view for view in waiting if view not in named]
+        names |= {token.value for view in named for token in view.query}
+    return names
 
 
 class _Views:

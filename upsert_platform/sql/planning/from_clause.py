@@ -10,7 +10,7 @@ from typing import Final
 from sqlglot import exp
 
 from upsert_platform.model import ColumnKind, Table
-from upsert_platform.plan import Expression, Field, Project, Scan, column
+from upsert_platform.plan import Expression, Field, Node, Project, Scan, column
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -110,10 +110,14 @@ class FromClause(ABC):
         name = ".".join(part.name for part in table.parts)
         source = self._find(name, node)
         found = window_rows(node, source, Columns(source.named(()), self.first_line), self.names)
+        return replace(found, node=self._closing(found.node, node))
+
+    def _closing(self, window: Node, node: exp.Expr) -> Node:
+        """A window that closes, where the statement says that windows do."""
         if self.lateness is None:
-            return found
+            return window
         try:
-            return replace(found, node=closing_window(found.node, self.find, self.lateness))
+            return closing_window(window, self.find, self.lateness)
         except Fault as fault:
             raise self.fault(fault.message, node) from None
 

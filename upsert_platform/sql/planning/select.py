@@ -14,6 +14,7 @@ from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate
 from upsert_platform.sql.planning.from_clause import Find, View
+from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
@@ -155,6 +156,12 @@ class _Planner(WhereClause):
         asked = [value for _, value in items] + ([having.this] if having is not None else [])
         rows = relation.node
         if group is not None or having is not None or any(has_aggregate(item) for item in asked):
+            window = group_window(group, asked, rows, columns, self.names)
+            if window is not None and group is not None:
+                rows, columns, group = self._closing(window.node, node), window.columns, window.grouped(group)
+                items = [(name, window.replaced(value)) for name, value in items]
+                having = window.replaced(having) if having is not None else None
+                asked = [value for _, value in items] + ([having.this] if having is not None else [])
             groupings = self._group(group, columns)
             grouped = group_rows(rows, columns, self.names, groupings=groupings, asked=asked)
             rows, columns = grouped.node, grouped.columns
