@@ -9,6 +9,7 @@ from upsert_platform.connector import Connector, ControlPlace, Readable, Searcha
 from upsert_platform.errors import Problem
 from upsert_platform.generated.connector import DatagenConnector, FakerConnector, ValuesConnector
 from upsert_platform.hops.connect_connector import ConnectConnector, ConnectTarget
+from upsert_platform.hops.other_connectors import ELSEWHERE
 from upsert_platform.kafka.connector import ChangeTopicConnector, KafkaConnector, UpsertKafkaConnector
 from upsert_platform.kafka.endpoint import keep_admins
 from upsert_platform.kafka.shared import dead_letter_problems, meeting_problems
@@ -140,6 +141,13 @@ def _share_a_topic(one: Table, other: Table) -> bool:
 def unknown_connector(table: Table) -> Problem:
     """Tells of a table whose connector does not exist."""
     declared = [name for name, found in CONNECTORS.items() if not isinstance(found, ValuesConnector)]
+    instead = next((text for name, text in ELSEWHERE.items() if table.connector.lower().startswith(name)), None)
+    if instead is not None:
+        message = f"Flink's connector '{table.connector}' is not supported: {instead}; see docs/refused.md"
+        return Problem(
+            f"table '{table.name}': {message}",
+            table.options.location("connector") or table.location,
+        )
     return Problem(
         f"table '{table.name}': connector '{table.connector}' is not known"
         f"{nearest(table.connector, declared)}; known are: {', '.join(declared)}",

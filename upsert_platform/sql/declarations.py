@@ -120,6 +120,7 @@ class Declarations:
         lateness: of the inserts that follow in a file.
         connectors: names of Kafka Connect configurations, with the places of their first and any further one.
         logins: settings of a Kerberos login in a file, with their places.
+        unread: words of statements that could not be read: what they name is in use.
     """
 
     tables: list[TableDeclaration] = field(default_factory=list)
@@ -129,9 +130,11 @@ class Declarations:
     lateness: int | None = None
     logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
     connectors: dict[str, list[SourceLocation]] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
 
     def add(self, other: Declarations) -> None:
         """Appends what another file declares."""
+        self.unread |= other.unread
         self.tables += other.tables
         self.views += other.views
         self.inserts += other.inserts

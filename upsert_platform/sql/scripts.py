@@ -68,7 +68,7 @@ def resolve(
         if insert is not None:
             inserts.append(insert)
     faulty = len(inserts) < len({item.target for item in found.inserts})
-    mentioned = frozenset(_mentioned(found) & set(tables)) if faulty else frozenset()
+    mentioned = frozenset((found.unread | (_mentioned(found) if faulty else set())) & set(tables))
     return Scripts(tables, tuple(inserts), mentioned, resolved.keyed), problems
 
 

@@ -5,6 +5,7 @@ Statements end with ``;``. One with a fault is reported, and reading goes on wit
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -63,6 +64,8 @@ def read_statements(text: str, file: str, variables: Variables) -> Declarations:
     found = Declarations()
     tokens, problems = tokenize(text, file)
     found.problems += problems
+    if problems:  # the rest of the text is in no statement
+        found.unread |= set(re.findall(r"\w+", text))
     tokens, problems = expand(tokens, variables, file)
     found.problems += problems
     in_set = False
@@ -137,6 +140,7 @@ def _read_statement(reader: TokenReader, found: Declarations, *, in_set: bool) -
         _dispatch(reader, found)
     except Fault as fault:
         found.problems.append(Problem(fault.message, SourceLocation(reader.file, fault.line)))
+        found.unread |= {token.value for token in reader.tokens}
     return in_set
 
 
