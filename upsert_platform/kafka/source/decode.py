@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from upsert_platform.formats import Decoded, build_decoder
 from upsert_platform.formats.messages import Messages
 from upsert_platform.kafka.modes import KeyConflict
 from upsert_platform.kafka.options import UpsertKafkaSettings
+from upsert_platform.kafka.source.fitting_format import SAMPLE, fitting_format
 from upsert_platform.kafka.source.record_columns import (
     header_rows,
     metadata_column,
@@ -28,7 +29,7 @@ from upsert_platform.kafka.source.record_columns import (
 )
 from upsert_platform.kafka.source.records import RecordBlock
 from upsert_platform.kafka.source.reduce import Verdicts
-from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.model import ColumnKind
 
 RULE_NO_ROW: Final = "value without rows"
@@ -39,6 +40,10 @@ UNREAD_COPY: Final = (
     "the value has no column '{name}', which is in the key, or one that could not be read (ignore-parse-errors makes"
     " null of both; key-conflict = quarantine; where values never have it, set value.fields-include = EXCEPT_KEY)"
 )
+
+
+_TELLING_VALUES: Final = 3
+"""Refused values of a block from which on another format is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,9 @@ class RecordDecoder:
         live, values = _present(block.values)
         key = self._decode_keys(block.keys, verdicts)
         value = self._value.decode(values)
+        hint = self._hint("value", self._table.value, values, value)
         for index, reason in value.errors.items():
-            verdicts.refused.setdefault(int(live[index]), f"value: {reason}")
+            verdicts.refused.setdefault(int(live[index]), f"value: {reason}{hint}")
         if b"" in values:
             self._refuse_empty(values, live, value, verdicts)
         joined = self._join(len(block), live, key, value, verdicts)
@@ -124,11 +130,20 @@ class RecordDecoder:
             return None
         places, present = _present(keys)
         decoded = self._key.decode(present)
+        assert self._table.key is not None
+        hint = self._hint("key", self._table.key, present, decoded)
         for index, reason in decoded.errors.items():
-            verdicts.refused[int(places[index])] = f"key: {reason}"
+            verdicts.refused[int(places[index])] = f"key: {reason}{hint}"
         if len(places) == len(keys):
             return decoded
         return Decoded(decoded.rows, pa.array(places[decoded.message.to_numpy()], pa.int32()), decoded.errors)
+
+    def _hint(self, side: Literal["key", "value"], declared: FormatSide, given: Messages, decoded: Decoded) -> str:
+        """Which format would read messages of which the declared one reads none; few say nothing about values."""
+        if not decoded.errors or len(decoded.errors) < max(len(given), 1 if side == "key" else _TELLING_VALUES):
+            return ""
+        found = fitting_format(side, declared, given[:SAMPLE])
+        return f"; {found}" if found else ""
 
     def _join(self, count: int, live: np.ndarray, key: Decoded | None, value: Decoded, verdicts: Verdicts) -> _Joined:
         """Pairs every value row of a record with every key row of it (Flink's order: value by value)."""

@@ -9,9 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from upsert_platform.declarations.validate import project_problems
 from upsert_platform.errors import DestinationError
 from upsert_platform.formats import build_decoder, build_encoder
+from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka.sink.encode import RecordEncoder
+from upsert_platform.model import Insert, Project
 from upsert_platform_tests.formats.support import columns_of
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
@@ -168,10 +171,14 @@ def test_timestamps_come_back(kind: str, text: str) -> None:
 
 @behaviour(104, "nine-digits-are-refused")
 def test_nanoseconds() -> None:
-    """Spark and Arrow hold microseconds, so nine digits would not come back: the declaration is refused."""
-    (message,) = problems_of(declare({"id": "INT", "at": "TIMESTAMP(9)"}))
+    """Spark and Arrow hold microseconds, so nine digits would not come back: a source is refused, or cuts them."""
+    source = declare({"id": "INT", "at": "TIMESTAMP(9)"})
+    assert problems_of(source) == []
+    insert = Insert(source.name, "t", ("1",), None, "INSERT", source.location)
+    found = project_problems(Project("", {source.name: source}, (insert,)), CONNECTORS)
+    (message,) = [problem.message for problem in found if "fraction digits" in problem.message]
     assert "'at'" in message
-    assert "6" in message
+    assert "declare 6 at most, or set 'truncate-timestamps' = 'true'" in message
 
 
 @behaviour(108, "errors-name-the-field")
