@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer, TokenType
 
+from upsert_platform.sql.hints import without_hints
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
 from upsert_platform.types import LogicalType, TypeSyntaxError, parse_type, quote_name
@@ -221,11 +222,8 @@ def parse_query(tokens: tuple[Token, ...], what: str) -> exp.Expr:
         Fault: the text is none. The message does not repeat it: variables are replaced in it.
     """
     first = tokens[0].line
+    tokens = without_hints(tokens)
     for token in tokens:
-        if token.kind is TokenKind.HINT:
-            raise Fault(
-                "hints (/*+ ... */) are not supported: give options in the WITH clause of the table", token.line
-            )
         if token.kind is TokenKind.DOUBLE:
             raise Fault("texts are written in single quotes, names in backquotes, not in double quotes", token.line)
     text = to_sql(tokens)

@@ -12,6 +12,7 @@ from upsert_platform.sql.compatibility import can_write, keeps_apart
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
+from upsert_platform.sql.hints import hint_warnings
 from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.queries import PlannedQuery, can_fail, plan_query, query_name, varying
 from upsert_platform.sql.query import Lookup, Relation, read_query
@@ -66,6 +67,8 @@ class InsertResolver:
     def resolve(self) -> tuple[Insert | None, list[Problem]]:
         """The insert (None when there are errors), and the problems."""
         declaration = self.declaration
+        for message, line in hint_warnings(declaration.query):
+            self.error(message, SourceLocation(declaration.location.file, line), "warning")
         target = self.tables.by_name.get(declaration.target)
         relation: Relation | None = None
         planned: PlannedQuery | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
+from upsert_platform.sql.hints import hint_warnings
 from upsert_platform.sql.inserted_values import with_values
 from upsert_platform.sql.merged_inserts import resolve_inserts
 from upsert_platform.sql.planning.from_clause import View
@@ -96,6 +97,9 @@ class _Views:
             if view.name in self.views or view.name in tables.by_name:
                 problems.append(Problem(f"'{view.name}' is declared twice; rename one", view.location))
             self.views.setdefault(view.name, view)
+            for message, line in hint_warnings(view.query):
+                place = SourceLocation(view.location.file, line)
+                problems.append(Problem(f"view '{view.name}': {message}", place, "warning"))
 
     def resolve_all(self) -> None:
         for name in self.views:

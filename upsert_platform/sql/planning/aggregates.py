@@ -139,7 +139,11 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
     ]
     own = [Named((), field.name, field) for _, field in known]
     shown += [item for item in own if all(item.shown != other.shown for other in shown)]
-    return Grouped(result, Columns(tuple(dict.fromkeys(shown)), columns.first_line), tuple(known))
+    # A group has a row at least; the one row of a query without GROUP BY may count none.
+    counts = (call for call in own_calls if call.function == "count" and call.argument is None and call.filter is None)
+    never_zero = frozenset(call.name for call in counts) if group and groupings.sets is None else frozenset()
+    over = Columns(tuple(dict.fromkeys(shown)), columns.first_line, never_zero=never_zero)
+    return Grouped(result, over, tuple(known))
 
 
 def _with_arrived(

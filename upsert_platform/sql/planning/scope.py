@@ -89,12 +89,20 @@ class Columns:
 
     Args:
         outer: columns of the query around it, for messages.
+        never_zero: columns of the plan that one may divide by.
     """
 
-    def __init__(self, named: Sequence[Named], first_line: int, outer: Sequence[Named] = ()) -> None:
+    def __init__(
+        self,
+        named: Sequence[Named],
+        first_line: int,
+        outer: Sequence[Named] = (),
+        never_zero: frozenset[str] = frozenset(),
+    ) -> None:
         self.named = tuple(named)
         self.first_line = first_line
         self.outer = tuple(outer)
+        self.never_zero = never_zero
 
     def fault(self, message: str, node: exp.Expr) -> Fault:
         """A fault on the line of a node."""
@@ -175,7 +183,13 @@ class Columns:
                 raise self.fault(f"unknown column '{'.'.join(part.name for part in item.parts)}'{hint}", item)
         rewritten = self.bound(node)
         columns = {
-            item.field.name: Rendered(quote_name(item.field.name), item.field.type, simple=True, column=item.field.name)
+            item.field.name: Rendered(
+                quote_name(item.field.name),
+                item.field.type,
+                simple=True,
+                column=item.field.name,
+                never_zero=item.field.name in self.never_zero,
+            )
             for item in self.named
         }
         return render(rewritten, Scope(columns), self.first_line)
