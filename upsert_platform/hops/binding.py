@@ -29,6 +29,7 @@ from upsert_platform.hops.connectors import (
 from upsert_platform.hops.databases import describe
 from upsert_platform.hops.endpoints import Endpoints, completing, project_variables
 from upsert_platform.hops.masks import masked_tables
+from upsert_platform.hops.nullable_keys import nullable_key_problems
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
@@ -189,6 +190,7 @@ def bind(
         if target.places and isinstance(target.source, Source):
             sources[target.source.table.name] = target.source.keeping_every_record()
             targets[name] = replace(target, source=sources[target.source.table.name])
+    problems.extend(nullable_key_problems(project))
     problems.extend(topic_problems(_flows(sources, targets)))
     _drop_echoes(problems)
     problems.sort(key=_place)

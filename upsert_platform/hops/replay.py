@@ -20,6 +20,7 @@ from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
 from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
 from upsert_platform.types import quote_name
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -276,7 +277,7 @@ def _judge(
     key = [F.col(quote_name(name)) for name in names]
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
     known = store.read(spark, after=0, upto=upto)
-    known = known.join(F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
+    known = join_by_key(known, F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
     dates = _dates_of(store, found, upto=upto) | _read_in(store, known, upto=upto)
     ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, _read_in BIGINT"
     dated = spark.createDataFrame([(*at, batch) for at, batch in dates.items()], ddl)
@@ -290,7 +291,7 @@ def _judge(
     unchanged = F.lit(True)
     for name in (*place, rows.ROW):
         unchanged = unchanged & F.col(name).eqNullSafe(F.col(f"_was{name}"))
-    current = last_rows(every, key=names).join(counted, names, "left").where(~unchanged).persist()
+    current = join_by_key(last_rows(every, key=names), counted, names, "left").where(~unchanged).persist()
     kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
     every_place = {tuple(row) for row in candidates.select(*place).collect()}
     return current.select(*candidates.columns), every_place - kept

@@ -23,6 +23,7 @@ from upsert_platform.changelog.tables import file_system
 from upsert_platform.errors import ChangelogError
 from upsert_platform.source import MODE_UPSERT, ReplaysFrom, Source, Start
 from upsert_platform.types import quote_name
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -284,9 +285,9 @@ class _Judged:
         names = list(self.store.table.primary_key)
         key = [F.col(quote_name(name)) for name in names]
         known = self.store.read(self.spark, after=0, upto=self.head.batch)
-        known = known.join(self.read.select(*key).distinct(), names, "left_semi")
+        known = join_by_key(known, self.read.select(*key).distinct(), names, "left_semi")
         # Rows that this replay decoded anew, of the same record and key, take the place of the old ones.
-        older = known.join(self.read.select(*key, *_PLACE).distinct(), [*names, *_PLACE], "left_anti")
+        older = join_by_key(known, self.read.select(*key, *_PLACE).distinct(), [*names, *_PLACE], "left_anti")
         first_read = read_in_column(self.accounts)
         replays = replays_of(self.accounts)
         if replays:
@@ -297,7 +298,7 @@ class _Judged:
         compared = [*_PLACE, rows.ROW, rows.KIND, *(name for name in self._declared() if name not in names)]
         was = F.struct(*[_comparable(known, name).alias(f"c{at}") for at, name in enumerate(compared)]).alias(_WAS)
         counted = last_rows(known, key=names).select(*key, was)
-        current = last_rows(every, key=names).join(counted, names, "left")
+        current = join_by_key(last_rows(every, key=names), counted, names, "left")
         same = F.lit(True)
         for at, name in enumerate(compared):
             same = same & _comparable(known, name).eqNullSafe(F.col(f"{_WAS}.c{at}"))

@@ -35,6 +35,7 @@ from upsert_platform.hops.verify_here import check_batch_here
 from upsert_platform.masking import Mask
 from upsert_platform.model import Column
 from upsert_platform.types import TypeName, quote_name
+from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -135,7 +136,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> D
     if isinstance(hop.destination, KeepsOlderRows):
         places = [index for index, name in enumerate(columns) if name in hop.destination.places]
         found = _in_current_places(found, expected, len(key), places)
-    joined = expected.join(found, [f"k{index}" for index in range(len(key))], "full_outer")
+    joined = join_by_key(expected, found, [f"k{index}" for index in range(len(key))], "full_outer")
     modes = hop.destination if isinstance(hop.destination, WritesByMode) else None
     skips_nulls, keeps_deleted = (modes.skips_nulls, modes.keeps_deleted) if modes else (False, False)
     may_be_gone = F.coalesce(F.col(SEQUENCE) <= _may_have_expired(hop), F.lit(False))
@@ -215,9 +216,8 @@ def _equal_by_sums(hop: DestinationHop, changes: DataFrame, read: _Read) -> Equa
     # Read twice, as keys and as rows; hashes take little room.
     hashed = with_hashes(expected, expected_names).select(*keys, WANTED, *HASHES).persist()
     try:
-        found = _found(
-            hop, read(hashed.select(*[F.col(kept).alias(name) for kept, name in zip(keys, key, strict=True)]))
-        )
+        wanted = hashed.select(*[F.col(kept).alias(name) for kept, name in zip(keys, key, strict=True)])
+        found = _found(hop, read(without_null_keys(wanted)))
         if not hashes_tell(expected, found, list(zip(expected_names, found_names, strict=True))):
             return None
         return equal_rows(hashed, with_hashes(found, found_names))
@@ -240,7 +240,7 @@ def _compare(
     if equal is not None:
         return _passed(equal, batch=batch, complete=complete)
     changes = changes.persist()  # it is read as keys and as rows
-    actual = read(changes.select(*[_column(name) for name in hop.destination.primary_key]))
+    actual = read(without_null_keys(changes.select(*[_column(name) for name in hop.destination.primary_key])))
     judged = judged_rows(hop, changes, actual).drop(CHANGE).persist()
     try:
         found = summed(hop, judged, batch=batch, complete=complete)
@@ -272,7 +272,7 @@ def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> Data
         for name in key
     ]
     moving = changes.select(*[value.alias(f"k{index}") for index, value in enumerate(values)])
-    return judged.join(moving, [f"k{index}" for index in range(len(key))], "left_anti")
+    return join_by_key(judged, moving, [f"k{index}" for index in range(len(key))], "left_anti")
 
 
 def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool) -> Comparison:
@@ -290,7 +290,10 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     groups = judged.groupBy(STATUS).agg(F.count(F.lit(1)).alias("count"), found).collect()
     counts = {row[STATUS]: row["count"] for row in groups}
     differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
-    shown = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS).collect() if differs else ()
+    # As texts: Python has no moment before the year 1 in any time zone, nor one after 9999.
+    texts = [F.col(name).cast("string").alias(name) if _has_times(kind) else name for name, kind in judged.dtypes]
+    wrong = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS)
+    shown = wrong.select(*texts).collect() if differs else ()
     mask = Mask.of(hop.target.table)
     sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls, mask=mask) for row in shown)
     return Comparison(
@@ -319,7 +322,7 @@ def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places:
     elsewhere = F.lit(False)
     for index in places:
         elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))
-    joined = found.join(current, key, "left")
+    joined = join_by_key(found, current, key, "left")
     kept = joined.where(F.col("_placed").isNull() | ~elsewhere)
     return kept.select(*found.columns)
 
@@ -332,8 +335,13 @@ def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str
     if not kept.num_rows:
         return expected, F.lit(False)
     parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop("_keys")
-    joined = expected.join(F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
+    joined = join_by_key(expected, F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
     return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
+
+
+def _has_times(kind: str) -> bool:
+    """Return whether a type of Spark, as its text has it, holds dates or timestamps."""
+    return "timestamp" in kind or "date" in kind
 
 
 def _comparable(value: SparkColumn, column: Column) -> SparkColumn:

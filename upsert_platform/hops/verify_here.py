@@ -25,6 +25,7 @@ from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.local_files import local_files
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.masking import Mask
+from upsert_platform.writing.plain_values import comparable_values, shown_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +99,7 @@ def _with_sample(changes: pa.Table, key: Sequence[str], *, after: int, earlier_r
 
 
 def _keys(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(rows.column(name).to_pylist() for name in key), strict=True)
+    return zip(*(comparable_values(rows.column(name)) for name in key), strict=True)
 
 
 def _compared(hop: DestinationHop, changes: pa.Table, actual: pa.Table, *, batch: int) -> Comparison:
@@ -156,7 +157,7 @@ def _stale(
         expected, is_now = changes.column(name).take(left), actual.column(name).take(right)
         if expected.equals(is_now):
             continue
-        both = zip(expected.to_pylist(), is_now.to_pylist(), strict=True)
+        both = zip(comparable_values(expected), comparable_values(is_now), strict=True)
         differs.update(place for place, (one, other) in enumerate(both) if not _same(one, other))
     return [pairs[place] for place in sorted(differs)]
 
@@ -178,8 +179,12 @@ def _row(
     """A row that differs, as `comparison.describe` takes it."""
     status, row, other = item
     shown: dict[str, Any] = {STATUS: status}
-    shown |= {f"k{place}": changes.column(name)[row].as_py() for place, name in enumerate(key)}
+    shown |= {f"k{place}": _shown(changes, name, row) for place, name in enumerate(key)}
     for place, name in enumerate(columns):
-        shown[f"e{place}"] = changes.column(name)[row].as_py()
-        shown[f"a{place}"] = None if other is None else actual.column(name)[other].as_py()
+        shown[f"e{place}"] = _shown(changes, name, row)
+        shown[f"a{place}"] = None if other is None else _shown(actual, name, other)
     return shown
+
+
+def _shown(rows: pa.Table, name: str, row: int) -> Any:
+    return shown_values(rows.column(name).slice(row, 1))[0]

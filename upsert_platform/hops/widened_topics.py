@@ -16,6 +16,8 @@ from upsert_platform.changelog.changes_here import change_rows
 from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.types import quote_name
+from upsert_platform.writing.plain_values import comparable_values
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +69,7 @@ def moved_keys_here(
     if not partitions or not key:
         return []
     found = change_rows(store, files, columns=key, after=0, upto=batch)
-    columns = [found.column(name).to_pylist() for name in (rows.BATCH, rows.TOPIC, rows.PARTITION, *key)]
+    columns = [comparable_values(found.column(name)) for name in (rows.BATCH, rows.TOPIC, rows.PARTITION, *key)]
     before: set[str] = set()
     given: dict[tuple[str, int], set[str]] = {place: set() for place in partitions}
     for number, topic, partition, *values in zip(*columns, strict=True):
@@ -100,5 +102,5 @@ def moved_keys(
     given = store.read(spark, after=batch - 1, upto=batch).where(place.isin(*new))
     given = given.select(rows.TOPIC, rows.PARTITION, *key).distinct()
     before = store.read(spark, after=0, upto=batch - 1).select(*key)
-    met = given.join(before, list(store.table.primary_key), "left_semi").groupBy(rows.TOPIC, rows.PARTITION).count()
+    met = join_by_key(given, before, store.table.primary_key, "left_semi").groupBy(rows.TOPIC, rows.PARTITION).count()
     return [MovedKeys(*row) for row in met.orderBy(rows.TOPIC, rows.PARTITION).collect()]

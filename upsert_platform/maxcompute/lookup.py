@@ -12,7 +12,7 @@ from upsert_platform.errors import DestinationError, Problem
 from upsert_platform.maxcompute.clients import Clients
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, read_task
-from upsert_platform.maxcompute.stored import key_predicate
+from upsert_platform.maxcompute.stored import is_named, key_predicate
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import stores
 from upsert_platform.model import Table
@@ -91,6 +91,7 @@ class MaxComputeKeyReader(KeyReader):
 
         columns = declared_columns(reading.table, reading.actual)
         named = [item for item in columns if item.name in self.table.primary_key and item.fixed is None]
+        named = [item for item in named if is_named(item.declared)]
         predicate = ""
         if named and keys.num_rows <= MOST_PREDICATE_KEYS:
             values = zip(*(keys.column(item.name).to_pylist() for item in named), strict=True)

@@ -16,7 +16,7 @@ from upsert_platform.maxcompute.maxstorage import SPLIT_BYTES, MaxStorage, ReadS
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partitions import present_name
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, ReadJob, read_frame, read_task
-from upsert_platform.maxcompute.stored import key_predicate, stored_value
+from upsert_platform.maxcompute.stored import is_named, key_predicate, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
 from upsert_platform.types import LogicalType, TypeName, arrow_type
@@ -114,7 +114,7 @@ def rows_of_keys(reading: Reading, keys: pa.Table, *, most: int) -> pa.Table | N
         return None
     columns = declared_columns(reading.table, reading.actual)
     by_name = {column.name: column for column in columns}
-    key = list(reading.table.primary_key)
+    key = [name for name in reading.table.primary_key if is_named(by_name[name].declared)]
     kinds = [(by_name[name].source, by_name[name].declared, by_name[name].kind) for name in key]
     predicate = key_predicate(list(zip(*(keys.column(name).to_pylist() for name in key), strict=True)), kinds)
     if not predicate:
@@ -162,8 +162,9 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
         keys = keys.select(*stored)
         by_name = {column.name: column for column in columns}
         named = [column for name in table.primary_key if not (column := by_name[name]).partition and not column.fixed]
+        named = [column for column in named if is_named(column.declared)]
         few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()
-        if len(few) <= MOST_PREDICATE_KEYS:
+        if named and len(few) <= MOST_PREDICATE_KEYS:
             kinds = [(column.source, column.declared, column.kind) for column in named]
             predicate = key_predicate([tuple(row) for row in few], kinds)
     job = open_job(columns, reading, predicate)

@@ -118,6 +118,11 @@ def default_text(plan: PartitionPlan, declared: LogicalType) -> str | None:
     return plan.default if partition_holds(plan.default, declared) else None
 
 
+def is_named(declared: LogicalType) -> bool:
+    """Return whether `key_predicate` names values of a type. It leaves out timestamps: Python cannot hold them all."""
+    return declared.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+
+
 def key_predicate(keys: Sequence[Sequence[Any]], columns: Sequence[tuple[str, LogicalType, MaxComputeType]]) -> str:
     """SQL that holds for every row with one of these keys, and for few others; an empty text holds for all rows.
 

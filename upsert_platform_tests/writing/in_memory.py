@@ -27,7 +27,7 @@ from upsert_platform.destination import (
 from upsert_platform.masking import NO_MASK
 from upsert_platform.model import Column
 from upsert_platform.types import parse_type
-from upsert_platform.writing.judge import Judge
+from upsert_platform.writing.judge import Judge, not_null_columns
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
 from upsert_platform.writing.outcomes import TaskStats, run_tasks
 from upsert_platform.writing.refused_output import RefusedOutput
@@ -76,7 +76,8 @@ class MemoryDestination(Destination):
     def __init__(self, place: Place, columns: Mapping[str, str] = COLUMNS, *, fails: bool = False) -> None:
         self._place = place
         self.columns = tuple(Column(name, parse_type(kind)) for name, kind in columns.items())
-        self._judge = Judge.of(self.columns, self.primary_key, fails=fails, mask=NO_MASK)
+        judge = Judge.of(self.columns, self.primary_key, fails=fails, mask=NO_MASK)
+        self._judge = replace(judge, not_null=not_null_columns(self.columns, ()))  # the key's nulls too
 
     def prepare(self) -> None:
         """Nothing has to be created or compared."""
@@ -102,7 +103,7 @@ class MemoryDestination(Destination):
             if row[OPERATION] != OPERATION_DELETE:
                 self._place.rows[row["id"]] = (row["id"], row["name"])
         written.keep_refused()
-        lease.change(applied_batch=span.upto, changelog_id=span.changelog_id)
+        lease.change(applied_batch=span.upto, changelog_id=span.changelog_id, commit=span.commit)
         deletes = sum(row[OPERATION] == OPERATION_DELETE for row in rows)
         return written.report(upserts=len(rows) - deletes, deletes=deletes)
 

@@ -21,6 +21,7 @@ from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open
 from upsert_platform_tests.writing.leases import die
 
 MINUTE = timedelta(seconds=60)
+NULLABLE = {"id": "BIGINT NOT NULL", "name": "STRING"}
 DDL = "id BIGINT, name STRING, _op STRING, _seq BIGINT"
 
 
@@ -28,7 +29,7 @@ class KilledError(BaseException):
     """Ends a run as a signal would: nobody catches it on the way."""
 
 
-def frame(spark: SparkSession, rows: Sequence[tuple[int, str | None, str, int]]) -> DataFrame:
+def frame(spark: SparkSession, rows: Sequence[tuple[int | None, str | None, str, int]]) -> DataFrame:
     return spark.createDataFrame(list(rows), DDL)
 
 
@@ -134,6 +135,24 @@ def test_nulls_of_not_null_columns_are_refused_before_the_write_and_kept_by_task
     with pytest.raises(RecordError, match="declared NOT NULL"):
         write(stopping(), frame(spark, rows), 1)
     assert stopping().state().applied_batch == 0
+
+
+def test_a_null_key_is_refused_and_found_by_no_read(
+    spark: SparkSession, declared: Callable[..., Open], tmp_path: Path
+) -> None:
+    """A put of it is set aside; a delete of it, such as of a group whose key is null, has nothing to delete."""
+    opened = declared(NULLABLE)
+    store = RefusedStore(str(tmp_path / "refused"))
+    rows = [(1, "a", "U", 1), (None, "nobody", "U", 1)]
+    report = write(opened(), frame(spark, rows), 1, keep_refused=store.of(BatchSpan(0, 1, "changelog-1", "run")))
+    assert (report.upserts, report.refused_count) == (1, 1)
+    (kept,) = store.read().to_pylist()
+    assert json.loads(kept["key"]) == {"id": None}
+    assert "null" in kept["reason"]
+    write(opened(), frame(spark, [(2, "b", "U", 2), (None, None, "D", 2)]), 2, 1, keep_refused=store.again(2))
+    assert (contents(spark, opened()), opened().state().applied_batch) == ({1: "a", 2: "b"}, 2)
+    keys = spark.createDataFrame([(1,), (None,)], "id BIGINT")
+    assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["a"]
 
 
 def test_one_holder_and_a_dead_ones_lease_is_taken_over(spark: SparkSession, opened: Open) -> None:

@@ -17,6 +17,7 @@ from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 from upsert_platform.types import quote_name, spark_type
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,7 @@ def last_values(
     mode = MODE_UPSERT if table.is_upsert else MODE_APPEND
     found = read_changes(spark, table, ranges, batch=1, mode=mode).where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
     if keys is not None:
-        found = found.join(keys.select(*key), list(table.primary_key), "left_semi")
+        found = join_by_key(found, keys.select(*key), table.primary_key, "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
 

@@ -45,6 +45,12 @@ EXCEPT_KEY = {"value.fields-include": "EXCEPT_KEY"}
         pytest.param(
             [("{}", '{"name":"a"}'), ('{"id":null}', None)], EXCEPT_KEY, [("?", 0), ("?", 1)], id="null-key-part"
         ),
+        pytest.param(
+            [('{"id":1,"more":2}', '{"name":"a"}'), ('{"more":2}', '{"name":"b"}'), ('{"more":2}', None)],
+            EXCEPT_KEY,
+            [("+U", 0, 1, "a"), ("?", 1), ("?", 2)],
+            id="key-of-other-fields",
+        ),
         pytest.param([('{"id":1}', "")], {}, [("?", 0)], id="23-zero-length-value"),
         pytest.param([('{"id":1}', "null")], {}, [("?", 0)], id="24-text-null"),
         pytest.param(
