@@ -59,6 +59,9 @@ class DestinationState:
         holder: who holds the lease, when it has not expired; for messages.
         lost: why the table does not hold what was applied (it is gone, or was made anew), as a sentence; the applied
             batch is 0 then, so that all is written again. Empty when nothing is lost.
+        commit: identity of the changelog's commit of `applied_batch` (`Head.run`): another commit has that number in a
+            changelog that was restored from an older copy. Empty where an earlier version of the platform wrote last.
+        begun: changelog, last batch and its commit of a write that broke off when a part of its rows may be committed.
     """
 
     applied_batch: int = 0
@@ -67,6 +70,8 @@ class DestinationState:
     holder: str | None = None
     lease_expires: datetime | None = None
     lost: str = ""
+    commit: str = ""
+    begun: tuple[str, int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class BatchSpan:
 
     Attributes:
         changelog_id: stored with the position, so that a rebuilt changelog is noticed.
+        commit: identity of the changelog's commit of `upto`, stored with the position as well, so that a changelog that
+            was restored from an older copy is noticed; empty where there is no changelog.
         run: name of the run that writes, for messages and recovery.
         replaces: the rows take the place of all that the destination holds (``INSERT OVERWRITE``); `after` is 0 then.
         repeats: rows of batches that are applied are written once more, as they are by now; `after` equals `upto` then,
@@ -87,6 +94,7 @@ class BatchSpan:
     run: str
     replaces: bool = False
     repeats: bool = False
+    commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def add_columns(delta: DeltaTable, columns: list[pa.Field], *, metadata: str) ->
 
     delta.alter.add_columns(
         Schema.from_arrow(pa.schema(columns)).fields,
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}, max_commit_retries=0),
     )
 
 

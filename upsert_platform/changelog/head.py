@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from upsert_platform.errors import ChangelogError
 
@@ -17,7 +17,8 @@ ID_PROPERTY: Final = "upsert.changelog.id"
 MODE_PROPERTY: Final = "upsert.changelog.mode"
 FLOOR_PROPERTY: Final = "upsert.changelog.floor"
 HISTORY_DEPTH: Final = 200
-"""How far back a commit with our metadata is looked for; only VACUUM makes commits without it."""
+"""How far back a commit with our metadata is looked for; only the VACUUM of other programs makes commits without it."""
+_NEWEST_COMMITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,22 @@ class Positions:
         return Positions(offsets, {**self.topic_ids, **topic_ids})
 
 
+def applied_name(consumer: str) -> str:
+    """Return the name of the transactions that note up to which batch a consumer has applied the changelog."""
+    return f"applied:{consumer}"
+
+
+class Applied(NamedTuple):
+    """A batch that a consumer holds.
+
+    Attributes:
+        commit: identity of the batch's commit (`Head.run`); empty if a version of the platform noted it that kept none.
+    """
+
+    batch: int
+    commit: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """State of a changelog after its last commit.
@@ -47,9 +64,11 @@ class Head:
     Attributes:
         changelog_id: made when the changelog is created.
         batch: number of the last batch, 0 before the first.
-        run: name of the run that committed it.
+        run: name of the attempt that committed it, which no other commit has: the identity of the batch.
         floor: tombstones up to this batch may be gone; a destination that applied some batches, but not this one,
             cannot read on.
+        held: the commit that each consumer noted last (`upkeep.note_applied`). Every later commit carries it on, so the
+            identity of a batch is known after the log has lost the batch's own commit.
     """
 
     changelog_id: str
@@ -57,6 +76,7 @@ class Head:
     positions: Positions
     run: str = ""
     floor: int = 0
+    held: Mapping[str, Applied] = field(default_factory=dict)
 
 
 def commit_text(record: Mapping[str, Any]) -> str:
@@ -81,7 +101,35 @@ def head_of_record(record: Mapping[str, Any], *, changelog_id: str, floor: int) 
         topic: {int(partition): end for partition, end in partitions.items()}
         for topic, partitions in record["offsets"].items()
     }
-    return Head(changelog_id, record["batch"], Positions(offsets, record["topic_ids"]), record["run"], floor)
+    held = {name: Applied(*noted) for name, noted in record.get("held", {}).items()}
+    return Head(changelog_id, record["batch"], Positions(offsets, record["topic_ids"]), record["run"], floor, held)
+
+
+def record_of_head(head: Head) -> dict[str, Any]:
+    """Return what a commit that adds no batch says of the state: the inverse of `head_of_record`."""
+    positions = head.positions
+    record = {"batch": head.batch, "run": head.run, "offsets": positions.offsets, "topic_ids": positions.topic_ids}
+    return {**record, **({"held": head.held} if head.held else {})}
+
+
+def commit_of_batch(delta: DeltaTable, head: Head, batch: int) -> str | None:
+    """Return the identity of a batch's commit; None where the log has lost it and no consumer noted it.
+
+    Args:
+        delta: the table whose state `head` is.
+    """
+    if batch >= head.batch:
+        return head.run if batch == head.batch else None
+    noted = (item.commit for item in head.held.values() if item.batch == batch)
+    if known := next(filter(None, noted), None):
+        return known
+    # A consumer is mostly few batches behind: the whole log is read only where the newest commits do not suffice.
+    for depth in (_NEWEST_COMMITS, None):
+        for commit in delta.history(depth):
+            record = commit_record(commit.get("userMetadata"))
+            if record is not None and record["batch"] <= batch:
+                return record["run"] if record["batch"] == batch else None
+    return None
 
 
 def read_head(delta: DeltaTable, *, name: str, uri: str, mode: str) -> Head:

@@ -10,7 +10,8 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,16 +20,19 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.head import (
-    FLOOR_PROPERTY,
     HISTORY_DEPTH,
     ID_PROPERTY,
     MODE_PROPERTY,
+    Applied,
     Head,
     Positions,
+    applied_name,
+    commit_of_batch,
     commit_record,
     commit_text,
     head_of_record,
     read_head,
+    record_of_head,
 )
 from upsert_platform.changelog.kept_table import KeptTable
 from upsert_platform.changelog.live_files import LiveFile, live_dataset, live_files, read_kind
@@ -39,7 +43,7 @@ from upsert_platform.model import Table
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 _RUN_DEPTH: Final = 5000
@@ -181,34 +185,38 @@ class ChangelogStore:
 
         batch = head.batch + 1
         attempt = f"{run}/{uuid.uuid4().hex[:8]}"
-        record = {"batch": batch, "run": attempt, "offsets": positions.offsets, "topic_ids": positions.topic_ids}
         actions: list[AddAction | RemoveAction] = [
             AddAction(item.path, item.size, {}, item.modified, True, item.statistics(batch)) for item in files
         ]
         now = int(time.time() * 1000)
         actions += [RemoveAction(path, True, now, partition_values={}) for path in sorted(replaced)]
-        properties = CommitProperties(
-            custom_metadata={"userMetadata": commit_text(record), "isBlindAppend": not replaced},
-            # Nothing but the version that follows the one looked at, which has no batch of this number.
-            max_commit_retries=0,
-            app_transactions=[Transaction(head.changelog_id, batch)],
-        )
         for number in range(1, _COMMIT_ATTEMPTS + 1):
             delta = self.opened()
-            if (delta.transaction_version(head.changelog_id) or 0) != head.batch:
+            before = self._head_in(delta)
+            if (before.changelog_id, before.batch, before.run) != (head.changelog_id, head.batch, head.run):
                 break
             if replaced and not set(replaced) <= {item.path for item in live_files(delta)}:
                 break
             try:
                 columns = missing_columns(delta, self.table)
                 if columns:
-                    add_columns(delta, columns, metadata=self.commit_metadata())
-                    delta = self.opened()
-                floor = int(delta.metadata().configuration.get(FLOOR_PROPERTY, 0))
+                    add_columns(delta, columns, metadata=self.commit_metadata(delta))
+                    continue
+                after = replace(before, batch=batch, positions=positions, run=attempt)
+                properties = CommitProperties(
+                    custom_metadata={
+                        "userMetadata": commit_text(record_of_head(after)),
+                        "isBlindAppend": not replaced,
+                    },
+                    # Nothing but the version that follows the one looked at, which has no batch of this number.
+                    max_commit_retries=0,
+                    app_transactions=[Transaction(head.changelog_id, batch)],
+                )
                 delta.create_write_transaction(
                     actions, mode="append", schema=delta.schema(), commit_properties=properties
                 )
-                return head_of_record(json.loads(json.dumps(record)), changelog_id=head.changelog_id, floor=floor)
+                record = json.loads(json.dumps(record_of_head(after)))
+                return head_of_record(record, changelog_id=after.changelog_id, floor=after.floor)
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:
                     raise ChangelogError(
@@ -216,9 +224,9 @@ class ChangelogStore:
                         f" commits came first each time, or its folder cannot be written ({error})"
                     ) from error
                 time.sleep(random.uniform(0.01, 0.02 * 2**number))
-        after = self.head()
+        found = self.head()
         # A commit whose answer was lost is found to be there by the next attempt.
-        return after if after is not None and after.run == attempt else None
+        return found if found is not None and found.run == attempt else None
 
     def replace(self, files: Sequence[DataFile], *, replaced: Collection[str], reduced: int = 0) -> bool:
         """Commits files in the place of others, beside whatever is appended meanwhile. No JVM.
@@ -249,7 +257,7 @@ class ChangelogStore:
                 return False
             # The head is read before the commit, which fails when something came between.
             properties = CommitProperties(
-                custom_metadata={"userMetadata": self.commit_metadata(reduced=reduced)}, max_commit_retries=0
+                custom_metadata={"userMetadata": self.commit_metadata(delta, reduced=reduced)}, max_commit_retries=0
             )
             try:
                 delta.create_write_transaction(
@@ -276,22 +284,58 @@ class ChangelogStore:
             raise ChangelogError(f"the changelog at {self.uri} vanished while this run wrote to it")
         return delta
 
-    def commit_metadata(self, *, reduced: int = 0) -> str:
-        """The userMetadata of the head, for compactions: the last commit always tells the positions.
+    def commit_metadata(
+        self, delta: DeltaTable, *, reduced: int = 0, noted: Mapping[str, Applied] | None = None
+    ) -> str:
+        """Return the userMetadata of a commit that adds no batch: the last commit always has the positions.
 
         Args:
+            delta: the table that the commit changes. It must be committed as the version after this one, without a
+                rebase: behind a batch that came meanwhile it would repeat the positions before that batch.
             reduced: the batch up to which the commit reduces history.
+            noted: what consumers hold now.
         """
-        head = self.head()
-        assert head is not None
-        record = {
-            "batch": head.batch,
-            "run": head.run,
-            "offsets": head.positions.offsets,
-            "topic_ids": head.positions.topic_ids,
-            **({"reduced": reduced} if reduced else {}),
-        }
-        return commit_text(record)
+        head = self._head_in(delta)
+        record = record_of_head(replace(head, held={**head.held, **(noted or {})}))
+        return commit_text({**record, **({"reduced": reduced} if reduced else {})})
+
+    def commit_beside(
+        self, change: Callable[[DeltaTable, CommitProperties], object], *, noted: Mapping[str, Applied] | None = None
+    ) -> None:
+        """Makes a commit that adds no batch; it is made anew from the table as it is then where another came first.
+
+        Args:
+            change: commits to the table it is given, with the properties it is given.
+            noted: what consumers hold, with the commit's transactions (`upkeep.note_applied`).
+
+        Raises:
+            ChangelogError: other commits came first again and again, or the folder is read-only.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        for number in range(1, _COMMIT_ATTEMPTS + 1):
+            delta = self.opened()
+            properties = CommitProperties(
+                custom_metadata={"userMetadata": self.commit_metadata(delta, noted=noted)},
+                max_commit_retries=0,
+                app_transactions=[Transaction(applied_name(name), item.batch) for name, item in (noted or {}).items()],
+            )
+            try:
+                change(delta, properties)
+                return
+            except CommitFailedError as error:
+                if number == _COMMIT_ATTEMPTS:
+                    raise ChangelogError(
+                        f"the changelog at {self.uri} was not changed in {number} attempts: other commits came first"
+                        f" each time, or its folder cannot be written ({error})"
+                    ) from error
+                time.sleep(random.uniform(0.01, 0.02 * 2**number))
+
+    def commit_of(self, batch: int) -> str | None:
+        """Return the identity of a batch's commit; None where nothing tells it any more. No JVM."""
+        delta = self._looked_at()
+        return None if delta is None else commit_of_batch(delta, self._head_in(delta), batch)
 
     def committed_at(self) -> datetime | None:
         """When the last batch was committed, UTC, as far as the latest commits tell; None before the first. No JVM."""

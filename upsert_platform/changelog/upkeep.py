@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
-from upsert_platform.changelog.head import FLOOR_PROPERTY
+from upsert_platform.changelog.head import FLOOR_PROPERTY, Applied, applied_name
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.tables import file_system
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
 _COMMIT: Final = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)$")
@@ -21,39 +23,39 @@ _COMMIT: Final = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)$")
 
 def raise_floor(store: ChangelogStore, batch: int) -> None:
     """Notes that tombstones up to a batch may be dropped; never lowers what was noted."""
-    from deltalake import CommitProperties
 
+    def change(delta: DeltaTable, properties: CommitProperties) -> None:
+        if batch > int(delta.metadata().configuration.get(FLOOR_PROPERTY, 0)):
+            floor = {FLOOR_PROPERTY: str(batch)}
+            delta.alter.set_table_properties(floor, raise_if_not_exists=False, commit_properties=properties)
+
+    if store.head() is not None:
+        store.commit_beside(change)
+
+
+def note_applied(store: ChangelogStore, consumer: str, batch: int, *, commit: str = "") -> None:
+    """Notes that a table or a query has applied a batch, in an empty commit.
+
+    What counts is the position that the consumer keeps itself. The note tells that it held something once, and carries
+    the identity of the batch on, behind the log that is pruned.
+
+    Args:
+        commit: identity of the batch's commit; looked up if empty.
+    """
     head = store.head()
-    if head is None or batch <= head.floor:
+    applied = Applied(batch, commit or store.commit_of(batch) or "")
+    if head is None or (applied_before(store, consumer) == batch and head.held.get(consumer) == applied):
         return
-    store.opened().alter.set_table_properties(
-        {FLOOR_PROPERTY: str(batch)},
-        raise_if_not_exists=False,
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
-    )
 
+    def change(delta: DeltaTable, properties: CommitProperties) -> None:
+        delta.create_write_transaction([], mode="append", schema=delta.schema(), commit_properties=properties)
 
-def note_applied(store: ChangelogStore, table: str, batch: int) -> None:
-    """Notes that a table has applied a batch, in an empty commit. What counts is the position in the destination."""
-    from deltalake import CommitProperties, Transaction
-
-    if applied_before(store, table) == batch:
-        return
-    delta = store.opened()
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": store.commit_metadata()},
-        app_transactions=[Transaction(_applied(table), batch)],
-    )
-    delta.create_write_transaction([], mode="append", schema=delta.schema(), commit_properties=properties)
+    store.commit_beside(change, noted={consumer: applied})
 
 
 def applied_before(store: ChangelogStore, table: str) -> int:
     """The batch that was last noted of a table, 0 if none was: what it held once, whatever it tells of itself now."""
-    return store.transaction_version(_applied(table))
-
-
-def _applied(table: str) -> str:
-    return f"applied:{table}"
+    return store.transaction_version(applied_name(table))
 
 
 def reduced_upto(store: ChangelogStore) -> int:
@@ -74,18 +76,14 @@ def prune_log(store: ChangelogStore, *, hours: int) -> None:
 
 def _with_times(store: ChangelogStore, properties: dict[str, str]) -> DeltaTable:
     """The table, once it has properties and the times of batches whose commits it is about to lose."""
-    from deltalake import CommitProperties
-
-    table = store.opened()
     times = times_to_note(store)
     wanted = {**properties, **({} if times is None else {TIMES_PROPERTY: times})}
-    if wanted.items() <= table.metadata().configuration.items():
-        return table
-    table.alter.set_table_properties(
-        wanted,
-        raise_if_not_exists=False,
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()}),
-    )
+
+    def change(delta: DeltaTable, commit: CommitProperties) -> None:
+        if not wanted.items() <= delta.metadata().configuration.items():
+            delta.alter.set_table_properties(wanted, raise_if_not_exists=False, commit_properties=commit)
+
+    store.commit_beside(change)
     return store.opened()
 
 
@@ -117,15 +115,13 @@ def remove_unused(store: ChangelogStore, *, hours: int, uncommitted: bool = True
         uncommitted: also files that no commit has named for so long: killed runs left them, or a run that takes longer
             still writes them, whose commit would then name what is gone.
     """
-    from deltalake import CommitProperties
-
     if store.head() is None:
         return 0
-    table = store.opened()
-    if not table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=uncommitted):
-        return 0  # a vacuum that finds nothing makes a commit all the same
-    properties = CommitProperties(custom_metadata={"userMetadata": store.commit_metadata()})
-    removed = table.vacuum(
-        hours, dry_run=False, enforce_retention_duration=False, full=uncommitted, commit_properties=properties
-    )
-    return len(removed)
+    # VACUUM itself makes two commits, which delta-rs rebases behind batches that come meanwhile: the last commit would
+    # have the positions before them. Nothing needs these commits, so the files are deleted without any.
+    found = store.opened().vacuum(hours, dry_run=True, enforce_retention_duration=False, full=uncommitted)
+    system, folder = file_system(store.location)
+    for path in found:
+        with suppress(FileNotFoundError):
+            system.delete_file(f"{folder}{path}")
+    return len(found)

@@ -15,6 +15,7 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.hops.audit_selection import NotJudgedError, selection_of
 from upsert_platform.hops.binding import QuerySource, Target, changelog_of
+from upsert_platform.hops.position import check_position
 from upsert_platform.kafka.options import KeyConflict, StartupMode, UpsertKafkaSettings
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import FormatSide, KafkaTable
@@ -68,7 +69,7 @@ def audit(bound: Target, lake: Lake) -> Audit:
     with _rows(bound, columns) as (rows, in_place_of_null):
         selection = selection_of(bound, in_place_of_null)
         store = changelog_of(bound.source, lake)
-        applied, head = _applied(bound), store.head()
+        applied, head = _applied(bound, store), store.head()
         batches = ends_of_batches(store, upto=applied)
         last = LastValues(form, batches=batches, set_aside=_quarantined(store, applied))
         try:
@@ -148,12 +149,14 @@ def ends_of_batches(store: ChangelogStore, *, upto: int) -> list[Ends]:
     return found
 
 
-def _applied(bound: Target) -> int:
+def _applied(bound: Target, store: ChangelogStore) -> int:
     destination = bound.open()
     try:
-        return destination.state().applied_batch
+        state = destination.state()
     finally:
         destination.close()
+    check_position(store, store.head(), state, table=bound.table.name, uri=destination.uri)
+    return state.applied_batch
 
 
 def _quarantined(store: ChangelogStore, upto: int) -> list[tuple[str, int, int]]:

@@ -29,7 +29,7 @@ from upsert_platform.destination import (
     Lease,
     WriteReport,
 )
-from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.errors import ChangelogError, RecordError
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
@@ -37,10 +37,12 @@ from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
 from upsert_platform.hops.local_files import local_files, rows_by_accounts
 from upsert_platform.hops.on_demand import OnDemand, opened
+from upsert_platform.hops.position import check_position
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.masking import Mask
 from upsert_platform.types import quote_name
 from upsert_platform.writing.outcomes import TaskStats, Written
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -89,11 +91,33 @@ class DestinationHop:
         """Compares the applied batch with the head of the changelog. No JVM.
 
         Raises:
-            DestinationError: the destination was written from another changelog.
+            DestinationError: the destination was written from another changelog, or from commits that the changelog
+                does not have, or the changelog is gone.
         """
-        plan = DestinationPlan(self._state(), self.store.head())
-        self._check_identity(plan)
+        plan = self.unchecked_plan()
+        self.check(plan)
         return plan
+
+    def unchecked_plan(self) -> DestinationPlan:
+        """As `plan`, of a table that may hold what its changelog does not tell: for a repair. No JVM."""
+        return DestinationPlan(self._state(), self.store.head())
+
+    def span(self, *, after: int, upto: int, head: Head, replaces: bool = False, repeats: bool = False) -> BatchSpan:
+        """Return a span of batches, with the identity of the commit that it ends with.
+
+        Args:
+            head: of the changelog.
+
+        Raises:
+            ChangelogError: nothing tells that identity any more.
+        """
+        commit = head.run if upto == head.batch else self.store.commit_of(upto)
+        if upto and commit is None:
+            raise ChangelogError(
+                f"the log of the changelog at {self.store.uri} no longer tells which commit made batch {upto}; run job"
+                f" 'sync', then try again with the batches that table '{self.destination.name}' holds then"
+            )
+        return BatchSpan(after, upto, head.changelog_id, self.run, replaces, repeats, commit or "")
 
     def _state(self) -> DestinationState:
         """What the destination tells of itself; where it tells nothing, the lake knows whether it held something."""
@@ -173,13 +197,13 @@ class DestinationHop:
         started = time.monotonic()
         replaces = self.target.insert.overwrite
         after = 0 if replaces else plan.state.applied_batch
-        span = BatchSpan(after, upto, plan.head.changelog_id, self.run, replaces)
+        span = self.span(after=after, upto=upto, head=plan.head, replaces=replaces)
         # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
         self.refused.forget(span)
         done = self._applied_here(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
         report, met, unmatched = done or self._applied_by_spark(opened(spark), span, lease, progress)
         if self.notes:
-            note_applied(self.store, self.destination.name, span.upto)
+            note_applied(self.store, self.destination.name, span.upto, commit=span.commit)
         self._settle_overtaken(spark, span)
         return DestinationRun(span, report, met, unmatched, time.monotonic() - started)
 
@@ -275,7 +299,7 @@ class DestinationHop:
         found = key_frame(session, older, columns=self.destination.columns, key=key)
         changes = self.changes(session, after=span.after, upto=span.upto)
         written = changes.select(*[F.col(quote_name(name)).alias(f"k{index}") for index, name in enumerate(key)])
-        met = F.broadcast(found).join(written, [f"k{index}" for index in range(len(key))], "left_semi")
+        met = join_by_key(F.broadcast(found), written, [f"k{index}" for index in range(len(key))], "left_semi")
         overtaken = {text for row in met.select("_keys").collect() for text in row["_keys"]}
         again = set(kept.filter(pc.greater(kept["batch"], span.after))["key"].to_pylist())
         self.refused.settle(overtaken - again)
@@ -396,24 +420,6 @@ class DestinationHop:
     def _folded_key(self) -> tuple[str, ...]:
         return self.destination.folded_key() if isinstance(self.destination, StoresOtherValues) else ()
 
-    def _check_identity(self, plan: DestinationPlan) -> None:
-        written_by = plan.state.changelog_id
-        if plan.head is not None and written_by and written_by != plan.head.changelog_id:
-            raise DestinationError(
-                f"table '{self.destination.name}' ({self.destination.uri}) was written from another changelog"
-                f" ({written_by}) than the one at {self.store.uri} ({plan.head.changelog_id}); rows that are in neither"
-                " would stay for ever. Restore that changelog, or drop the destination table to have it built anew"
-            )
-        if plan.head is not None and plan.state.applied_batch > plan.head.batch:
-            raise DestinationError(
-                f"table '{self.destination.name}' has applied batch {plan.state.applied_batch}, but the changelog at"
-                f" {self.store.uri} ends with batch {plan.head.batch}: the changelog was set back. Restore it, or drop"
-                " the destination table to have it built anew"
-            )
-        if plan.head is not None and 0 < plan.state.applied_batch < plan.head.floor:
-            raise DestinationError(
-                f"table '{self.destination.name}' has applied batch {plan.state.applied_batch}, but deletes up to batch"
-                f" {plan.head.floor} were removed from the changelog at {self.store.uri} by a compaction, while the"
-                " table was not declared or not reached: its deleted rows would stay for ever. Drop the destination"
-                " table to have it built anew"
-            )
+    def check(self, plan: DestinationPlan) -> None:
+        """Refuses a table whose position is none of its changelog's; see `check_position`."""
+        check_position(self.store, plan.head, plan.state, table=self.destination.name, uri=self.destination.uri)

@@ -14,6 +14,7 @@ from upsert_platform.changelog.commit_times import first_commit_after
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.hops.binding import Binding, QuerySource, Target, changelog_of
+from upsert_platform.hops.position import check_position
 from upsert_platform.model import Table
 from upsert_platform.platform_options import platform_settings
 from upsert_platform.source import Source
@@ -129,8 +130,10 @@ def judge(binding: Binding, target: Target, lake: Lake) -> Judgement:
     limits = FreshnessLimits.of(target.table)
     assert limits is not None
     with closing(target.open()) as destination:
-        applied = destination.state().applied_batch
-    return limits.judge(freshness_of(binding, target, lake, applied=applied))
+        state = destination.state()
+    store = changelog_of(target.source, lake)
+    check_position(store, store.head(), state, table=target.table.name, uri=destination.uri)
+    return limits.judge(freshness_of(binding, target, lake, applied=state.applied_batch))
 
 
 def freshness_of(binding: Binding, target: Target, lake: Lake, *, applied: int) -> Freshness:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.rows import KIND, KIND_DELETE
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.upkeep import note_applied
 from upsert_platform.connector import KeyReader
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.on_demand import OnDemand, local_rows_of, opened
@@ -55,6 +57,7 @@ class QueryHop:
     Args:
         inputs: changelog per table that the query reads.
         run: name of the run, stored in every commit.
+        note_seconds: how far apart it is noted in the inputs what the query has applied of them.
         lookups: what reads each table in which the query finds rows.
     """
 
@@ -65,11 +68,14 @@ class QueryHop:
         *,
         run: str,
         lookups: Mapping[str, KeyReader] | None = None,
+        note_seconds: float = 0.0,
     ) -> None:
+        self.note_seconds = note_seconds
         self.store = store
         self.inputs = inputs
         self.run = run
         self.lookups = dict(lookups or {})
+        self._noted_at = -math.inf
 
     def plan(self) -> QueryBatchPlan:
         """Compares what the query has applied with the heads of its inputs. No JVM.
@@ -104,6 +110,8 @@ class QueryHop:
                 raise ChangelogError(
                     f"query '{self.store.query.name}' is computed by another run all the time; stop one"
                 )
+        if done:
+            self._note(plan)
         head = self.store.head()
         return QueryRun(
             batch=head.batch if head else 0,
@@ -117,6 +125,19 @@ class QueryHop:
             late=sum(item.late for item in done),
             let_go=sum(item.let_go for item in done),
         )
+
+    def _note(self, plan: QueryBatchPlan) -> None:
+        """Notes in the inputs which of their commits the query holds, so that they know it behind pruned logs.
+
+        Args:
+            plan: finds nothing to do.
+        """
+        if time.monotonic() - self._noted_at < self.note_seconds:
+            return
+        self._noted_at = time.monotonic()
+        for item in plan.slices:
+            if item.upto:
+                note_applied(self.inputs[item.name], self.store.query.name, item.upto, commit=item.commit)
 
     def needs_rebuild(self) -> str | None:
         """Why the result cannot be advanced as it is; None when it can. No JVM."""

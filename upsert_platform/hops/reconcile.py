@@ -1,6 +1,8 @@
 """Repairs a table: writes the rows that differ from the last values of its changelog, and no others.
 
-The table serves on meanwhile. Its position stays: what is written belongs to batches that it has applied.
+The table serves on meanwhile. Its position stays: what is written belongs to batches that it has applied. A table that
+holds batches which its changelog does not have, since that was restored from an older copy, is made equal to the
+changelog as it is, and takes over its position.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesRecords
+from upsert_platform.changelog.store import Head
+from upsert_platform.changelog.upkeep import note_applied
 from upsert_platform.destination import (
     OPERATION,
     OPERATION_DELETE,
     SEQUENCE,
-    BatchSpan,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.comparison import STATUS, Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.position import restored_from_older
 from upsert_platform.hops.verify import CHANGE, as_held, check_everything, judged_rows, summed
 from upsert_platform.types import quote_name, spark_type
 
@@ -88,24 +92,29 @@ def reconcile(
     """
     check_reconcilable(hop)
     if dry_run:
-        return Reconciliation(check_everything(spark, hop, upto=_applied(hop)))
+        return Reconciliation(check_everything(spark, hop, upto=_repairable(hop).upto))
     hop.destination.prepare()
     with hop.leased(tell) as lease:
-        applied = _applied(hop)
+        found = _repairable(hop)
+        if found.restored:
+            tell(
+                f"table '{hop.destination.name}' has applied {found.restored}; the table is made equal to the changelog"
+            )
+        applied = found.upto
         changes = as_held(hop.destination, hop.changes(spark, after=0, upto=applied))
         judged = judged_rows(hop, changes, hop.destination.read(spark)).persist()
         try:
             before = summed(hop, judged, batch=applied, complete=True)
-            if before.passed:
+            if before.passed and not found.restored:
                 hop.destination.record_verdict(before.verdict())
                 return Reconciliation(before)
-            head = hop.store.head()
-            assert head is not None
-            span = BatchSpan(applied, applied, head.changelog_id, hop.run, repeats=True)
+            span = hop.span(after=found.after, upto=applied, head=found.head, repeats=True)
             differing = _differing(hop, judged, applied=applied)
             watch = hop.watch(progress, most=before.missing + before.extra + before.stale)
             keep = hop.refused.again(applied, progress=watch)
             report = hop.destination.write(differing, span=span, lease=lease, keep_refused=keep)
+            if found.restored:
+                note_applied(hop.store, hop.destination.name, applied, commit=span.commit)
         finally:
             judged.unpersist()
         after = check_everything(spark, hop, upto=applied)
@@ -113,12 +122,34 @@ def reconcile(
     return Reconciliation(before, report, after)
 
 
-def _applied(hop: DestinationHop) -> int:
-    plan = hop.plan()
-    if plan.head is None or not plan.state.applied_batch:
+@dataclass(frozen=True)
+class _Repairable:
+    """Up to which batch a table is repaired.
+
+    Attributes:
+        after: the batch that it has applied, as far as the changelog has one of that number.
+        restored: why its own batch is none of the changelog's, which was restored from an older copy: then the table is
+            made equal to all of it, and holds its last batch. Empty where the table's position stays.
+    """
+
+    head: Head
+    after: int
+    upto: int
+    restored: str = ""
+
+
+def _repairable(hop: DestinationHop) -> _Repairable:
+    plan = hop.unchecked_plan()
+    head, applied = plan.head, plan.state.applied_batch
+    if head is not None and applied and plan.state.changelog_id == head.changelog_id:
+        restored = restored_from_older(hop.store, head, plan.state)
+        if restored:
+            return _Repairable(head, min(applied, head.batch), head.batch, restored)
+    hop.check(plan)
+    if head is None or not applied:
         why = plan.state.lost or "nothing was written to it yet"
         raise DestinationError(f"table '{hop.destination.name}': {why}; run job 'sync'")
-    return plan.state.applied_batch
+    return _Repairable(head, applied, applied)
 
 
 def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataFrame:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.capabilities import ComparesRecords
 from upsert_platform.changelog.refused import key_frame
-from upsert_platform.destination import SEQUENCE, BatchSpan, Destination, RefusedRow
+from upsert_platform.destination import SEQUENCE, Destination, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.transform import computed, failed_rows
 from upsert_platform.types import quote_name
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +86,7 @@ def replay_refused(
         changes = hop.changes_with_failures(spark, after=0, upto=applied)
         with _wanted(spark, destination, changes, kept) as (wanted, late, frame):
             if wanted:
-                span = BatchSpan(applied, applied, plan.head.changelog_id, hop.run, repeats=True)
+                span = hop.span(after=applied, upto=applied, head=plan.head, repeats=True)
                 what = f"table '{destination.name}'"
                 failed = failed_rows(frame, destination.primary_key, what=what, keep=again)
                 if failed is not None:
@@ -140,7 +141,7 @@ def _wanted(
     for index, name in enumerate(key):
         found = found.withColumnRenamed(f"k{index}", name)
     late = F.col(SEQUENCE) > F.col(_REFUSED_IN)
-    judged = changes.join(F.broadcast(found), list(key)).withColumn(_LATE, late).persist()
+    judged = join_by_key(changes, F.broadcast(found), key, "inner").withColumn(_LATE, late).persist()
     try:
         texts_of = {True: set[str](), False: set[str]()}
         for row in judged.select(_KEYS, _LATE).collect():

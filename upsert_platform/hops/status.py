@@ -19,6 +19,7 @@ from upsert_platform.changelog.store import Positions
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.freshness import Freshness, FreshnessLimits, Waiting, unapplied, unread_of
+from upsert_platform.hops.position import check_position
 from upsert_platform.source import Source
 
 _AT_ONCE = 16
@@ -214,6 +215,7 @@ def _table(binding: Binding, target: Target, lake: Lake) -> _Found[TableStatus]:
         head = store.head()
         with closing(target.open()) as destination:
             state = destination.state()
+            check_position(store, head, state, table=name, uri=destination.uri)
             status = TableStatus(
                 name,
                 read,

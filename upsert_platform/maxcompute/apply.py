@@ -108,6 +108,7 @@ def _send_and_commit(batch: Batch, frame: DataFrame | pa.Table, specs: list[Spec
         after=span.after,
         upto=span.upto,
         changelog_id=span.changelog_id,
+        commit=span.commit,
         run=span.run,
         rows=0,
         table_id=batch.actual.table_id,
@@ -144,7 +145,11 @@ def _send_and_commit(batch: Batch, frame: DataFrame | pa.Table, specs: list[Spec
         if span.replaces:
             batch.truncate()
         batch.lease.change_later(
-            applied_batch=span.upto, changelog_id=span.changelog_id, table_id=batch.actual.table_id, pending=""
+            applied_batch=span.upto,
+            changelog_id=span.changelog_id,
+            commit=span.commit,
+            table_id=batch.actual.table_id,
+            pending="",
         )
     return written.report(
         upserts=rows - deletes,

@@ -36,6 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 _ID = "state"
 _NUMBERS: Final = ("revision", "epoch", "lease_expires", "applied_batch", "committed_at")
 _TEXTS: Final = ("stamp", "label", "holder", "token", "changelog_id", "table_id", "pending", "verdict", "commits")
+_WITH_COMMIT: Final = re.compile(r"(\S+) commit (.+)")
 _TRIES = 6
 _MISSING: Final = ("NoSuchTable", "NoSuchObject", "NoSuchPartition", "ODPS-0130131")
 
@@ -57,6 +58,7 @@ class Pending:
         partitions: that the rows go to, where commits are counted for compaction.
         paired: whether each session has one stream of its own, at the same place of `streams`; each is committed on its
             own. Otherwise every session has all of them.
+        commit: identity of the changelog's commit of `upto`.
     """
 
     api: str
@@ -71,6 +73,7 @@ class Pending:
     partitions: tuple[str, ...] = ()
     replaces: bool = False
     paired: bool = False
+    commit: str = ""
 
     def streams_of(self, session: int) -> tuple[tuple[str, int], ...]:
         """The streams to commit in a session, by its place."""
@@ -104,6 +107,8 @@ class ControlRecord:
         table_id: identity of the table that holds the applied batches; a table made anew has another one.
         commits: JSON, partition to number of commits since its last major compaction; only where compaction is on.
         committed_at: milliseconds since 1970 UTC; 0 before the first commit.
+        commit: identity of the changelog's commit of the applied batch; empty if unknown. It is stored beside
+            `changelog_id` in the column of that name, because control tables of earlier versions have no other.
     """
 
     revision: int = 0
@@ -120,6 +125,7 @@ class ControlRecord:
     verdict: str = ""
     commits: str = ""
     committed_at: int = 0
+    commit: str = ""
 
     @property
     def tenure(self) -> Tenure:
@@ -203,6 +209,7 @@ class ControlTable:
             return ControlRecord()
         numbers = {name: int(row[name] or 0) for name in _NUMBERS}
         texts = {name: row[name] or "" for name in _TEXTS}
+        texts["changelog_id"], texts["commit"] = _parted(texts["changelog_id"])
         return ControlRecord(**numbers, **texts)  # type: ignore[arg-type]
 
     def _stored(self) -> dict[str, Any] | None:
@@ -251,7 +258,7 @@ class ControlTable:
         self._define(f"ALTER TABLE {self._name.sql} ADD IF NOT EXISTS PARTITION (`destination`={sql_text(self._key)})")
         first = ControlRecord(revision=1, stamp=uuid.uuid4().hex, label=self._label)
         values = {name: str(getattr(first, name)) for name in _NUMBERS}
-        values |= {name: sql_text(getattr(first, name)) for name in _TEXTS}
+        values |= {name: sql_text(_stored_text(first, name)) for name in _TEXTS}
         fresh = ", ".join(
             [f"{sql_text(_ID)} AS `id`"]
             + [f"CAST({values[name]} AS BIGINT) AS {quote(name)}" for name in _NUMBERS]
@@ -302,7 +309,7 @@ class ControlTable:
         """The statement that makes `new` of `old`, if `old` is still there."""
         wanted = replace(new, revision=old.revision + 1, label=self._label)
         assigned = [f"{quote(name)} = {getattr(wanted, name)}" for name in _NUMBERS]
-        assigned += [f"{quote(name)} = {sql_text(getattr(wanted, name))}" for name in _TEXTS]
+        assigned += [f"{quote(name)} = {sql_text(_stored_text(wanted, name))}" for name in _TEXTS]
         return f"UPDATE {self._name.sql} SET {', '.join(assigned)} WHERE {self._where} AND revision = {old.revision}"
 
     def _run(self, statement: str) -> None:
@@ -321,6 +328,18 @@ class ControlTable:
         if attempt + 1 >= _TRIES or not (conflict or passing):
             explain(error, self._client.connection, f"writing the control table '{self._name}'")
         time.sleep(0.2 * 2**attempt)
+
+
+def _stored_text(record: ControlRecord, name: str) -> str:
+    """Return what a text column holds of a record."""
+    text = str(getattr(record, name))
+    return f"{text} commit {record.commit}" if name == "changelog_id" and record.commit else text
+
+
+def _parted(stored: str) -> tuple[str, str]:
+    """Return the changelog's identity and that of the commit, of the text that `_stored_text` made of them."""
+    found = _WITH_COMMIT.fullmatch(stored)
+    return (found[1], found[2]) if found else (stored, "")
 
 
 def _says_missing(error: ServiceError) -> bool:

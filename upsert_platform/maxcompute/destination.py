@@ -126,8 +126,8 @@ class MaxComputeDestination(
             actual = self._client.table(self.table.target)
             self._note_key(actual)
             if actual is None or not record.describes(actual.table_id):
-                record = replace(record, applied_batch=0, changelog_id="", verdict="")
-        known = DestinationState(record.applied_batch, record.changelog_id, record.last_verdict)
+                record = replace(record, applied_batch=0, changelog_id="", commit="", verdict="")
+        known = DestinationState(record.applied_batch, record.changelog_id, record.last_verdict, commit=record.commit)
         return record.tenure.shown_in(known)
 
     @contextmanager
@@ -380,7 +380,7 @@ class MaxComputeDestination(
     def _effective(self, record: ControlRecord, actual: TableState) -> ControlRecord:
         if record.describes(actual.table_id):
             return record
-        return replace(record, applied_batch=0, changelog_id="")
+        return replace(record, applied_batch=0, changelog_id="", commit="")
 
     def _is_applied(self, record: ControlRecord, span: BatchSpan) -> bool:
         """Whether the table holds the span already.

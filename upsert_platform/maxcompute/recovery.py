@@ -46,6 +46,7 @@ def commit_recorded(lease: ControlLease, committing: Committing, table: MaxCompu
     lease.change_later(
         applied_batch=pending.upto,
         changelog_id=pending.changelog_id,
+        commit=pending.commit,
         table_id=pending.table_id,
         pending="",
         commits=count_commits(lease.record.commits, pending.partitions),

@@ -38,6 +38,7 @@ class Slice:
 
     Attributes:
         files: those that may hold changes of the batches after `after` and up to `upto`.
+        commit: identity of the input's commit of `upto`.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Slice:
     upto: int
     head: int
     files: tuple[LiveFile, ...]
+    commit: str = ""
 
     @property
     def rows(self) -> int:
@@ -128,6 +130,7 @@ def plan_batch(
                 f"query '{store.query.name}' was computed from another changelog of '{name}'; run the job 'rebuild' to"
                 " compute it anew"
             )
+        _check_commit(store, name, source, there, after=after, applied=positions.topic_ids.get(commit_name(name), ""))
         if 0 < after < there.floor:
             raise ChangelogError(
                 f"query '{store.query.name}' has applied '{name}' up to batch {after}, but deletes up to batch"
@@ -152,7 +155,35 @@ def _slice(
             break
         upto = batch
     chosen = tuple(item for item in files if item.may_hold(after=after, upto=upto))
-    return Slice(name, source.location, head.changelog_id, after, upto, head.batch, chosen)
+    commit = head.run if upto == head.batch else source.commit_of(upto) or ""
+    return Slice(name, source.location, head.changelog_id, after, upto, head.batch, chosen, commit)
+
+
+def commit_name(table: str) -> str:
+    """Return the name under which the position of a query has the identity of an input's last applied commit."""
+    return f"(commit) {table}"
+
+
+def _check_commit(
+    store: QueryStore, name: str, source: ChangelogStore, head: Head, *, after: int, applied: str
+) -> None:
+    """Refuses an input that was restored from an older copy: it has other batches than those that were applied.
+
+    Args:
+        head: of the input.
+        after: the batch of it that the query has applied, and `applied` that batch's commit, empty if unknown.
+    """
+    if after > head.batch or (after and applied and source.commit_of(after) != applied):
+        was = f" of commit '{applied}'" if applied else ""
+        now = f"ends with batch {head.batch} of commit '{head.run}'"
+        if after <= head.batch:
+            known = source.commit_of(after)
+            now = f"has batch {after} of commit '{known}'" if known else f"no longer knows the commit of batch {after}"
+        raise ChangelogError(
+            f"query '{store.query.name}' has applied batch {after}{was} of '{name}', but the changelog at {source.uri}"
+            f" {now}: it was restored from an older copy, and changes would be lost. Restore the newer copy of the"
+            " lake, or run the job 'rebuild' to compute the query anew"
+        )
 
 
 def advance(
@@ -184,6 +215,7 @@ def advance(
             {
                 **head.positions.topic_ids,
                 **{item.name: item.changelog_id for item in plan.slices},
+                **{commit_name(item.name): item.commit for item in plan.slices},
                 PLAN: store.fingerprint,
                 **batch.times(),
             },

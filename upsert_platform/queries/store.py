@@ -107,7 +107,7 @@ class QueryStore(ChangelogStore):
         known = pa.schema(delta.schema().to_arrow()).names
         lacking = [field for field in self._schema() if field.name not in known]
         if lacking:
-            add_columns(delta, lacking, metadata=self.commit_metadata())
+            add_columns(delta, lacking, metadata=self.commit_metadata(delta))
 
     def buckets(self) -> int:
         """Into how many parts state is divided."""

@@ -198,7 +198,7 @@ def _commit(store: QueryStore, files: list[LiveFile], added: list[Any], *, reduc
         delta = store.opened()
         if not replaced <= {item.path for item in store.files()}:
             break
-        metadata = {"userMetadata": store.commit_metadata(reduced=reduced), "isBlindAppend": False}
+        metadata = {"userMetadata": store.commit_metadata(delta, reduced=reduced), "isBlindAppend": False}
         properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
         try:
             delta.create_write_transaction(actions, mode="append", schema=delta.schema(), commit_properties=properties)

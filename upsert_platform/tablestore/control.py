@@ -27,6 +27,7 @@ from upsert_platform.writing.time_limit import time_left
 KEY: Final = "destination"
 """Primary key of the control table: the name of the destination table."""
 _APPLIED, _CHANGELOG, _RUN, _CREATED = "applied_batch", "changelog_id", "run", "table_created_us"
+_COMMIT = "applied_commit"
 _VERDICT = "verdict"
 _EPOCH, _HOLDER, _TOKEN, _EXPIRES = "epoch", "holder", "lease_token", "lease_expires_ms"
 
@@ -37,6 +38,7 @@ class ControlRecord:
 
     Attributes:
         created: when the table that the batches were applied to was created, microseconds since 1970; 0 if unknown.
+        commit: identity of the changelog's commit of the applied batch; empty if unknown.
     """
 
     applied_batch: int = 0
@@ -44,6 +46,7 @@ class ControlRecord:
     tenure: Tenure = field(default_factory=Tenure)
     verdict: Verdict | None = None
     created: int = 0
+    commit: str = ""
 
 
 class ControlTable(LeaseStore):
@@ -73,6 +76,7 @@ class ControlTable(LeaseStore):
             ),
             verdict=_read_verdict(cells.get(_VERDICT)),
             created=cells.get(_CREATED, 0),
+            commit=cells.get(_COMMIT, ""),
         )
 
     def _cells(self, *, asks: bool = False) -> dict[str, Any] | None:
@@ -108,6 +112,7 @@ class ControlTable(LeaseStore):
             LeaseHeldError: the lease was lost.
         """
         position = {_APPLIED: span.upto, _CHANGELOG: span.changelog_id, _RUN: span.run, _CREATED: created}
+        position[_COMMIT] = span.commit
         lease.change(**position)
 
     def record_verdict(self, verdict: Verdict) -> None:
@@ -119,7 +124,7 @@ class ControlTable(LeaseStore):
     def forget_position(self) -> None:
         """Drops the applied batch and the verdict, because the destination table is created anew."""
         if self.read() is not None:
-            dropped = [(name, None) for name in (_APPLIED, _CHANGELOG, _RUN, _VERDICT, _CREATED)]
+            dropped = [(name, None) for name in (_APPLIED, _CHANGELOG, _RUN, _VERDICT, _CREATED, _COMMIT)]
             self._client.repeat("update_row", self._name, self._row({"DELETE_ALL": dropped}), self._condition())
 
     def _change(self, cells: Mapping[str, Any], condition: Any) -> bool:

@@ -55,7 +55,7 @@ class ControlledDestination(Destination):
         created = self._created()
         lost = _loss(self._control.table_name, record, created)
         there = created is not None and not lost
-        known = DestinationState(record.applied_batch, record.changelog_id, record.verdict)
+        known = DestinationState(record.applied_batch, record.changelog_id, record.verdict, commit=record.commit)
         return record.tenure.shown_in(known if there else DestinationState(lost=lost))
 
     def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:

@@ -104,9 +104,9 @@ def test_batch_committed_meanwhile_is_kept_and_another_compaction_is_not_undone(
     real = ChangelogStore.commit_metadata
     met: list[str] = []
 
-    def meanwhile(self: ChangelogStore, **more: Any) -> str:
+    def meanwhile(self: ChangelogStore, delta: Any, **more: Any) -> str:
         """Runs after the compaction has read the table and before it commits."""
-        told = real(self, **more)
+        told = real(self, delta, **more)
         if more.get("reduced") and not met:
             met.append("append")
             commit(spark, store, [(2, None), (4, "d")])

@@ -113,7 +113,7 @@ def test_table_that_was_away_while_deletes_were_dropped_is_refused(stack: Stack)
     hop = stack.hop("users_serving")
     head = Head("id", 9, Positions(), floor=7)
     for applied in (0, 7, 9):
-        hop._check_identity(DestinationPlan(DestinationState(applied, "id"), head))
+        hop.check(DestinationPlan(DestinationState(applied, "id"), head))
     with pytest.raises(DestinationError, match="has applied batch 6, but deletes up to batch 7 were removed"):
-        hop._check_identity(DestinationPlan(DestinationState(6, "id"), head))
+        hop.check(DestinationPlan(DestinationState(6, "id"), head))
     hop.destination.close()

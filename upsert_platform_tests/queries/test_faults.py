@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.upkeep import trim_log
 from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.queries import state, store
 from upsert_platform.queries.engine import advance, plan_batch
 from upsert_platform.queries.rebuild import rebuild
@@ -219,3 +224,55 @@ def test_rebuild_corrects_the_result_by_what_differs(changed: str, tmp_path: Pat
     again.advance()
     assert same_rows(again.last_rows(), world.judge(sql))
     assert not list((tmp_path / "queries" / "query" / "_rebuild").iterdir())
+
+
+def test_an_input_that_was_restored_from_an_older_copy_is_refused_until_a_rebuild(tmp_path: Path) -> None:
+    """By number alone the query would seem to hold the batches that the input has read anew."""
+    sql = "SELECT region, COUNT(*) AS n FROM users GROUP BY region"
+    world = World(tmp_path, random.Random(3))
+    kept = Kept(world, plan_query(sql))
+    place = Path(world.stores["users"].uri)
+    for _ in range(2):
+        world.change("users", 15)
+        kept.advance()
+    shutil.copytree(place, tmp_path / "copy")
+    before = list(world.rows["users"])
+    for _ in range(2):
+        world.change("users", 15)
+        kept.advance()
+    shutil.rmtree(place)
+    shutil.move(tmp_path / "copy", place)
+    world.rows["users"] = before
+    for number in range(3, 6):
+        with pytest.raises(ChangelogError, match="restored from an older copy"):
+            kept.advance()
+        world.change("users", 15)
+        assert world.stores["users"].commit_of(number) is not None
+    inputs = {"users": world.stores["users"]}
+    again = QueryStore(str(tmp_path / "queries" / "query"), kept.query, any_plan=True)
+    assert rebuild(again, inputs, runner=LocalRunner(), run="test") is not None
+    assert same_rows(kept.result(), world.judge(sql))
+    world.change("users", 15)
+    kept.advance()
+    assert same_rows(kept.result(), world.judge(sql))
+
+
+def test_inputs_know_the_batch_of_a_query_that_lags_behind_a_pruned_log(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(4))
+    query = plan_query("SELECT region, COUNT(*) AS n FROM users GROUP BY region")
+    place = QueryStore(str(tmp_path / "queries" / "lags"), query)
+    hop = QueryHop(place, {"users": world.stores["users"]}, run="test")
+    world.change("users", 15)
+    hop.execute(unneeded)
+    for _ in range(4):
+        world.change("users", 15)
+    log = Path(world.stores["users"].uri, "_delta_log")
+    for file in log.glob("*.json"):
+        os.utime(file, (0, 0))
+    assert trim_log(world.stores["users"], minutes=15) > 0
+    assert hop.plan().behind == 4
+    assert hop.execute(unneeded).batches == 1
+
+
+def unneeded() -> NoReturn:
+    raise AssertionError("Spark is not needed")

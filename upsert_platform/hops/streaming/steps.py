@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.capabilities import PacesCommits
 from upsert_platform.changelog.changes_here import change_times
+from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.pauses import Pause
 from upsert_platform.changelog.upkeep import applied_before, note_applied
 from upsert_platform.errors import UpsertPlatformError
@@ -114,6 +115,7 @@ class QueryStep(Step):
         self.measures = Measures(hop.store.query.name, "query")
         self._spark = spark
         self._upkeep = Upkeep(hop.store)
+        hop.note_seconds = _NOTE_SECONDS
         for store in (hop.store, *hop.inputs.values()):
             store.keep_open()
 
@@ -137,6 +139,7 @@ class _Held:
     Attributes:
         noted_at: when it was last noted in the lake how far the table is, of `time.monotonic`.
         unnoted: the applied batch, if that is not noted yet, else 0.
+        applied: the applied batch, and `commit` the identity of its commit.
     """
 
     hop: DestinationHop
@@ -144,6 +147,16 @@ class _Held:
     stack: ExitStack
     noted_at: float = -math.inf
     unnoted: int = 0
+    applied: int = 0
+    commit: str = ""
+
+    def is_of(self, head: Head | None) -> bool:
+        """Return whether a changelog with this head may have made what the table holds."""
+        if head is None:
+            return not self.applied
+        if head.batch > self.applied:
+            return True  # compared with the changelog before the next write
+        return head.batch == self.applied and self.commit in ("", head.run)
 
 
 class DestinationStep(Step):
@@ -188,6 +201,8 @@ class DestinationStep(Step):
         hop = held.hop
         held.lease.check()
         head = hop.store.head()
+        if not held.is_of(head):
+            hop.plan()  # says which batches are in neither
         behind = (head.batch if head else 0) - self.measures.read().applied
         self.measures.set(lag=max(0, behind))
         if behind <= 0 or (not drains and self._comes_too_soon(hop)):
@@ -198,10 +213,14 @@ class DestinationStep(Step):
         hop.notes = notes
         done = hop.apply(self._spark, held.lease)
         now = time.time()
-        self.measures.set(lag=0, applied=hop.plan().state.applied_batch if done is None else done.span.upto)
         if done is None:
+            state = hop.plan().state
+            held.applied, held.commit = state.applied_batch, state.commit
+            self.measures.set(lag=0, applied=held.applied)
             return False
+        self.measures.set(lag=0, applied=done.span.upto)
         self._written_at = time.monotonic()
+        held.applied, held.commit = done.span.upto, done.span.commit
         held.noted_at, held.unnoted = (self._written_at, 0) if notes else (held.noted_at, done.span.upto)
         report = done.report
         self.measures.add(
@@ -226,7 +245,7 @@ class DestinationStep(Step):
                     with suppress(UpsertPlatformError, DeltaError, OSError):  # the table itself knows
                         name = held.hop.destination.name
                         if applied_before(held.hop.store, name) < held.unnoted:
-                            note_applied(held.hop.store, name, held.unnoted)
+                            note_applied(held.hop.store, name, held.unnoted, commit=held.commit)
 
     def _open(self) -> _Held:
         with ExitStack() as stack:
@@ -239,8 +258,9 @@ class DestinationStep(Step):
             hop.destination.prepare()
             self._looked_upto = 0
             lease = stack.enter_context(hop.destination.lease(owner=self._run, duration=LEASE))
-            self.measures.set(applied=hop.plan().state.applied_batch)
-            self._held = _Held(hop, lease, stack.pop_all())
+            state = hop.plan().state
+            self.measures.set(applied=state.applied_batch)
+            self._held = _Held(hop, lease, stack.pop_all(), applied=state.applied_batch, commit=state.commit)
         return self._held
 
     def _comes_too_soon(self, hop: DestinationHop) -> bool:

@@ -61,6 +61,8 @@ class Applied:
         shares: how many writing tasks may have left a transaction open; none after a write that came to its end.
         prefix: of their transactional ids; empty for the declared one.
         partitions: of the topic when it was written.
+        commit: identity of the changelog's commit of the batch; empty if unknown.
+        begun: changelog, last batch and its commit of a write whose tasks commit one by one; None once it is applied.
         marks: batches that were applied, oldest first, each with the end of every partition then: what later batches
             wrote lies behind.
     """
@@ -72,6 +74,8 @@ class Applied:
     partitions: int = 0
     marks: tuple[tuple[int, tuple[int, ...]], ...] = ()
     prefix: str = ""
+    commit: str = ""
+    begun: tuple[str, int, str] | None = None
 
     def marked(self, batch: int, ends: Sequence[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """The marks with one more, and without the oldest ones beyond what a control record should hold."""
@@ -324,7 +328,8 @@ class ControlTopic:
 
 def _applied(value: dict[str, Any]) -> Applied:
     marks = tuple((batch, tuple(ends)) for batch, ends in value.get("marks", ()))
-    return Applied(**{**value, "marks": marks})
+    begun = value.get("begun")
+    return Applied(**{**value, "marks": marks, "begun": None if begun is None else tuple(begun)})
 
 
 def _verdict(value: Any) -> Verdict | None:

@@ -150,7 +150,9 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
         found = describe_topic(self.table.endpoint, self.topic)
         applied = control.applied
         there = found is not None and found.topic_id == applied.topic_id
-        known = DestinationState(applied.batch, applied.changelog_id, control.verdict)
+        known = DestinationState(
+            applied.batch, applied.changelog_id, control.verdict, commit=applied.commit, begun=applied.begun
+        )
         return control.lease.shown_in(known if there else DestinationState())
 
     def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
@@ -188,7 +190,8 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
         shares = self._shares(changes, before, committed, span)
         if self._exactly_once:
             # Known before the first transaction begins, or a task of a run that died here could not be fenced.
-            before = replace(before, shares=shares, prefix=self.settings.transactional_id_prefix)
+            prefix = self.settings.transactional_id_prefix
+            before = replace(before, shares=shares, prefix=prefix, begun=(span.changelog_id, span.upto, span.commit))
             lease.record_applied(before)
         fails = self.settings.on_error is OnError.FAIL
         judge = Judge.of(
@@ -210,6 +213,8 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
             before,
             batch=span.upto,
             changelog_id=span.changelog_id,
+            commit=span.commit,
+            begun=None,
             shares=0,
             prefix="",
             partitions=found.partitions,
