@@ -29,7 +29,7 @@ from upsert_platform.destination import (
     Lease,
     WriteReport,
 )
-from upsert_platform.errors import ChangelogError, RecordError
+from upsert_platform.errors import RecordError
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
@@ -103,20 +103,12 @@ class DestinationHop:
         return DestinationPlan(self._state(), self.store.head())
 
     def span(self, *, after: int, upto: int, head: Head, replaces: bool = False, repeats: bool = False) -> BatchSpan:
-        """Return a span of batches, with the identity of the commit that it ends with.
+        """Return a span of batches, with the identity of the commit that it ends with, if anything tells it.
 
         Args:
             head: of the changelog.
-
-        Raises:
-            ChangelogError: nothing tells that identity any more.
         """
         commit = head.run if upto == head.batch else self.store.commit_of(upto)
-        if upto and commit is None:
-            raise ChangelogError(
-                f"the log of the changelog at {self.store.uri} no longer tells which commit made batch {upto}; run job"
-                f" 'sync', then try again with the batches that table '{self.destination.name}' holds then"
-            )
         return BatchSpan(after, upto, head.changelog_id, self.run, replaces, repeats, commit or "")
 
     def _state(self) -> DestinationState:
