@@ -79,7 +79,7 @@ def test_vendors_statements_over_records_with_missing_and_null_fields(
             for table, check in checks(result).items():
                 found = numbers(check)
                 assert (found["missing"], found["extra"], found["stale"]) == (0, 0, 0), (turn, job, table, found)
-                assert found["refused_rows"] == 1, (turn, job, table)
+                assert found["refused_rows"] == turn + 1, (turn, job, table)  # one of each batch is kept aside
                 assert check.severity is dg.AssetCheckSeverity.WARN
             if job == "verify":
                 assert set(checks(result)) == set(TABLES)
