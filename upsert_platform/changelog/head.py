@@ -18,7 +18,8 @@ MODE_PROPERTY: Final = "upsert.changelog.mode"
 FLOOR_PROPERTY: Final = "upsert.changelog.floor"
 HISTORY_DEPTH: Final = 200
 """How far back a commit with our metadata is looked for; only the VACUUM of other programs makes commits without it."""
-_NEWEST_COMMITS: Final = 20
+_BETWEEN: Final = 3
+"""Commits without a batch that are expected behind the commit of the last one: notes, merges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,8 @@ def commit_of_batch(delta: DeltaTable, head: Head, batch: int) -> str | None:
     noted = (item.commit for item in head.held.values() if item.batch == batch)
     if known := next(filter(None, noted), None):
         return known
-    # A consumer is mostly few batches behind: the whole log is read only where the newest commits do not suffice.
-    for depth in (_NEWEST_COMMITS, None):
+    # Each commit is a file to read, and a consumer is mostly few batches behind.
+    for depth in (_BETWEEN + 2 * (head.batch - batch), None):
         for commit in delta.history(depth):
             record = commit_record(commit.get("userMetadata"))
             if record is not None and record["batch"] <= batch:

@@ -38,7 +38,8 @@ def write(
 ) -> WriteReport:
     destination.prepare()
     with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
-        return destination.write(changes, span=BatchSpan(after, upto, "changelog-1", "run"), lease=lease, **options)
+        span = BatchSpan(after, upto, "changelog-1", "run", commit=f"run/attempt-{upto}")
+        return destination.write(changes, span=span, lease=lease, **options)
 
 
 def contents(spark: SparkSession, destination: Destination) -> dict[int, str]:
@@ -60,11 +61,12 @@ def test_a_span_may_be_written_again_and_a_run_killed_before_its_position(spark:
     write(opened(), first, 1)
     state = opened().state()
     assert (state.applied_batch, state.changelog_id, state.holder) == (1, "changelog-1", None)
+    assert (state.commit, state.begun) == ("run/attempt-1", None)
     write(opened(), first, 1)
     assert contents(spark, opened()) == {1: "a", 2: "b"}
     write(opened(), frame(spark, [(2, None, "D", 2), (4, "d", "U", 2)]), 2, 1)
     assert contents(spark, opened()) == {1: "a", 4: "d"}
-    assert opened().state().applied_batch == 2
+    assert (opened().state().applied_batch, opened().state().commit) == (2, "run/attempt-2")
     keys = spark.createDataFrame([(4,), (9,)], "id BIGINT")
     assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["d"]
 
