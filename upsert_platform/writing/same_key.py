@@ -37,18 +37,22 @@ def join_by_key(left: DataFrame, right: DataFrame, names: Sequence[str], how: st
 
     others = {name: f"{_OTHER}{place}" for place, name in enumerate(names)}
     renamed = right.withColumnsRenamed(others)
-    condition = same_key([left[_quoted(name)] for name in names], [renamed[item] for item in others.values()])
+    # By name: both sides may come of one frame, whose columns Spark would take for each other.
+    condition = same_key([F.col(_quoted(name)) for name in names], [F.col(item) for item in others.values()])
     joined = left.join(renamed, condition, how)
     if how in _ONE_SIDE:
         return joined
     if how == "full_outer":
-        joined = joined.withColumns({name: F.coalesce(_quoted(name), item) for name, item in others.items()})
+        keys = {name: F.coalesce(_quoted(name), item).alias(name) for name, item in others.items()}
+        joined = joined.select(*[keys.get(name, F.col(_quoted(name))) for name in joined.columns])
     return joined.drop(*others.values())
 
 
 def without_null_keys(keys: DataFrame) -> DataFrame:
     """Return the keys that a table may hold: none of its rows has a null in its key."""
-    return keys.dropna("any")
+    from pyspark.sql import functions as F
+
+    return keys.where(reduce(and_, [F.col(_quoted(name)).isNotNull() for name in keys.columns]))
 
 
 def _quoted(name: str) -> str:
