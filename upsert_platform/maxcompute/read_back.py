@@ -163,10 +163,11 @@ def _read(spark: SparkSession, columns: list[ReadColumn], reading: Reading, keys
         by_name = {column.name: column for column in columns}
         named = [column for name in table.primary_key if not (column := by_name[name]).partition and not column.fixed]
         named = [column for column in named if is_named(column.declared)]
-        few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()
-        if named and len(few) <= MOST_PREDICATE_KEYS:
-            kinds = [(column.source, column.declared, column.kind) for column in named]
-            predicate = key_predicate([tuple(row) for row in few], kinds)
+        if named:
+            few = keys.select(*[quote(column.name) for column in named]).limit(MOST_PREDICATE_KEYS + 1).collect()
+            if len(few) <= MOST_PREDICATE_KEYS:
+                kinds = [(column.source, column.declared, column.kind) for column in named]
+                predicate = key_predicate([tuple(row) for row in few], kinds)
     job = open_job(columns, reading, predicate)
     frame = read_frame(spark, job)
     return frame if keys is None else frame.join(keys, list(table.primary_key), "left_semi")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import dagster as dg
 import pytest
 from confluent_kafka import Producer
 
@@ -46,12 +47,27 @@ MOMENTS = (
     ("9999-12-31 23:59:59.999", "9999-12-31", "23:59:59.999"),
 )
 
+HELD = 2
+"""Of them MaxCompute holds those that 64 bits of nanoseconds reach, 1677 to 2262; it refuses the others."""
+
 
 def records(*, name: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [
         ({"at": f"{at}Z"}, {"at": f"{at}Z", "id": name, "d": day, "t": clock, "ts": at, "many": [f"{at}Z", None]})
         for at, day, clock in MOMENTS
     ]
+
+
+def comparisons(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
+    return [item for item in result.get_asset_check_evaluations() if item.check_name == "last_value_per_key"]
+
+
+def differences(result: dg.ExecuteInProcessResult) -> dict[str, tuple[int, ...]]:
+    """Missing, extra and stale rows by table."""
+    return {
+        check.asset_key.path[-1]: tuple(int(str(check.metadata[name].value)) for name in ("missing", "extra", "stale"))
+        for check in comparisons(result)
+    }
 
 
 def spoil(stack: Stack) -> None:
@@ -82,19 +98,21 @@ def test_every_destination_takes_and_compares_them(stack: Stack) -> None:
         producer.flush()
         result = stack.run()
         assert result.success, failures(result)
-        assert {check.passed for check in result.get_asset_check_evaluations()} == {True}
+        assert differences(result) == dict.fromkeys(("copied", "serving", "warehouse"), (0, 0, 0))
     verified = stack.run("verify")
     assert verified.success, failures(verified)
+    assert differences(verified) == dict.fromkeys(("copied", "serving", "warehouse"), (0, 0, 0))
     spoil(stack)
     found = stack.run("verify")
-    told = {
-        check.asset_key.path[-1]: {name: check.metadata[name].value for name in ("missing", "stale", "sample")}
-        for check in found.get_asset_check_evaluations()
-        if not check.passed
+    assert differences(found) == {"copied": (0, 0, 0), "serving": (len(MOMENTS), 0, 0), "warehouse": (0, 0, HELD)}
+    samples = {
+        check.asset_key.path[-1]: str(check.metadata["sample"].value)
+        for check in comparisons(found)
+        if not check.passed and "sample" in check.metadata
     }
-    assert (told["serving"]["missing"], told["warehouse"]["stale"]) == (len(MOMENTS), len(MOMENTS))
-    assert "0001-01-01 00:00:00" in str(told["serving"]["sample"])
-    assert "9999-12-31 23:59:59.999" in str(told["warehouse"]["sample"])
+    assert "0001-01-01 00:00:00" in samples["serving"]
+    assert "9999-12-31 23:59:59.999" in samples["serving"]
+    assert "1900-01-01 00:00:00" in samples["warehouse"]
     repaired = stack.run("reconcile")
     assert repaired.success, failures(repaired)
     again = stack.run("verify")
