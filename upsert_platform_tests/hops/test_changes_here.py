@@ -206,7 +206,7 @@ def test_a_large_batch_in_a_file_with_small_ones_is_left_to_spark(spark: SparkSe
     assert hop.execute(OnDemand(session, rows=40), hop.plan()) is not None
     assert opened["session"] == 1
     assert len(place.rows) == 60
-    place.state = replace(place.state, applied_batch=9)
+    place.state = replace(place.state, applied_batch=9, commit="")
     assert hop.execute(OnDemand(never, rows=40), hop.plan()) is not None
 
 
