@@ -84,7 +84,7 @@ def test_every_field_is_kept(control: ControlTable) -> None:
     verdict = Verdict(4, False, True, datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), "it's 'quoted' \\ 行\n")
     wanted = replace(
         control.ensure(), epoch=7, holder="h", token="t", lease_expires=1, applied_batch=4, changelog_id="c",
-        commits='{"ds=1":9}', committed_at=11, table_id="x", pending=pending.to_text(),
+        commit="run 1/0a", commits='{"ds=1":9}', committed_at=11, table_id="x", pending=pending.to_text(),
     ).with_verdict(verdict)  # fmt: skip
     control.swap(control.read(), wanted)
     found = control.read()
