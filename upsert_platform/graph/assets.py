@@ -13,8 +13,9 @@ from typing import Any
 import dagster as dg
 
 from upsert_platform.changelog.pauses import paused
+from upsert_platform.errors import SourceLocation
 from upsert_platform.graph import keys, metadata
-from upsert_platform.graph.declared import code_references, declared_at
+from upsert_platform.graph.declared import code_references, declared_at, version_of_text
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.resources import PlatformResource
@@ -113,6 +114,7 @@ def changelog_asset(
         owners=platform_settings(table).owners,
         tags=platform_settings(table).tag_pairs,
         kinds={kind_of(table), "spark", "deltalake"},
+        code_version=version_of_text(*(f"{column.name} {column.type}" for column in table.columns)),
         description=f"Upsert changelog of table {table.name}, declared at {declared_at(table.location, project)}.",
         metadata={
             keys.TABLE_METADATA: table.name,
@@ -129,9 +131,7 @@ def changelog_asset(
             context.log_event(metadata.observed_topic(plan, topic.name, key=key))
         # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
         context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
-        version = dg.DataVersion(
-            ";".join(metadata.data_version_of_topic(plan, topic.name).value for topic in plan.topics)
-        )
+        version = metadata.data_version_of_changelog(plan)
         if not plan.backlog:
             context.log.info("nothing new in the topics: nothing is written")
             return dg.MaterializeResult(
@@ -144,10 +144,13 @@ def changelog_asset(
     return translation.applied(changelog, kind="changelog", name=table.name, table=table)
 
 
-def query_asset(query: Query, translation: Translation, *, after: Collection[str] = ()) -> dg.AssetsDefinition:
+def query_asset(
+    query: Query, translation: Translation, *, after: Collection[str] = (), places: Collection[SourceLocation] = ()
+) -> dg.AssetsDefinition:
     """The result of a query, kept up with the changelogs that it reads.
 
     Args:
+        places: of the statements that it stands for.
         after: tables in which it finds rows, and which are written first.
     """
     table, names = query_table(query), translation.keys
@@ -162,11 +165,13 @@ def query_asset(query: Query, translation: Translation, *, after: Collection[str
         io_manager_key=names.named(keys.QUERY_IO),
         group_name="queries",
         kinds={"arrow", "deltalake"},
+        code_version=version_of_text(query.statement),
         description=f"Result of a query, with the state that keeps it up to date.\n\n```sql\n{query.statement}\n```",
         metadata={
             keys.TABLE_METADATA: query.name,
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key, lineage),
             "dagster/column_lineage": lineage,
+            **code_references(*places),
             keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
         },
     )
@@ -206,6 +211,7 @@ def destination_asset(
         owners=platform_settings(target).owners,
         tags=platform_settings(target).tag_pairs,
         kinds={"spark", kind_of(target)},
+        code_version=version_of_text(insert.sql, *(str(column.type) for column in target.physical_columns)),
         description=f"Table {target.name} ({target.connector}), declared at {declared_at(target.location, project)}."
         f"\n\n```sql\n{insert.sql}\n```",
         metadata={
@@ -261,7 +267,12 @@ def project_assets(
     for table in project.sources():
         yield changelog_asset(table, translation, project=project.path, after=writers.get(table.name, ()))
     for query in project.queries():
-        yield query_asset(query, translation, after=looked_up_before(project, query))
+        places = [
+            insert.location
+            for insert in project.inserts
+            if insert.query is not None and insert.query.name == query.name
+        ]
+        yield query_asset(query, translation, after=looked_up_before(project, query), places=places)
     for insert, target in inserts_of(project):
         source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
         read = [column.name for column in source.columns]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import dagster as dg
 
@@ -33,6 +34,7 @@ from upsert_platform.graph.schema_check import changelog_schema_check, table_sch
 from upsert_platform.graph.stream import stream_job
 from upsert_platform.graph.topic_check import topic_check
 from upsert_platform.graph.translator import UpsertTranslator, translator_of
+from upsert_platform.hops.binding import with_defaults
 from upsert_platform.hops.freshness import FreshnessLimits
 from upsert_platform.model import Project, Table
 from upsert_platform.platform_options import Severity, platform_settings
@@ -68,6 +70,9 @@ def build_definitions(
     by_conditions = automation_of(automation) is Automation.CONDITIONS
     spark = spark or SparkResource()
     platform = platform or default_platform()
+    # Tables are shown as they are once resources have completed them.
+    defaults = platform.defaults()
+    project = replace(project, tables={name: with_defaults(item, defaults) for name, item in project.tables.items()})
     translation = assets.project_translation(project, translator_of(translator), instance=instance)
     names = translation.keys
     sync = jobs.sync_job(project, names)

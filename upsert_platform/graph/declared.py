@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ def declared_at(location: SourceLocation, project: str) -> str:
     except ValueError:
         path = Path(path.name)
     return str(SourceLocation(str(path), location.line))
+
+
+def version_of_text(*texts: str) -> str:
+    """The code version of an asset: a digest of the declaration that it follows from."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
 
 
 def code_references(*locations: SourceLocation) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.errors import DeclarationError, UpsertPlatformError
 from upsert_platform.redaction import redact_error
 
 
@@ -15,8 +15,9 @@ from upsert_platform.redaction import redact_error
 def told_plainly() -> Iterator[None]:
     """Turns an `UpsertPlatformError` into a failure of the step whose description is the error's text.
 
-    Anything else is a defect, or foreign, and passes as it is. The step is not retried: connectors try again by
-    themselves what may pass, and the next run goes on where this one stopped.
+    Anything else is a defect, or foreign, and passes as it is. A retry policy of the user's is respected, but for a
+    wrong declaration, which stays wrong; without one the step is not retried, since connectors try again by themselves
+    what may pass, and the next run goes on where this one stopped.
 
     Raises:
         dagster.Failure: caused by the error.
@@ -25,7 +26,7 @@ def told_plainly() -> Iterator[None]:
         yield
     except UpsertPlatformError as error:
         redact_error(error)
-        raise dg.Failure(description=str(error), allow_retries=False) from error
+        raise dg.Failure(description=str(error), allow_retries=not isinstance(error, DeclarationError)) from error
     except Exception as error:
         redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
         raise

@@ -47,6 +47,11 @@ def data_version_of_topic(plan: ChangelogPlan, topic: str) -> dg.DataVersion:
     return dg.DataVersion(plan.versions[topic])
 
 
+def data_version_of_changelog(plan: ChangelogPlan) -> dg.DataVersion:
+    """Where the topics of a changelog end."""
+    return dg.DataVersion(";".join(data_version_of_topic(plan, topic.name).value for topic in plan.topics))
+
+
 def observed_topic(plan: ChangelogPlan, topic: str, *, key: dg.AssetKey) -> dg.AssetObservation:
     """What a plan saw of a topic, or of a table of a database, for its asset."""
     return dg.AssetObservation(

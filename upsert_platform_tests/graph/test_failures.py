@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from upsert_platform.destination import DestinationState
-from upsert_platform.errors import ChangelogError, DestinationError
+from upsert_platform.errors import ChangelogError, DeclarationError, DestinationError, Problem
 from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
@@ -41,8 +41,11 @@ def test_error_for_users_becomes_the_description() -> None:
     with pytest.raises(dg.Failure) as raised, told_plainly():
         raise DestinationError("table 'a' is gone; create it")
     assert raised.value.description == "table 'a' is gone; create it"
-    assert raised.value.allow_retries is False
+    assert raised.value.allow_retries is True, "a retry policy is the user's"
     assert isinstance(raised.value.__cause__, DestinationError)
+    with pytest.raises(dg.Failure) as wrong, told_plainly():
+        raise DeclarationError([Problem("table 'a' has no column", None)])
+    assert wrong.value.allow_retries is False, "a wrong declaration stays wrong"
 
 
 def test_defect_passes_as_it_is() -> None:

@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import upsert_platform
+from upsert_platform.graph.project_component import UpsertProjectComponent
 
 DEMO = Path(upsert_platform.__file__).parent / "demo" / "project"
 CHECKOUT = Path(upsert_platform.__file__).parent.parent
@@ -94,3 +96,21 @@ def test_options_are_checked_and_completed_when_the_location_loads(tmp_path: Pat
     assert done.returncode != 0
     assert "'key.format'" in done.stderr
     assert "'properties.bootstrap.servers'" in done.stderr
+
+
+def test_the_component_is_found_in_the_registry_under_its_short_name() -> None:
+    """`dg list components` loads the modules of the entry point and looks at what they hold."""
+    from dagster.components.core.package_entry import discover_package_objects
+    from dagster_shared.serdes.objects import EnvRegistryKey
+
+    (point,) = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["entry-points"][
+        "dagster_dg_cli.registry_modules"
+    ].values()
+    key = EnvRegistryKey(namespace=point, name="UpsertProjectComponent")
+    assert discover_package_objects([point])[key] is UpsertProjectComponent
+
+
+def test_the_package_is_imported_without_dagster() -> None:
+    code = "import sys, upsert_platform; assert 'dagster' not in sys.modules; upsert_platform.UpsertProjectComponent"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT)
+    assert done.returncode == 0, done.stderr
