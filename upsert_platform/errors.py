@@ -88,6 +88,10 @@ class ReplicationError(UpsertPlatformError):
     """The log of a source database holds what cannot be followed, or no longer holds what is needed."""
 
 
+class StaleDeclarationError(ReplicationError):
+    """A table was changed since it was declared; declarations that are read again may carry the change."""
+
+
 class TopicError(UpsertPlatformError):
     """A topic is unknown, was recreated or truncated, or its records are no longer there."""
 
@@ -97,7 +101,15 @@ class DestinationError(UpsertPlatformError):
 
 
 class LeaseHeldError(DestinationError):
-    """Another writer holds the destination; the message names the holder and when its lease ends."""
+    """Another writer holds the destination; the message names the holder and when its lease ends.
+
+    Attributes:
+        ends: seconds since 1970 at which the lease ends unless its holder renews it; None where that is not known.
+    """
+
+    def __init__(self, message: str, *, ends: float | None = None) -> None:
+        super().__init__(message)
+        self.ends = ends
 
 
 class ChangelogError(UpsertPlatformError):

@@ -54,7 +54,8 @@ def stream(
     """Keep tables equal to their topics, second by second, until SIGTERM or Ctrl-C.
 
     Commits, positions and leases are those of job 'sync': both may alternate, and while this runs it alone writes its
-    tables. What was read when it is stopped is brought to the tables first. SIGHUP reads the declarations again. With
+    tables. What was read when it is stopped is brought to the tables first. SIGHUP reads the declarations
+    again; so does a table of a database that gets columns. With
     DAGSTER_HOME set, a materialisation and a check per interval appear in the Dagster UI.
     """
     from upsert_platform.changelog import lake
@@ -91,7 +92,7 @@ def stream(
         due = time.monotonic() + report_every
         while not stops.wait(_LOOK_SECONDS) and (end is None or time.monotonic() < end):
             loop.raise_if_died()
-            if reloads.is_set():
+            if reloads.is_set() or loop.takes_stale():
                 reloads.clear()
                 try:
                     found = bind(*load(project))

@@ -165,7 +165,7 @@ class RenewedLease:
         for _ in range(_TRIES):
             found = self._store.tenure()
             if found.held:
-                raise LeaseHeldError(held_message(self.what, found))
+                raise held_error(self.what, found)
             asked_at = time.monotonic()
             mine = Tenure(self._token, time.time() + self.seconds, self._owner, found.epoch + 1)
             if self._store.swap(found, mine):
@@ -327,11 +327,12 @@ class LeaseGuard:
                 self._looked.notify_all()
 
 
-def held_message(what: str, found: Tenure) -> str:
+def held_error(what: str, found: Tenure) -> LeaseHeldError:
     """For one who wants a destination that another holds."""
-    return (
+    return LeaseHeldError(
         f"{what} is being written by '{found.holder}', whose lease ends at {shown(found.expires)}; wait for it to"
-        " finish, or for that time if it died"
+        " finish, or for that time if it died",
+        ends=found.expires,
     )
 
 

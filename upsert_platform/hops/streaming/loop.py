@@ -131,6 +131,13 @@ class StreamLoop:
         names = [name for kind, name in self._running if kind == "table"]
         return judgements(self._binding, names, self._lake) if self._binding is not None else {}
 
+    def takes_stale(self) -> bool:
+        """Whether a step has failed since the last call because its table is not as it was declared any more."""
+        stale = [found.worker for found in list(self._running.values()) if found.worker.is_stale]
+        for worker in stale:
+            worker.is_stale = False
+        return bool(stale)
+
     def raise_if_died(self) -> None:
         """Raises what ended a worker that nobody ended: a defect."""
         for running in self._running.values():

@@ -120,6 +120,8 @@ class Measures:
     def add(self, *, delays: Iterable[Any] = (), **values: float) -> None:
         """Adds to values, all at once: who reads them finds a batch with its records and their delays.
 
+        A batch that was committed ends the failure before it.
+
         Args:
             delays: arrays of numpy, of seconds; where asking for them fails, the values are added all the same.
         """
@@ -131,4 +133,5 @@ class Measures:
             with self._lock:
                 now = self._numbers
                 summed = {name: getattr(now, name) + value for name, value in values.items()}
-                self._numbers = replace(now, delays=now.delays.plus(added), **summed)
+                error = "" if values.get("batches") else now.error
+                self._numbers = replace(now, delays=now.delays.plus(added), error=error, **summed)

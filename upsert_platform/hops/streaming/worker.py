@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.errors import LeaseHeldError, StaleDeclarationError, UpsertPlatformError
 from upsert_platform.hops.streaming.steps import Step
 
 FIRST_BACKOFF: Final = 0.5
 """Seconds after a failure; twice as long after each further one."""
 MOST_BACKOFF: Final = 30.0
+_BEHIND_LEASE: Final = 0.2
+"""Seconds behind the end of another's lease at which it is tried for."""
 _IDLE_SECONDS: Final = 2.0
 """A worker that nobody wakes looks by itself so often."""
 
@@ -24,6 +26,9 @@ class Worker(threading.Thread):
     Args:
         poll: seconds between the beginnings of two turns; None for one that others wake.
         tell: is given a line when the step fails, when it succeeds again, and for each new warning of it.
+
+    Attributes:
+        is_stale: whether the step failed because of what was declared, and the declarations were not read again since.
     """
 
     def __init__(self, step: Step, *, poll: float | None, tell: Callable[[str], None]) -> None:
@@ -32,11 +37,13 @@ class Worker(threading.Thread):
         self.step = step
         self.followers: list[Worker] = []
         self.died: BaseException | None = None
+        self.is_stale = False
         self._poll = poll
         self._tell = tell
         self._woken = threading.Event()
         self._drains = threading.Event()
         self._failures = 0
+        self._lease_ends: float | None = None
         self._warned: frozenset[str] = frozenset()
 
     def wake(self) -> None:
@@ -77,13 +84,15 @@ class Worker(threading.Thread):
             done = self.step.run(drains=drains)
         except failures() as error:
             self._failures += 1
+            self._lease_ends = error.ends if isinstance(error, LeaseHeldError) else None
+            self.is_stale = isinstance(error, StaleDeclarationError)
             self.step.measures.add(retries=1)
             self.step.measures.set(error=str(error))
             self.step.reset()
             self._tell(f"{self.name} failed, trying again in {self._backoff():.1f} s: {error}")
             return False
         if self._failures:
-            self._failures = 0
+            self._failures, self._lease_ends, self.is_stale = 0, None, False
             self.step.measures.set(error="")
             self._tell(f"{self.name} goes on")
         for told in self.step.warnings:
@@ -93,7 +102,11 @@ class Worker(threading.Thread):
         return done
 
     def _backoff(self) -> float:
-        return float(min(MOST_BACKOFF, FIRST_BACKOFF * 2.0 ** (self._failures - 1)))
+        """Seconds until the next try; a lease that somebody holds is tried for when it ends, if that is sooner."""
+        backoff = float(min(MOST_BACKOFF, FIRST_BACKOFF * 2.0 ** (self._failures - 1)))
+        if self._lease_ends is None:
+            return backoff
+        return min(backoff, max(self._lease_ends - time.time() + _BEHIND_LEASE, _BEHIND_LEASE))
 
     def _wait(self, began: float) -> None:
         if self._failures:

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.errors import EndpointError, LeaseHeldError
+from upsert_platform.errors import EndpointError
 from upsert_platform.kafka.sink.control import DRIVER_TRANSACTION_MS, LEASE, STATE, Applied, ControlTopic
 from upsert_platform.kafka.sink.transactions import Fenced, in_transaction, open_transactional
-from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, held_message
+from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, held_error
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -43,7 +43,7 @@ class KafkaLease(RenewedLease, LeaseStore):
         self._control.create()
         seen = self._control.read(waits=False).lease
         if seen.held:
-            raise LeaseHeldError(held_message(self.what, seen))
+            raise held_error(self.what, seen)
         self._producer = _open(self._control)
         super().take()
 

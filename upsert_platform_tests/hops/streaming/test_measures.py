@@ -51,6 +51,16 @@ def test_a_batch_is_counted_where_its_delays_cannot_be_told() -> None:
     assert (found.batches, found.records, found.delays.count) == (1, 6, 2)
 
 
+def test_a_batch_ends_the_failure_before_it() -> None:
+    users = Measures("users", "table")
+    users.set(error="another run holds the lease")
+    users.add(retries=1)
+    assert users.read().error
+    users.add(batches=1, records=6)
+    assert users.read().error == ""
+    assert "failing" not in Reporter().reports({"table users": users.read()})[0].line()
+
+
 def test_a_report_tells_what_came_since_the_one_before() -> None:
     users, reporter = Measures("users", "table"), Reporter()
     users.add(batches=2, records=30, delays=[np.full(10, 0.2), np.full(20, 0.2)])
