@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -94,7 +95,33 @@ def _client() -> Any:
     from pymysql.connections import Connection as Client
 
     class Prompt(Client):
-        """Does not load the system's authorities, which takes longer than to connect, where nobody asks them."""
+        """Does not load the system's authorities, which takes longer than to connect, where nobody asks them.
+
+        Attributes:
+            login_until: when the login has to be done, of `time.monotonic`; None when it is.
+        """
+
+        login_until: float | None = None
+
+        def _read_bytes(self, count: int) -> bytes:
+            if self.login_until is not None:
+                self._sock.settimeout(max(self.login_until - time.monotonic(), 0.001))
+            found: bytes = super()._read_bytes(count)
+            return found
+
+        def log_in(self, seconds: float, *, read_timeout: float | None) -> None:
+            """Connects; a server that accepts and then says nothing, or not enough, is given up after some seconds."""
+            # The handshake of TLS reads by itself, with the time that the last packet was given, read or written.
+            self._allow(seconds, seconds)
+            self.login_until = time.monotonic() + seconds
+            self.connect()
+            self.login_until = None
+            self._allow(read_timeout, None)
+
+        def _allow(self, reading: float | None, writing: float | None) -> None:
+            own: Any = self
+            own._read_timeout, own._write_timeout = reading, writing  # noqa: SLF001 (its own)
+            own._current_timeout = -1.0  # noqa: SLF001 (one that no socket has: it is set at the next packet)
 
         def _create_ssl_ctx(self, given: Any) -> Any:
             return given or _unverified()
@@ -116,7 +143,9 @@ class Connection:
         import pymysql
 
         self.server = server
+        began = time.monotonic()
         with reaching(server):
+            _require_not_silent(server)
             try:
                 self.raw = _client()(
                     host=server.host,
@@ -126,13 +155,14 @@ class Connection:
                     charset="utf8mb4",
                     autocommit=True,
                     connect_timeout=int(server.connect_timeout) or 1,
-                    read_timeout=read_timeout,
                     init_command=_SESSION,
                     program_name="upsert-platform",
+                    defer_connect=True,
                     **server.tls_arguments(),
                 )
+                self.raw.log_in(max(server.connect_timeout, 1.0), read_timeout=read_timeout)
             except (pymysql.Error, OSError) as error:
-                raise endpoint_error(server, error) from error
+                raise _not_reached(server, error, seconds=time.monotonic() - began) from error
         if server.tls not in (TlsMode.DISABLED, TlsMode.PREFERRED) and not self.raw._secure:  # noqa: SLF001
             self.close()  # a client's older version goes on without a word
             raise EndpointError(
@@ -185,6 +215,30 @@ class Connection:
     def is_mariadb(self) -> bool:
         """Whether the server is MariaDB, whose log has events of its own."""
         return "mariadb" in str(self.query("SELECT VERSION()")[0][0]).lower()
+
+
+_silent: Final[dict[Server, tuple[float, str]]] = {}
+"""Servers that did not answer in time: until when they are not tried again, of `time.monotonic`, and what was told."""
+
+
+def _require_not_silent(server: Server) -> None:
+    """Fails at once where the server was waited for in vain a moment ago, on behalf of another table, say."""
+    until, told = _silent.get(server, (0.0, ""))
+    if time.monotonic() < until:
+        raise EndpointError(told)
+
+
+def _not_reached(server: Server, error: Exception, *, seconds: float) -> EndpointError:
+    """The error of a login; a server that used up the time for it is left alone for as long again."""
+    if seconds < server.connect_timeout:
+        return endpoint_error(server, error)
+    told = (
+        f"MySQL server {server} did not complete a login within {server.connect_timeout:g} s ('connect.timeout'), and"
+        f" is tried again in {server.connect_timeout:g} s; look whether it, or what stands before it, hangs:"
+        f" {endpoint_error(server, error)}"
+    )
+    _silent[server] = (time.monotonic() + server.connect_timeout, told)
+    return EndpointError(told)
 
 
 def endpoint_error(server: Server, error: Exception) -> EndpointError:

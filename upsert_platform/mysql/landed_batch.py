@@ -18,7 +18,7 @@ from upsert_platform.mysql.catalog import key_problem, read_table
 from upsert_platform.mysql.chunks import batch_chunks, find_chunks
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.landing import Landing
-from upsert_platform.mysql.log_batch import REBUILD, LogBatch, begun_at, next_change
+from upsert_platform.mysql.log_batch import BY_GTIDS, REBUILD, LogBatch, begun_at, next_change
 from upsert_platform.mysql.options import OnUnloggedValues, StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.privileges import require_grants
@@ -100,9 +100,18 @@ def _moved(progress: Progress, log: ServerLog) -> Progress:
             f"table {progress.table.full_name}: another server answers than the one that was read, and does not hold"
             f" the transactions up to {progress.position.gtids or progress.position}; {REBUILD}"
         )
-    position = LogPosition("other.000000", 4, progress.position.gtids)
+    position = replace(BY_GTIDS, gtids=progress.position.gtids)
     consistent = log.end if progress.consistent is not None else None
-    return replace(progress, server=log.identity, position=position, told_at=log.end, consistent=consistent, begun=0)
+    prepared = tuple(replace(item, place=None) for item in progress.prepared)
+    return replace(
+        progress,
+        server=log.identity,
+        position=position,
+        told_at=log.end,
+        consistent=consistent,
+        begun=0,
+        prepared=prepared,
+    )
 
 
 def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPosition) -> LogPosition:
@@ -191,6 +200,7 @@ class LandedBatch:
             told_at=log.told_at,
             unknown_upto=log.unknown_upto,
             begun=log.begun,
+            prepared=log.prepared,
         )
         if log.rewritten and self.settings.on_unlogged_values is OnUnloggedValues.SNAPSHOT:
             # The log goes on from here; rows that chunks find are older than what it tells.

@@ -14,7 +14,7 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.errors import ReplicationError
 from upsert_platform.masking import MASKED, Mask
 from upsert_platform.model import Table
-from upsert_platform.mysql.binlog.reader import TableRows
+from upsert_platform.mysql.binlog.changes import TableRows
 from upsert_platform.mysql.progress import LOG
 
 _BEFORE: Final = "-U"

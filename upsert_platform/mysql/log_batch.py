@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
-from upsert_platform.errors import ReplicationError
-from upsert_platform.mysql.binlog.reader import LogReader, SchemaChange, TableRows, Told
+from upsert_platform.errors import ReplicationError, StaleDeclarationError
+from upsert_platform.mysql.binlog.changes import SchemaChange, TableRows, Told, XaCommitted
+from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.catalog import read_table, require_one_row_per_key
@@ -22,12 +23,15 @@ from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.ddl import Effect, effect_on
 from upsert_platform.mysql.landing import Landing
 from upsert_platform.mysql.options import MySqlCdcSettings, NewColumns, OnTruncate, OnUnloggedValues
-from upsert_platform.mysql.position import LogPosition, MariaDbGtids
+from upsert_platform.mysql.position import LogPosition, holds_transactions
 from upsert_platform.mysql.progress import Progress
 from upsert_platform.mysql.rewritten import given_values, rewritten_columns
+from upsert_platform.mysql.xa import prepared_rows
 
 _BATCH_BYTES: Final = 256 << 20
 """Bytes of the log after which a batch ends with the transaction that it is in."""
+BY_GTIDS: Final = LogPosition("other.000000", 4)
+"""Stands for the position of a reader that begins at another server by global ids, before its first transaction."""
 _FREE_IDS: Final = (1 << 31, (1 << 32) - 2)
 REBUILD: Final = "take a new snapshot: job 'rebuild' with this table"
 """What helps where the log does not."""
@@ -59,8 +63,8 @@ class LogBatch:
         unread_upto: what stands in the log up to there was done before the rows were read that count.
 
     Attributes:
-        position: behind the last transaction read; with `table`, `told_at`, `unknown_upto` and `begun` what `Progress`
-            keeps.
+        position: behind the last transaction read; with `table`, `told_at`, `unknown_upto`, `begun` and `prepared` what
+            `Progress` keeps.
         rewritten: columns to which a statement may have given other values in rows that were read, with its place.
     """
 
@@ -89,6 +93,7 @@ class LogBatch:
         self._by_gtids = by_gtids
         self._unread_upto = unread_upto
         self.begun = progress.begun
+        self.prepared = progress.prepared
         self.rewritten: tuple[str, ...] = ()
 
     def read(self, end: LogPosition) -> Iterator[pa.RecordBatch]:
@@ -100,30 +105,49 @@ class LogBatch:
         """
         if self.position.order() >= end.order():
             return
-        with self._stream() as stream:
-            reader = LogReader(
-                self.position,
-                self._find,
-                rules=self._settings.type_rules,
-                checksum=stream.checksum,
-                begun=0 if self._by_gtids else self.begun,
-            )
-            at_end, broken_off = True, True
-            for event in stream:
-                for told in reader.read(event):
-                    yield from self._told(told)
-                ends = reader.distance >= _BATCH_BYTES or reader.position.order() >= end.order()
-                if self._stopped or (ends and not reader.in_transaction):
-                    at_end = reader.place.order() >= end.order() and not self._stopped
-                    broken_off = False
+        reader: LogReader | None = None
+        committed: XaCommitted | None = None
+        broken_off = True
+        while reader is None or committed is not None:
+            if reader is not None and committed is not None:
+                yield from self._rows_of(committed, reader)
+                if self._ends(reader, end):
                     break
-            if broken_off:
-                self._require_end(reader, end)
-            for told in reader.drain():
-                yield from self._told(told)
-            if isinstance(stream, SpooledLog):
-                stream.settle(reader.position)
+            committed = None
+            with self._stream(reader) as stream:
+                if reader is None:
+                    reader = LogReader(
+                        self.position,
+                        self._find,
+                        rules=self._settings.type_rules,
+                        checksum=stream.checksum,
+                        begun=0 if self._by_gtids else self.begun,
+                        prepared=self.prepared,
+                    )
+                else:
+                    reader.reopen()
+                broken_off = True
+                for event in stream:
+                    for told in reader.read(event):
+                        if isinstance(told, XaCommitted):
+                            committed = told
+                        yield from self._told(told)
+                    if self._stopped or committed is not None or self._ends(reader, end):
+                        broken_off = False
+                        break
+                if broken_off:
+                    self._require_end(reader, end)
+                for told in reader.drain():
+                    yield from self._told(told)
+                if isinstance(stream, SpooledLog):
+                    stream.settle(reader.position)
+        at_end = broken_off or (reader.place.order() >= end.order() and not self._stopped)
         self.position, self.counts.distance = reader.position, reader.distance
+        self.prepared = tuple(
+            # A reader that begins by global ids has no position before the first transaction that it reads.
+            replace(item, place=None) if item.place is not None and item.place.file == BY_GTIDS.file else item
+            for item in reader.prepared.values()
+        )
         file, begun = reader.begun
         self.begun = begun
         if reader.in_transaction:
@@ -144,19 +168,29 @@ class LogBatch:
         """A server ends a stream without a word when somebody ends its statement: what follows was not read."""
         if self._by_gtids and reader.place == self.position:
             # Nothing came: it has to be so that there is nothing.
-            known = MariaDbGtids.parse(self.position.gtids).last
-            wanted = MariaDbGtids.parse(end.gtids).last
-            ended = all(domain in known and known[domain][1] >= last for domain, (_, last) in wanted.items())
+            ended = holds_transactions(self.position.gtids, end.gtids)
         else:
             ended = reader.place.order() >= end.order()
         if not ended:
             raise cut_off(self._settings, reader, end)
 
-    def _stream(self) -> LogStream | SpooledLog:
+    def _ends(self, reader: LogReader, end: LogPosition) -> bool:
+        reached = reader.distance >= _BATCH_BYTES or reader.position.order() >= end.order()
+        return reached and not reader.in_transaction
+
+    def _rows_of(self, committed: XaCommitted, reader: LogReader) -> Iterator[pa.RecordBatch]:
+        """Rows that were prepared before; the stream is closed, since a second reader of its id would end it."""
+        server_id = server_id_of(self._settings)
+        for told in prepared_rows(self._settings, committed, self._find, before=reader.position, server_id=server_id):
+            yield from self._rows(told)
+
+    def _stream(self, reader: LogReader | None) -> LogStream | SpooledLog:
+        """The log from where a reader stands, or from where the batch begins."""
         server, server_id = self._settings.server, server_id_of(self._settings)
         heartbeat = self._settings.heartbeat.total_seconds()
-        if not self._by_gtids:
-            return SpooledLog(spool_of(server), self.position, server_id=server_id, heartbeat=heartbeat)
+        if reader is not None or not self._by_gtids:
+            position = self.position if reader is None else reader.position
+            return SpooledLog(spool_of(server), position, server_id=server_id, heartbeat=heartbeat)
         return LogStream(server, self.position, server_id=server_id, to_end=True, heartbeat=heartbeat, by_gtids=True)
 
     def _told(self, told: Told) -> Iterator[pa.RecordBatch]:
@@ -252,10 +286,10 @@ class LogBatch:
             )
         new = [column.name for column in table.columns if column.name not in self._landing.columns]
         if new and settings.new_columns is NewColumns.FAIL:
-            raise ReplicationError(
+            raise StaleDeclarationError(
                 f"table {table.full_name} has new columns since {change.place}: {', '.join(new)}. With"
                 " 'schema.change.behavior' = 'exception' this stops the pipeline; with another one a run that begins"
-                " now carries them"
+                " now carries them, and continuous mode reads the declarations again by itself"
             )
         self._judge(change, table)
         self.table, self.told_at = table, told_at

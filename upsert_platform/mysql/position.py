@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import struct
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -60,6 +62,14 @@ class GtidSet:
             for first, last in spans
         )
 
+    def to_bytes(self) -> bytes:
+        """As COM_BINLOG_DUMP_GTID has it: per server the UUID and its spans, each with the number behind its last."""
+        found = struct.pack("<Q", len(self.spans))
+        for source, spans in sorted(self.spans.items()):
+            found += uuid.UUID(source).bytes + struct.pack("<Q", len(spans))
+            found += b"".join(struct.pack("<QQ", first, last + 1) for first, last in spans)
+        return found
+
     def __str__(self) -> str:
         return ",".join(
             ":".join([source, *(f"{first}-{last}" if last > first else str(first) for first, last in spans)])
@@ -110,6 +120,19 @@ class MariaDbGtids:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.last.items()))
 
 
+def holds_transactions(own: str, wanted: str) -> bool:
+    """Whether global ids hold all others, of either server; of MariaDB's, each domain one as late.
+
+    False where none are wanted: nothing is known of them then.
+    """
+    if not wanted or (":" in wanted) is not (":" in own):
+        return False
+    if ":" in wanted:
+        return GtidSet.parse(own).has(GtidSet.parse(wanted))
+    known, last = MariaDbGtids.parse(own).last, MariaDbGtids.parse(wanted).last
+    return all(domain in known and known[domain][1] >= number for domain, (_, number) in last.items())
+
+
 @dataclass(frozen=True, slots=True)
 class LogPosition:
     """A place between two transactions.
@@ -147,3 +170,18 @@ class LogPosition:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction in two phases (XA) that was prepared, and neither committed nor rolled back up to a position.
+
+    Attributes:
+        xid: its id, as servers log it: ``X'6162',X'',1``.
+        place: a position before it, behind the transaction before; None where that is not known.
+        followed: whether it has rows of tables that are followed.
+    """
+
+    xid: str
+    place: LogPosition | None
+    followed: bool

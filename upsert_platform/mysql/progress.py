@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from upsert_platform.mysql.columns import MySqlTable, table_from_data
-from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.position import LogPosition, Prepared
 
 LOG: Final = 0
 """Lane of the log: its numbers are bytes of the log since the first snapshot began, from `FIRST_BYTE` on."""
@@ -39,6 +39,7 @@ class Progress:
         begun: seconds since 1970 at which the server began the file of the position; 0 if that is not known.
         rewritten: columns to which statements may have given other values in rows that the changelog has, with their
             places in the log; a new snapshot begins without any.
+        prepared: transactions in two phases (XA) that the log has prepared up to the position, and not completed.
     """
 
     server: str
@@ -53,6 +54,7 @@ class Progress:
     consistent: LogPosition | None = None
     begun: int = 0
     rewritten: tuple[str, ...] = ()
+    prepared: tuple[Prepared, ...] = ()
 
     def to_json(self) -> str:
         """As text, for the commit."""
@@ -67,4 +69,8 @@ class Progress:
         found["table"] = table_from_data(found["table"])
         found["after"] = tuple(found["after"]) if found["after"] is not None else None
         found["rewritten"] = tuple(found.get("rewritten", ()))
+        found["prepared"] = tuple(
+            Prepared(item["xid"], LogPosition(**item["place"]) if item["place"] else None, item["followed"])
+            for item in found.get("prepared", ())
+        )
         return cls(**found)

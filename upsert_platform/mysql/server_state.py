@@ -9,7 +9,7 @@ from typing import Final
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog.stream import log_end, log_status
 from upsert_platform.mysql.connection import Connection
-from upsert_platform.mysql.position import LogPosition, MariaDbGtids
+from upsert_platform.mysql.position import LogPosition, holds_transactions
 
 _SETTLE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 60.0
@@ -35,12 +35,8 @@ class ServerLog:
         return any(name == position.file and position.offset <= max(size, _FILE_START) for name, size in self.files)
 
     def has_all(self, gtids: str) -> bool:
-        """Whether the log holds every transaction that MariaDB's global ids name: of each domain one as late."""
-        try:
-            wanted, own = MariaDbGtids.parse(gtids).last, MariaDbGtids.parse(self.end.gtids).last
-        except ReplicationError:
-            return False  # global ids of MySQL
-        return bool(wanted) and all(domain in own and own[domain][1] >= last for domain, (_, last) in wanted.items())
+        """Whether the log holds every transaction that global ids name."""
+        return holds_transactions(self.end.gtids, gtids)
 
     @property
     def start(self) -> LogPosition:

@@ -74,3 +74,21 @@ def payload(events: bytes, packed: bytes, *, algorithm: int = 0) -> bytes:
         return bytes([kind, len(value)]) + value
 
     return entry(2, algorithm) + entry(3, len(events)) + entry(1, len(packed)) + b"\0" + packed
+
+
+def xa_statement(word: str, xid: str, *, end: int = 0) -> bytes:
+    """XA START, XA END, XA COMMIT or XA ROLLBACK as a server logs it."""
+    return query(f"XA {word} X'{xid.encode().hex()}',X'',1", end=end)
+
+
+def xa_prepare(xid: str, *, end: int, one_phase: bool = False) -> bytes:
+    """The end of a transaction that is prepared: one phase or two, the id's format and the lengths of its two parts."""
+    return event(38, struct.pack("<BIII", one_phase, 1, len(xid), 0) + xid.encode(), end=end)
+
+
+def mariadb_gtid(number: int, *, flags: int, xid: str = "", group_commit: bool = False) -> bytes:
+    """A global id of domain 0 in MariaDB's form, with the xid of a transaction that is prepared or completed."""
+    body = struct.pack("<QIB", number, 0, flags | (0x02 if group_commit else 0))
+    body += bytes(8) if group_commit else b""
+    body += struct.pack("<IBB", 1, len(xid), 0) + xid.encode() if xid else bytes(6)
+    return event(162, body + b"\1\xff")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -112,3 +113,58 @@ def test_a_wrong_password_is_told(*, known: bool) -> None:
     with _serving(known=known) as (server, _), pytest.raises(EndpointError, match="Access denied") as raised:
         Connection(Server("127.0.0.1", server.port, "u", "wrong-secret", connect_timeout=10))
     assert "wrong-secret" not in str(raised.value)
+
+
+@contextmanager
+def _silent(sends: bytes) -> Iterator[Server]:
+    """A server that accepts, sends something, and says nothing more."""
+    opened: list[socket.socket] = []
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                opened.append(listening.accept()[0])
+                opened[-1].sendall(sends)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Server("127.0.0.1", listening.getsockname()[1], "u", PASSWORD, connect_timeout=1.0)
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+    for item in opened:
+        item.close()
+
+
+def _greeting(*, tls: bool) -> bytes:
+    own = _Server(socket.socket(), known=True)._greeting()
+    if tls:
+        at = own.index(NONCE[:8]) + 9  # the low half of the capabilities, of which TLS is 0x0800
+        own = own[:at] + (int.from_bytes(own[at : at + 2], "little") | 0x0800).to_bytes(2, "little") + own[at + 2 :]
+    return len(own).to_bytes(3, "little") + b"\0" + own
+
+
+SILENCES = [("nothing", b""), ("half a greeting", _greeting(tls=False)[:30]), ("a greeting", _greeting(tls=False)),
+            ("a greeting, with TLS", _greeting(tls=True))]  # fmt: skip
+
+
+@pytest.mark.parametrize("sends", [item[1] for item in SILENCES], ids=[item[0] for item in SILENCES])
+def test_the_time_to_connect_covers_the_login(sends: bytes) -> None:
+    """And who asks next, for another table, is told at once; a moment later the server is tried again."""
+    with _silent(sends) as server:
+        began = time.monotonic()
+        errors = []
+        for _ in range(20):
+            with pytest.raises(
+                EndpointError, match=r"did not complete a login within 1 s \('connect.timeout'\)"
+            ) as raised:
+                Connection(server)
+            errors.append(str(raised.value))
+        assert 0.9 < time.monotonic() - began < 5
+        assert len(set(errors)) == 1
+        assert PASSWORD not in errors[0]
+        time.sleep(1.1)
+        began = time.monotonic()
+        with pytest.raises(EndpointError, match="did not complete a login"):
+            Connection(server)
+        assert time.monotonic() - began > 0.9

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import uuid
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
-from upsert_platform.mysql.position import GtidSet, LogPosition, MariaDbGtids
+from upsert_platform.mysql.position import GtidSet, LogPosition, MariaDbGtids, Prepared, holds_transactions
 from upsert_platform.mysql.progress import Progress
 
 
@@ -65,3 +67,42 @@ def test_the_state_of_an_earlier_version_is_read() -> None:
     assert found == Progress("server-id 1", place, table, place, after=("5",))
     later = replace(found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",))
     assert Progress.from_json(later.to_json()) == later
+
+
+HELD = [
+    ("a:1-5", "a:1-5", True),
+    ("a:1-5,b:1-9", "a:2-3", True),
+    ("a:1-5:7", "a:1-7", False),
+    ("a:1-5", "b:1", False),
+    ("0-1-9,1-1-3", "0-2-9", True),
+    ("0-1-9", "0-1-10", False),
+    ("0-1-9", "1-1-1", False),
+    ("a:1-5", "", False),
+    ("", "a:1", False),
+    ("a:1-5", "0-1-3", False),
+    ("0-1-3", "a:1-5", False),
+]
+
+
+@pytest.mark.parametrize(("own", "wanted", "held"), HELD)
+def test_whether_a_server_has_what_was_read_of_another(own: str, wanted: str, held: bool) -> None:
+    assert holds_transactions(own, wanted) is held
+
+
+def test_a_set_as_a_server_is_asked_by_it() -> None:
+    """Of each server its UUID and spans, whose second number is the one behind the last."""
+    first, second = uuid.UUID(int=1), uuid.UUID(int=2)
+    found = GtidSet.parse(f"{second}:9,{first}:1-5:7").to_bytes()
+    wanted = struct.pack("<Q", 2) + first.bytes + struct.pack("<5Q", 2, 1, 6, 7, 8)
+    assert found == wanted + second.bytes + struct.pack("<3Q", 1, 9, 10)
+
+
+def test_transactions_that_wait_are_part_of_the_state() -> None:
+    table = MySqlTable("shop", "t", (MySqlColumn("id", "int"),), ("id",))
+    place = LogPosition("log.000001", 4, "a:1-5")
+    waiting = (Prepared("X'61',X'',1", place, followed=True), Prepared("X'62',X'',1", None, followed=False))
+    state = Progress("server", place, table, place, prepared=waiting)
+    assert Progress.from_json(state.to_json()) == state
+    earlier = json.loads(state.to_json())
+    del earlier["prepared"]
+    assert Progress.from_json(json.dumps(earlier)) == replace(state, prepared=())

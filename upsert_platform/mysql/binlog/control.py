@@ -15,8 +15,9 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _WITH_CHECKSUM: Final = (5, 6, 1)
 """Servers from this version on say in a format description how events are checked."""
 _STANDALONE: Final = 0x01
+_GROUP_COMMIT: Final = 0x02
 _PREPARED_XA: Final = 0x40
-_COMPLETED_XA: Final = 0x80
+_XID: Final = re.compile(r"X'((?:[0-9a-f]{2})*)',X'((?:[0-9a-f]{2})*)',(\d+)", re.IGNORECASE)
 _STRICT: Final = 0x0060_0000
 """STRICT_TRANS_TABLES and STRICT_ALL_TABLES among the modes of a session."""
 
@@ -50,12 +51,12 @@ class Gtid:
     Attributes:
         text: ``uuid:number`` of MySQL, ``domain-server-number`` of MariaDB.
         standalone: of MariaDB: one statement without a commit follows.
-        xa: of MariaDB: the transaction is prepared or completed in two phases.
+        prepares: of MariaDB: the xid of the transaction in two phases (XA) whose rows follow; MySQL logs XA START.
     """
 
     text: str
     standalone: bool = False
-    xa: bool = False
+    prepares: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,36 @@ def read_mariadb_gtid(event: Event) -> Gtid:
     number = reader.number(8)
     domain = reader.number(4)
     flags = reader.number(1)
-    return Gtid(
-        f"{domain}-{event.server_id}-{number}",
-        standalone=bool(flags & _STANDALONE),
-        xa=bool(flags & (_PREPARED_XA | _COMPLETED_XA)),
-    )
+    prepares = None
+    if flags & _PREPARED_XA:
+        reader.take(8 if flags & _GROUP_COMMIT else 0)
+        form, first, second = reader.number(4), reader.number(1), reader.number(1)
+        prepares = _xid(reader.take(first), reader.take(second), form)
+    return Gtid(f"{domain}-{event.server_id}-{number}", standalone=bool(flags & _STANDALONE), prepares=prepares)
+
+
+def read_xa_prepare(event: Event) -> tuple[str, bool]:
+    """XA_PREPARE: the xid, and whether the transaction is committed with it (XA COMMIT ... ONE PHASE)."""
+    reader = Reader(event.body, "event XA_PREPARE")
+    one_phase = bool(reader.number(1))
+    form, first, second = reader.number(4), reader.number(4), reader.number(4)
+    return _xid(reader.take(first), reader.take(second), form), one_phase
+
+
+def read_xid(sql: str, *, place: str) -> str:
+    """The xid of a statement XA START, END, COMMIT or ROLLBACK, as a server logs it.
+
+    Raises:
+        ReplicationError: it is written in another form.
+    """
+    found = _XID.search(sql)
+    if found is None:
+        raise ReplicationError(f"{place}: the xid of a statement XA is not of the form X'61',X'62',1")
+    return _xid(bytes.fromhex(found[1]), bytes.fromhex(found[2]), int(found[3]))
+
+
+def _xid(transaction: bytes, branch: bytes, form: int) -> str:
+    return f"X'{transaction.hex()}',X'{branch.hex()}',{form & 0xFFFF_FFFF}"
 
 
 def read_query(event: Event) -> tuple[str, bool, int]:

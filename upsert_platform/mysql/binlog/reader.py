@@ -6,24 +6,22 @@ change that is passed over is a change that is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from upsert_platform.errors import ReplicationError
 from upsert_platform.mysql.binlog import control
-from upsert_platform.mysql.binlog.cells import ColumnReader, column_reader
+from upsert_platform.mysql.binlog.changes import Committed, SchemaChange, TableRows, Told, XaCommitted, row_bytes
+from upsert_platform.mysql.binlog.collected import Collected, table_readers
 from upsert_platform.mysql.binlog.compressed import unpack_mariadb, unpack_transaction
 from upsert_platform.mysql.binlog.events import ARTIFICIAL, Event, EventType, event_name, has_checksum, read_event
 from upsert_platform.mysql.binlog.rows import KINDS, RowScanner, read_rows_event
 from upsert_platform.mysql.binlog.statements import Meaning, meaning
 from upsert_platform.mysql.binlog.table_map import TableMap, read_table_map
 from upsert_platform.mysql.columns import MySqlTable, TypeRules
-from upsert_platform.mysql.position import GtidSet, LogPosition, MariaDbGtids
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from upsert_platform.mysql.position import GtidSet, LogPosition, MariaDbGtids, Prepared
 
 _MOST_BYTES: Final = 32 << 20
 """Bytes of rows that are collected before they are told, asked or not."""
@@ -43,59 +41,9 @@ _REASONS: Final = {
     EventType.BEGIN_LOAD_QUERY: "LOAD DATA is logged as a statement; set 'binlog_format' = 'ROW'",
     EventType.EXECUTE_LOAD_QUERY: "LOAD DATA is logged as a statement; set 'binlog_format' = 'ROW'",
     EventType.INCIDENT: "the server says that its log may lack changes; take a new snapshot",
-    EventType.XA_PREPARE: "a transaction in two phases (XA) may be rolled back after it is logged",
     EventType.GTID_TAGGED: "a global id with a tag is not read",
 }  # fmt: skip
 _UNKNOWN: Final = "it is not known, and may change rows"
-
-
-@dataclass(frozen=True, slots=True)
-class TableRows:
-    """Rows of one table, in the order of the log.
-
-    Attributes:
-        kinds: per row ``+I``, ``-U``, ``+U`` or ``-D``; before and after an update follow each other.
-        times: per row seconds since 1970 at which its statement began.
-        ends: per row the bytes of the log from where the reader began to the end of its event.
-        rows: a column per column of the table, as `sql_type` carries it; TIME as signed microseconds.
-    """
-
-    table: MySqlTable
-    kinds: tuple[str, ...]
-    times: tuple[int, ...]
-    ends: tuple[int, ...]
-    rows: pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaChange:
-    """A statement that may have changed what tables look like; rows behind it have the new form.
-
-    Attributes:
-        schema: that names without one belong to.
-        place: right behind it in the log.
-        strict: whether it fails where a value does not fit its column.
-    """
-
-    schema: str
-    sql: str
-    place: LogPosition
-    strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """All rows up to a place between two transactions were told; a reader may go on from there.
-
-    Attributes:
-        time: seconds since 1970 at which the last statement before it began.
-    """
-
-    position: LogPosition
-    time: int
-
-
-Told = TableRows | SchemaChange | Committed
 
 
 class LogReader:
@@ -109,8 +57,12 @@ class LogReader:
         find: the table of that schema and name as the catalogue has it, or None for one that is not wanted.
         checksum: whether the server adds checksums to events; every file's own description has the last word.
         begun: seconds since 1970 at which the server began the file of `start`; 0 if that is not known.
+        prepared: transactions in two phases (XA) that were prepared before `start` and not completed.
+        commits_prepared: tells rows of transactions that are prepared as if that committed them.
 
     Attributes:
+        prepared: those that are prepared and not completed at `position`, by their xid.
+        last_prepared: xid of the last one that was prepared.
         position: behind the last transaction that was read whole.
         in_transaction: whether the last event belongs to a transaction that has not ended.
         distance: bytes of the log from `start` to the end of the last event.
@@ -126,6 +78,8 @@ class LogReader:
         rules: TypeRules,
         checksum: bool,
         begun: int = 0,
+        prepared: Iterable[Prepared] = (),
+        commits_prepared: bool = False,
     ) -> None:
         self.begun = (start.file, begun)
         self.position = start
@@ -141,8 +95,14 @@ class LogReader:
         self._gtid: control.Gtid | None = None
         self._maps: dict[int, TableMap] = {}
         self._wanted: dict[tuple[str, str], MySqlTable | None] = {}
-        self._scanners: dict[tuple[str, str], _Collected] = {}
+        self._scanners: dict[tuple[str, str], Collected] = {}
         self._rows_seen = False
+        self.prepared = {item.xid: item for item in prepared}
+        self.last_prepared: str | None = None
+        self._commits_prepared = commits_prepared
+        self._held: dict[str, tuple[TableRows, ...]] = {}
+        self._outside: dict[tuple[str, str], Collected] | None = None
+        self._not_held = False
         self._told = start
         self._time = 0
 
@@ -159,7 +119,14 @@ class LogReader:
             checksum = has_checksum(data)
         yield from self._event(read_event(data, checksum=checksum, place=place), place)
         if sum(collected.scanner.size for collected in self._scanners.values()) >= _MOST_BYTES:
-            yield from self._rows_told()
+            if self._outside is None:
+                yield from self._rows_told()
+            else:
+                self._scanners, self._not_held = {}, True
+
+    def reopen(self) -> None:
+        """Prepares for the first events of another stream, which begins at `position`."""
+        self._described = False
 
     def drain(self) -> Iterator[Told]:
         """Tells all rows that are collected, then the position that they reach.
@@ -201,14 +168,16 @@ class LogReader:
                 self._begin(control.read_mysql_gtid(event), place)
             case EventType.MARIADB_GTID:
                 gtid = control.read_mariadb_gtid(event)
-                if gtid.xa:
-                    raise ReplicationError(f"{place}: transaction {gtid.text}: {_REASONS[EventType.XA_PREPARE]}")
                 self._begin(gtid, place)
                 self.in_transaction = not gtid.standalone
+                if gtid.prepares is not None:
+                    self._begin_prepared()
             case EventType.ANONYMOUS_GTID:
                 self._begin(None, place)
             case EventType.XID:
                 self._commit(event)
+            case EventType.XA_PREPARE:
+                yield from self._prepare(event)
             case EventType.QUERY | EventType.MARIADB_QUERY_COMPRESSED:
                 yield from self._statement(event, place)
             case EventType.TRANSACTION_PAYLOAD:
@@ -245,6 +214,9 @@ class LogReader:
                 f"{place}: {told} while a transaction with rows has not ended; the server lost its end"
             )
         self.in_transaction = False
+        if self._outside is not None:
+            # Rows of other tables only, of a transaction that the server never prepared.
+            self._scanners, self._outside = self._outside, None
 
     def _commit(self, event: Event) -> None:
         gtids = self.position.gtids
@@ -277,14 +249,28 @@ class LogReader:
             case Meaning.DDL:
                 yield from self._rows_told()
                 self._wanted, self._scanners = {}, {}
+                self._not_held = True
                 yield SchemaChange(schema, sql, LogPosition(self._file, event.end), strict)
                 if not self.in_transaction:
                     self._commit(event)
             case Meaning.NOTHING | Meaning.SAVEPOINT | Meaning.ROLLBACK_TO:
                 if not self.in_transaction:
                     self._commit(event)
-            case Meaning.XA:
-                raise ReplicationError(f"{place}: statement XA: {_REASONS[EventType.XA_PREPARE]}")
+            case Meaning.XA_START:
+                self._require_ended(place, "another transaction begins")
+                self.in_transaction = True
+                self._begin_prepared()
+            case Meaning.XA_END:
+                pass  # XA_PREPARE follows
+            case Meaning.XA_COMMIT:
+                self._require_ended(place, "another transaction is committed")
+                yield from self._complete(control.read_xid(sql, place=place), event)
+            case Meaning.XA_ROLLBACK:
+                self._require_ended(place, "another transaction is rolled back")
+                xid = control.read_xid(sql, place=place)
+                self.prepared.pop(xid, None)
+                self._held.pop(xid, None)
+                self._commit(event)
             case Meaning.CHANGE:
                 told = (
                     f"{place}: a change in schema '{schema}' is logged as a statement, which only a server can repeat"
@@ -293,6 +279,49 @@ class LogReader:
             case Meaning.UNKNOWN:
                 word = sql.split(maxsplit=1)[0] if sql.split() else ""
                 raise ReplicationError(f"{place}: a statement that begins with '{word[:20]}': {_UNKNOWN}")
+
+    def _begin_prepared(self) -> None:
+        """Rows that follow wait for what becomes of their transaction; those before them do not."""
+        if not self._commits_prepared:
+            self._outside, self._scanners, self._not_held = self._scanners, {}, False
+
+    def _prepare(self, event: Event) -> Iterator[Told]:
+        """The end of rows that wait; MySQL ends a transaction so that is committed in one phase, too."""
+        xid, one_phase = control.read_xa_prepare(event)
+        self.last_prepared = xid
+        if self._outside is None:
+            self._commit(event)
+            return
+        found = Prepared(xid, self.position, followed=self._rows_seen)
+        rows = tuple(item for collected in self._scanners.values() for item in (*collected.earlier, *collected.told()))
+        held = None if self._not_held else rows
+        self._scanners, self._outside = self._outside, None
+        self._commit(event)
+        if one_phase:
+            yield from self._prepared_rows(found, held)
+            return
+        self.prepared[xid] = found
+        if held is not None and sum(map(row_bytes, (*self._held_rows(), *held))) < _MOST_BYTES:
+            self._held[xid] = held
+
+    def _complete(self, xid: str, event: Event) -> Iterator[Told]:
+        found, held = self.prepared.pop(xid, None), self._held.pop(xid, None)
+        self._commit(event)
+        yield from self._prepared_rows(found or Prepared(xid, None, followed=True), held)
+
+    def _prepared_rows(self, found: Prepared, held: tuple[TableRows, ...] | None) -> Iterator[Told]:
+        """Rows that count from here on, behind all that was committed before."""
+        if not found.followed:
+            return
+        yield from self._rows_told()
+        if held is None:
+            yield XaCommitted(found.xid, found.place, self.distance)
+        else:
+            yield from (replace(item, ends=(self.distance,) * len(item.ends)) for item in held)
+
+    def _held_rows(self) -> Iterator[TableRows]:
+        for rows in self._held.values():
+            yield from rows
 
     def _rows(self, event: Event, place: str) -> None:
         rows = read_rows_event(event, place=place)
@@ -309,75 +338,19 @@ class LogReader:
         if table is None:
             return
         self._rows_seen = True
+        if self._not_held and self._outside is not None:
+            return
         collected = self._scanners.get(key)
         if collected is None or collected.map != replace(found, table_id=0):
             # Not only a statement that changes a table makes it look otherwise: the server's settings do too.
             readers = table_readers(found, table, self._rules, place=f"{place}: {table.full_name}")
             earlier = collected.earlier + collected.told() if collected is not None else ()
-            collected = _Collected(table, replace(found, table_id=0), RowScanner(readers, table.full_name), earlier)
+            collected = Collected(table, replace(found, table_id=0), RowScanner(readers, table.full_name), earlier)
             self._scanners[key] = collected
         collected.scanner.add(rows, time=event.time, end=self.distance, place=place)
 
     def _rows_told(self) -> Iterator[Told]:
-        for key, collected in self._scanners.items():
+        scanners = self._scanners if self._outside is None else self._outside
+        for key, collected in scanners.items():
             yield from collected.earlier + collected.told()
-            self._scanners[key] = replace(collected, earlier=())
-
-
-@dataclass(frozen=True, slots=True)
-class _Collected:
-    """Rows of a table that were not told yet.
-
-    Attributes:
-        map: what the log tells of the table, without the id that the server gave it.
-        earlier: rows from before it told something else.
-    """
-
-    table: MySqlTable
-    map: TableMap
-    scanner: RowScanner
-    earlier: tuple[TableRows, ...]
-
-    def told(self) -> tuple[TableRows, ...]:
-        """What the scanner holds, which begins anew."""
-        scanner = self.scanner
-        if not scanner.count:
-            return ()
-        kinds, times, ends = tuple(scanner.kinds), tuple(scanner.times), tuple(scanner.ends)
-        return (TableRows(self.table, kinds, times, ends, scanner.read()),)
-
-
-def table_readers(found: TableMap, table: MySqlTable, rules: TypeRules, *, place: str) -> list[ColumnReader]:
-    """Readers of a table's columns.
-
-    Args:
-        place: where, and which table, for messages.
-
-    Raises:
-        ReplicationError: the log and the catalogue do not tell the same columns.
-    """
-    names = tuple(column.name for column in table.columns)
-    changed = "the table was changed between the two"
-    if len(found.columns) != len(names):
-        told = f"{place} has {len(found.columns)} columns in the log and {len(names)} in the catalogue"
-        raise ReplicationError(f"{told}; {changed}")
-    if found.names and found.names != names:
-        log, own = next(pair for pair in zip(found.names, names, strict=True) if pair[0] != pair[1])
-        raise ReplicationError(f"{place}: column '{own}' of the catalogue is '{log}' in the log; {changed}")
-    # Which types the bits are of depends on the server; they only guard against a catalogue that is too new or too old.
-    differing = [_other_sign(table, found.is_unsigned(with_years=with_years)) for with_years in (False, True)]
-    if all(differing):
-        raise ReplicationError(
-            f"{place}: column '{differing[0]}' is signed on one side and unsigned on the other, of the log and the"
-            f" catalogue; {changed}"
-        )
-    pairs = zip(found.columns, table.columns, strict=True)
-    return [column_reader(wire, column, rules, table=place) for wire, column in pairs]
-
-
-def _other_sign(table: MySqlTable, unsigned: tuple[bool | None, ...]) -> str | None:
-    """The first column of which the log tells another sign than the catalogue."""
-    for column, told in zip(table.columns, unsigned, strict=True):
-        if told is not None and column.kind != "year" and told != column.unsigned:
-            return column.name
-    return None
+            scanners[key] = replace(collected, earlier=())

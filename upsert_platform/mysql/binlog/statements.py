@@ -29,8 +29,20 @@ class Meaning(StrEnum):
     DDL = "ddl"
     CHANGE = "change"
     NOTHING = "nothing"
-    XA = "xa"
+    XA_START = "xa start"
+    XA_END = "xa end"
+    XA_COMMIT = "xa commit"
+    XA_ROLLBACK = "xa rollback"
     UNKNOWN = "unknown"
+
+
+_XA: Final = {
+    "START": Meaning.XA_START,
+    "END": Meaning.XA_END,
+    "COMMIT": Meaning.XA_COMMIT,
+    "ROLLBACK": Meaning.XA_ROLLBACK,
+}
+"""Second words of the statements that servers log of a transaction in two phases; PREPARE is an event."""
 
 
 def meaning(sql: str) -> Meaning:
@@ -51,7 +63,7 @@ def meaning(sql: str) -> Meaning:
     if first in ("SAVEPOINT", "RELEASE"):
         return Meaning.SAVEPOINT
     if first == "XA":
-        return Meaning.XA
+        return _XA.get(words[1] if len(words) > 1 else "", Meaning.UNKNOWN)
     if first in _DDL:
         return Meaning.DDL
     if words[:2] == ["SET", "STATEMENT"]:

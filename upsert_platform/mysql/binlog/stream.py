@@ -8,10 +8,11 @@ from typing import Final, Self
 
 from upsert_platform.errors import EndpointError, ReplicationError
 from upsert_platform.mysql.connection import Connection, Server, endpoint_error
-from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.position import GtidSet, LogPosition
 
 _REGISTER: Final = 0x15
 _DUMP: Final = 0x12
+_DUMP_GTID: Final = 0x1E
 _END_WHEN_CAUGHT_UP: Final = 0x01
 """Flag of a dump: the server ends the stream after its last event, instead of waiting for another."""
 _OK, _ERROR, _END = 0x00, 0xFF, 0xFE
@@ -28,9 +29,10 @@ def log_end(connection: Connection) -> LogPosition:
     Raises:
         ReplicationError: it keeps no log.
     """
-    rows = connection.query(log_status(connection))
     known = "gtid_binlog_pos" if connection.is_mariadb() else "gtid_executed"
+    # Asked for first: a transaction between the two is read again by its global id, instead of being taken as read.
     gtids = "".join(str(connection.query(f"SELECT @@GLOBAL.{known}")[0][0] or "").split())
+    rows = connection.query(log_status(connection))
     if not rows:
         raise ReplicationError(f"MySQL server {connection.server} keeps no log; start it with 'log_bin'")
     return LogPosition(str(rows[0][0]), int(rows[0][1]), gtids)
@@ -47,7 +49,7 @@ class LogStream:
 
     Args:
         server_id: of this reader among all replicas of the server.
-        by_gtids: whether it begins behind the global ids of the position, in whatever file they are (MariaDB alone).
+        by_gtids: whether it begins behind the global ids of the position, in whatever file they are.
         to_end: whether the stream ends at the log's end, instead of waiting for more.
         heartbeat: seconds after which a server without news says that it lives; a broken connection is noticed by it.
 
@@ -74,12 +76,15 @@ class LogStream:
             self.checksum = (self._connection.variable("binlog_checksum") or "NONE").upper() == "CRC32"
             self._connection.query("SET @master_binlog_checksum = @@GLOBAL.binlog_checksum")
             self._connection.query(f"SET @master_heartbeat_period = {int(heartbeat * 1e9)}")
-            if self._connection.is_mariadb():
+            is_mariadb = self._connection.is_mariadb()
+            if is_mariadb:
                 self._connection.query(f"SET @mariadb_slave_capability = {_MARIADB_CAPABILITY}")
-            if by_gtids:
+            if by_gtids and is_mariadb:
                 self._connection.query("SET @slave_connect_state = %s", (position.gtids,))
                 self._connection.query("SET @slave_gtid_strict_mode = 1")
-            self._ask(LogPosition("", 4) if by_gtids else position, server_id=server_id, to_end=to_end)
+            known = GtidSet.parse(position.gtids) if by_gtids and not is_mariadb else None
+            begin = LogPosition("", 4) if by_gtids else position
+            self._ask(begin, server_id=server_id, to_end=to_end, known=known)
         except BaseException:
             self.close()
             raise
@@ -116,7 +121,8 @@ class LogStream:
                 )
             yield data[1:]
 
-    def _ask(self, position: LogPosition, *, server_id: int, to_end: bool) -> None:
+    def _ask(self, position: LogPosition, *, server_id: int, to_end: bool, known: GtidSet | None) -> None:
+        """Registers as a replica and asks for events: from a position, or all that are not known (MySQL)."""
         import pymysql
 
         raw = self._connection.raw
@@ -127,7 +133,13 @@ class LogStream:
         try:
             raw._execute_command(_REGISTER, register)  # noqa: SLF001
             raw._read_packet()  # noqa: SLF001
-            raw._execute_command(_DUMP, struct.pack("<IHI", position.offset, flags, server_id) + name)  # noqa: SLF001
+            if known is None:
+                raw._execute_command(_DUMP, struct.pack("<IHI", position.offset, flags, server_id) + name)  # noqa: SLF001
+            else:
+                seen = known.to_bytes()
+                head = struct.pack("<HII", flags, server_id, len(name)) + name
+                asked = head + struct.pack("<QI", position.offset, len(seen)) + seen
+                raw._execute_command(_DUMP_GTID, asked)  # noqa: SLF001
         except (pymysql.Error, OSError) as error:
             raise self._broken(error) from error
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from upsert_platform.mysql.binlog.reader import Committed, LogReader, TableRows, Told
+from upsert_platform.mysql.binlog.changes import Committed, TableRows, Told
+from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, TypeRules
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform_tests.mysql.event_bytes import format_description, image, query, rotate, rows, table_map, xid

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upsert_platform.errors import ReplicationError
+from upsert_platform.mysql.binlog.changes import TableRows
 from upsert_platform.mysql.binlog.json_binary import JsonText
 from upsert_platform.mysql.binlog.json_diff import JsonPatch
-from upsert_platform.mysql.binlog.reader import TableRows
 from upsert_platform.mysql.columns import MySqlColumn
 from upsert_platform_tests.mysql.binlog.documents import DOCUMENTS, encode, in_order
 from upsert_platform_tests.mysql.binlog.reading import log_reader, read_all, table_of
