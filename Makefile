@@ -20,7 +20,7 @@ ui: setup ## the Dagster UI
 test: setup ## all tests but the long ones and those of further servers; ARGS="-k name -n 1" are given to pytest
 	.venv/bin/pytest -m "not soak and not systems" -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
 
-test-systems: setup ## tests with S3Proxy, and MariaDB and Chromium, which it installs, and of whole processes that are killed
+test-systems: setup ## tests with S3Proxy, MariaDB, MySQL and Chromium, which it installs, and of whole processes that are killed
 	scripts/setup-systems
 	.venv/bin/pytest -m systems -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from upsert_platform.local import supervisor
-from upsert_platform.local.services import DEFAULT_SERVICES, SERVICES
+from upsert_platform.local.services import DEFAULT_SERVICES, MYSQL, MYSQL_SERVERS, SERVICES
 
 _ONLY = f"Servers to bring up, out of {', '.join(SERVICES)}."
 _STYLES = {"running": "green", "not answering": "red", "stopped": "dim"}
@@ -35,7 +35,7 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> tup
 
 @click.group(short_help="Servers on this machine to develop against.")
 def local() -> None:
-    """Kafka, Tablestore, MaxCompute, schema registry and MySQL (MariaDB) servers on this machine."""
+    """Kafka, Tablestore, MaxCompute, schema registry and MariaDB or MySQL servers on this machine."""
 
 
 @local.command(short_help="Start the servers that do not run yet.")
@@ -47,13 +47,24 @@ def local() -> None:
 @click.option("--maxcompute-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--registry-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--mysql-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
-def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports: int | None) -> None:
+@click.option(
+    "--server",
+    type=click.Choice(MYSQL_SERVERS),
+    help=f"Which server `mysql` is; mysql is fetched (50 MB), MariaDB has to be installed.  [default: the last one, or"
+    f" {MYSQL_SERVERS[0]}]",
+)
+def up(
+    data: Path | None, env_file: Path | None, only: tuple[str, ...], server: str | None, **ports: int | None
+) -> None:
     """Start the servers that do not run yet; they run on until `upsert-platform local down`.
 
     Addresses and access keys are written to the env file as NAME=value lines.
     """
     console = Console(highlight=False)
     directory = data or supervisor.default_directory()
+    if server is not None and MYSQL not in only:
+        raise click.UsageError("--server names a server of mysql, which is not to come up; add mysql to --only")
+    servers = {} if server is None else {MYSQL: server}
     named = {name.removesuffix("_port"): port for name, port in ports.items() if port is not None}
     starting: set[str] = set()
     with console.status("starting") as spinner:
@@ -66,7 +77,7 @@ def up(data: Path | None, env_file: Path | None, only: tuple[str, ...], **ports:
                 console.print(f"{name} {state}")
             spinner.update(f"starting {', '.join(sorted(starting))}")
 
-        supervisor.up(directory, only=only, env_file=env_file, ports=named, report=report)
+        supervisor.up(directory, only=only, env_file=env_file, ports=named, servers=servers, report=report)
     click.echo(f"env file: {env_file or directory / 'local.env'}")
 
 

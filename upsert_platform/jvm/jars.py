@@ -28,6 +28,7 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_VERSION_OLDER = "3.9.1"
 S3_VERSION = "4.1.0"
 REGISTRY_VERSION = "3.0.9"
+MYSQL_VERSION = "8.0.31"
 TABLESTORE_JAVA_VERSION = "5.17.6"
 MAXCOMPUTE_JAVA_VERSION = "0.52.3-public"
 MINIMUM_JAVA = 17
@@ -82,6 +83,11 @@ def registry_archive() -> Path:
 def s3_jar() -> Path:
     """S3Proxy with all it needs; tests and local lakes behind ``s3://`` use it."""
     return resolve(f"s3proxy-{S3_VERSION}")[0]
+
+
+def mysql_archive() -> Path:
+    """A jar that holds a MySQL server for Linux on x86-64, as the archive ``mysql-Linux-amd64.tar.gz``."""
+    return resolve(f"mysql-server-{MYSQL_VERSION}")[0]
 
 
 def tablestore_java_jars() -> list[Path]:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from upsert_platform.local.database import USER, answers_mysql
 from upsert_platform.local.kafka import Listener, answers_kafka, broker_server
-from upsert_platform.local.mariadb import USER, answers_mysql, mariadb_server
+from upsert_platform.local.mariadb import mariadb_server
+from upsert_platform.local.mysql import mysql_server
 from upsert_platform.local.process import Server
 from upsert_platform.local.registry import answers_registry, registry_server, registry_url
 
@@ -38,12 +40,14 @@ class Service:
         server: its directory, port and the keys to what is run.
         answers: its port to whether it serves.
         variables: its port and the keys to the environment variables that clients read.
+        others: servers that can run instead, by name.
     """
 
     name: str
     answers: Callable[[int], bool]
     server: Callable[[Path, int, Keys], Server]
     variables: Callable[[int, Keys], Mapping[str, str]]
+    others: Mapping[str, Callable[[Path, int, Keys], Server]] = field(default_factory=dict)
 
 
 def _kafka(home: Path, port: int, keys: Keys) -> Server:
@@ -102,8 +106,12 @@ def _registry_variables(port: int, keys: Keys) -> Mapping[str, str]:
     return {"UPSERT_SCHEMA_REGISTRY_URL": registry_url(port)}
 
 
-def _mysql(home: Path, port: int, keys: Keys) -> Server:
+def _mariadb(home: Path, port: int, keys: Keys) -> Server:
     return mariadb_server(home, port=port, password=keys.mysql_password)
+
+
+def _mysql(home: Path, port: int, keys: Keys) -> Server:
+    return mysql_server(home, port=port, password=keys.mysql_password)
 
 
 def _mysql_variables(port: int, keys: Keys) -> Mapping[str, str]:
@@ -139,8 +147,13 @@ SERVICES: Mapping[str, Service] = {
     "tablestore": Service("tablestore", is_healthy, _tablestore, _tablestore_variables),
     "maxcompute": Service("maxcompute", is_healthy, _maxcompute, _maxcompute_variables),
     "registry": Service("registry", answers_registry, _registry, _registry_variables),
-    "mysql": Service("mysql", answers_mysql, _mysql, _mysql_variables),
+    "mysql": Service("mysql", answers_mysql, _mariadb, _mysql_variables, {"mysql": _mysql}),
 }
-# MariaDB comes up when asked for too: it has to be installed.
+MYSQL = "mysql"
+MYSQL_SERVERS = ("mariadb", "mysql")
+"""Servers of the service `mysql`, the one that it is by default first."""
+DEFAULT_SERVERS: Mapping[str, str] = {MYSQL: MYSQL_SERVERS[0]}
+"""Services that are one of several servers, to the one that they are unless another is asked for."""
+# MariaDB comes up when asked for too: it has to be installed. MySQL is a download of 50 MB.
 # The registry is for those who use the Confluent formats: it is a download of 104 MB, so it comes up when asked for.
 DEFAULT_SERVICES = ("kafka", "tablestore", "maxcompute")

@@ -28,7 +28,7 @@ from upsert_platform.local.process import (
     start,
     stop_noted,
 )
-from upsert_platform.local.services import DEFAULT_SERVICES, SERVICES, Keys, Service
+from upsert_platform.local.services import DEFAULT_SERVERS, DEFAULT_SERVICES, SERVICES, Keys, Service
 
 _START_ATTEMPTS = 3
 _ANSWER_SECONDS = 120.0
@@ -54,7 +54,11 @@ class ServiceStatus:
 class _Noted:
     ports: dict[str, int]
     keys: Keys
+    servers: dict[str, str] = field(default_factory=dict)
     changing: threading.Lock = field(default_factory=threading.Lock)
+
+    def to_json(self) -> str:
+        return json.dumps({"ports": self.ports, "keys": asdict(self.keys), "servers": self.servers})
 
 
 def default_directory() -> Path:
@@ -69,6 +73,7 @@ def up(
     only: Iterable[str] = DEFAULT_SERVICES,
     env_file: Path | None = None,
     ports: Mapping[str, int] | None = None,
+    servers: Mapping[str, str] | None = None,
     report: Callable[[str, str], None] = lambda name, state: None,
 ) -> dict[str, str]:
     """Starts what does not run yet and returns when all of it answers.
@@ -82,6 +87,8 @@ def up(
         env_file: gets a ``NAME=value`` line per variable, other lines in it stay; ``local.env`` in the directory when
             left out.
         ports: name to the port it must listen on.
+        servers: name to which of its servers it is; the one that it was last, or the service's own, when left out.
+            Each has data of its own.
         report: called, from other threads too, with a server's name and ``starting``, ``started`` or ``running
             already``.
 
@@ -99,6 +106,8 @@ def up(
         )
     with _exclusive(directory):
         noted = _read(directory)
+        for name, chosen in (servers or {}).items():
+            _choose(name, chosen, directory, noted)
         _at_once(
             [partial(_ensure, item, directory, noted, (ports or {}).get(item.name), report=report) for item in wanted]
         )
@@ -173,6 +182,20 @@ def _ensure(
     report(name, "running already")
 
 
+def _choose(name: str, chosen: str, directory: Path, noted: _Noted) -> None:
+    service = _service(name)
+    known = {**service.others, DEFAULT_SERVERS[name]: service.server}
+    if chosen not in known:
+        raise ServerError(f"{name} is no server '{chosen}'; it is one of {', '.join(sorted(known))}")
+    last = noted.servers.get(name, DEFAULT_SERVERS[name])
+    process = running(_pid_file(directory, name))
+    if process is not None and last != chosen:
+        raise ServerError(
+            f"{name} runs as {last} already (pid {process.pid}); end it first: upsert-platform local down"
+        )
+    noted.servers[name] = chosen
+
+
 def _start(service: Service, directory: Path, noted: _Noted, port: int | None) -> None:
     name = service.name
     if port is not None and not is_free(port):
@@ -181,9 +204,10 @@ def _start(service: Service, directory: Path, noted: _Noted, port: int | None) -
         with noted.changing:
             last = noted.ports.get(name)
             noted.ports[name] = port or (last if last is not None and is_free(last) and attempt == 0 else free_port())
-            _write_private(directory / "local.json", json.dumps({"ports": noted.ports, "keys": asdict(noted.keys)}))
+            _write_private(directory / "local.json", noted.to_json())
+        make = service.others.get(noted.servers.get(name, ""), service.server)
         try:
-            start(service.server(directory / name, noted.ports[name], noted.keys))
+            start(make(directory / name, noted.ports[name], noted.keys))
         except ServerError as error:
             taken = "already in use" in str(error) and port is None  # by a process that came in between
             if not taken or attempt + 1 == _START_ATTEMPTS:
@@ -235,8 +259,9 @@ def _read(directory: Path) -> _Noted:
         return _Noted({}, Keys(*names, mysql_password=secrets.token_hex(16)))
     try:
         noted = json.loads(path.read_text("utf-8"))
-        # An earlier version of the platform knew no MySQL server.
-        return _Noted(dict(noted["ports"]), Keys(**{"mysql_password": secrets.token_hex(16), **noted["keys"]}))
+        # An earlier version of the platform knew no MySQL server, and later one of two.
+        keys = Keys(**{"mysql_password": secrets.token_hex(16), **noted["keys"]})
+        return _Noted(dict(noted["ports"]), keys, dict(noted.get("servers", {})))
     except (ValueError, KeyError, TypeError):
         raise ServerError(
             f"{path} is damaged; end its servers by hand and delete it (new access keys are made)"

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.local.mariadb import USER, start_mariadb
-from upsert_platform.mysql.binlog.reader import LogReader, TableRows
+from upsert_platform.local.database import USER
+from upsert_platform.local.mariadb import start_mariadb
+from upsert_platform.mysql.binlog.changes import TableRows
+from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.chunks import find_chunks
@@ -138,7 +140,7 @@ def _decode(events: list[bytes], table: MySqlTable, start: LogPosition, *, check
 
 
 def _decode_by_library(events: list[bytes], connection: Connection, *, checksum: bool) -> None:
-    assert sum(1 for _ in library_rows(connection, events, checksum=checksum)) == ROWS
+    assert sum(1 for _ in library_rows(connection, events, kind="mariadb", checksum=checksum)) == ROWS
 
 
 def _snapshot(server: Server, folder: Path) -> Iterator[dict[str, Any]]:

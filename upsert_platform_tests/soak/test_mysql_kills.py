@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.local.mariadb import USER, start_mariadb
-from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.mysql.connection import Connection
 from upsert_platform_tests.graph.conftest import stack, variables
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.systems.ingesting import (
@@ -24,6 +23,7 @@ from upsert_platform_tests.systems.ingesting import (
     serving,
     wanted,
 )
+from upsert_platform_tests.systems.servers import KINDS, Kind, numbers, server_of
 
 __all__ = ["stack", "variables"]
 
@@ -33,24 +33,25 @@ ROWS = int(1_000_000 * float(os.environ.get("SOAK_SCALE", "1")))
 KILLS = 10
 
 
-def test_a_million_rows_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS.values(), ids=str)
+def test_a_million_rows_and_ten_kills(kind: Kind, stack: Stack, tmp_path: Path) -> None:
     chosen = random.Random(os.environ.get("SOAK_SEED", "7"))
-    data = tmp_path / "mariadb"
-    mariadb = start_mariadb(data, die_with_parent=True)
+    data = tmp_path / "server"
+    running = kind.start(data, die_with_parent=True)
     try:
-        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        server = server_of(running)
         with Connection(server) as database:
             database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
             database.query(f"CREATE TABLE shop.users ({TABLE})")
-            database.query(FILL.format(table="shop.users", rows=ROWS))
+            database.query(FILL.format(table="shop.users", numbers=numbers(ROWS)))
             declare(stack, database, "shop.users", chunk=250)
         writer = Writer(server, "shop.users", pause=0.001, keys=ROWS + ROWS // 10)
         writer.start()
         kills = 0
         while kills < KILLS // 2:
             kills += killed(stack, chosen.uniform(8, 60))
-        mariadb.stop()
-        mariadb = start_mariadb(data, port=server.port, password=server.password, die_with_parent=True)
+        running.stop()
+        running = kind.start(data, port=server.port, password=server.password, die_with_parent=True)
         done = stack.execute()
         assert done.returncode == 0, done.stderr[-3000:]
         before = Counter((key, value) for key, value, _ in records(stack))
@@ -66,6 +67,6 @@ def test_a_million_rows_and_ten_kills(stack: Stack, tmp_path: Path) -> None:
         late = Counter((key, value) for key, value, _ in records(stack)) - before
         assert [pair for pair, count in late.items() if count > 1 and b'"w' in (pair[1] or b"")] == []
         assert stack.execute("verify").returncode == 0
-        print(f"{ROWS} rows, {writer.written} writes, {kills} kills: equal")  # noqa: T201
+        print(f"{kind}: {ROWS} rows, {writer.written} writes, {kills} kills: equal")  # noqa: T201
     finally:
-        mariadb.stop()
+        running.stop()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.lake import OPTIONS_VARIABLE
-from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
+from upsert_platform.local.database import Database
+from upsert_platform.local.mariadb import start_mariadb
+from upsert_platform.local.mysql import start_mysql
 from upsert_platform.local.s3 import S3, start_s3
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.conftest import stack, variables
 from upsert_platform_tests.systems.followed import Followed
 from upsert_platform_tests.systems.installed import Installed, install_wheel
+from upsert_platform_tests.systems.servers import KINDS, Kind, server_of
 
-__all__ = ["mariadb", "s3", "s3_server", "stack", "variables"]
+__all__ = ["s3", "s3_server", "stack", "variables"]
 
 
 @pytest.fixture(scope="session")
@@ -51,16 +55,36 @@ def archive(installed: Installed) -> Path:
 
 
 @pytest.fixture(scope="session")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A MariaDB server; `.ci/run` installs one, and without one these tests fail."""
     with start_mariadb(tmp_path_factory.mktemp("mariadb"), die_with_parent=True) as server:
         yield server
 
 
+@pytest.fixture(scope="session")
+def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A MySQL server."""
+    with start_mysql(tmp_path_factory.mktemp("mysql"), die_with_parent=True) as server:
+        yield server
+
+
+@pytest.fixture(params=list(KINDS.values()), ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """MariaDB and MySQL, one after the other: what one of them does, the other has to do."""
+    found: Kind = request.param
+    return found
+
+
 @pytest.fixture
-def server(mariadb: MariaDb) -> Server:
-    """Where the server is, and its user of all rights."""
-    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+def start(kind: Kind) -> Callable[..., Database]:
+    """Starts a server of one's own, of that kind, on a data directory."""
+    return partial(kind.start, die_with_parent=True)
+
+
+@pytest.fixture
+def server(kind: Kind, request: pytest.FixtureRequest) -> Server:
+    """Where the session's server of that kind is, and its user of all rights."""
+    return server_of(request.getfixturevalue(kind.name))
 
 
 @pytest.fixture

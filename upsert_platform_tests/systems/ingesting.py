@@ -47,9 +47,8 @@ TABLE = (
 )
 FILL = (
     "INSERT INTO {table} SELECT seq, CONCAT('user ', seq), IF(seq % 10, 'eu', 'test'), seq / 8,"
-    " '2024-01-01' + INTERVAL seq SECOND FROM mysql.seq_1_to_{rows}"
+    " '2024-01-01' + INTERVAL seq SECOND FROM {numbers}"
 )
-"""Of MariaDB's sequences; a recursive query ends after 1,000 rows without a word."""
 
 
 def declare(

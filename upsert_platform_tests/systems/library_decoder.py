@@ -19,16 +19,17 @@ _ALLOWED = frozenset((FormatDescriptionEvent, TableMapEvent, WriteRowsEvent, Upd
 
 
 def library_rows(
-    connection: Connection, events: Iterable[bytes], *, checksum: bool
+    connection: Connection, events: Iterable[bytes], *, kind: str, checksum: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kind and values of every row, in the order of the log of a MariaDB server.
+    """Kind and values of every row, in the order of the log of a server.
 
     Args:
         connection: to the server, whose 'binlog_row_metadata' is FULL: it tells the library names and signs.
         events: as `LogStream` gives them.
+        kind: of the server: ``mariadb`` or ``mysql``.
         checksum: whether four bytes of one are behind each.
     """
-    connection.raw._get_dbms = lambda: "mariadb"
+    connection.raw._get_dbms = lambda: kind
     version = connection.version()
     maps: dict[int, Any] = {}
     lengths: Any = None

@@ -9,10 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.errors import EndpointError, ReplicationError
-from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill, purge
+from upsert_platform_tests.systems.servers import Kind, create_user, server_of
 
 pytestmark = pytest.mark.systems
 
@@ -153,16 +154,16 @@ def test_a_purged_log_is_told_and_a_new_snapshot_mends_it(
 
 
 def test_grants_that_are_missing_are_spelled_out(
-    connection: Connection, server: Server, schema: str, follow: Callable[..., Followed]
+    connection: Connection, kind: Kind, schema: str, follow: Callable[..., Followed]
 ) -> None:
     fill(connection, schema, 3)
-    connection.query("CREATE OR REPLACE USER 'least'@'127.0.0.1' IDENTIFIED BY 'least'")
+    create_user(connection, "least")
     connection.query(f"GRANT SELECT ON `{schema}`.* TO 'least'@'127.0.0.1'")
     followed = follow(username="least", password="least")
     hop = followed.hop()
     with pytest.raises(EndpointError, match=r"BINLOG MONITOR|REPLICATION"):
         followed.sync(hop)
-    connection.query("GRANT BINLOG MONITOR ON *.* TO 'least'@'127.0.0.1'")
+    connection.query(f"GRANT {kind.client_grant} ON *.* TO 'least'@'127.0.0.1'")
     told = r"GRANT REPLICATION SLAVE ON \*\.\* TO 'least'@'127\.0\.0\.1'"
     with pytest.raises(EndpointError, match=told):
         followed.sync(hop)
@@ -200,12 +201,12 @@ def test_where_reading_begins(
 
 
 def test_another_server_and_a_restart(
-    spark: SparkSession, tmp_path: Path, connection: Connection, server: Server
+    spark: SparkSession, tmp_path: Path, kind: Kind, start: Callable[..., Database], connection: Connection
 ) -> None:
     """The same server goes on after a restart; another one, with transactions of its own, is noticed."""
-    data = tmp_path / "mariadb"
-    with start_mariadb(data, variables={"server-id": "77"}, die_with_parent=True) as first:
-        own = Server("127.0.0.1", first.port, USER, first.password)
+    data = tmp_path / "server"
+    with start(data, variables={"server-id": "77"}) as first:
+        own = server_of(first)
         with Connection(own) as opened:
             opened.query("CREATE DATABASE shop")
             fill(opened, "shop", 20)
@@ -213,8 +214,8 @@ def test_another_server_and_a_restart(
         followed.sync()
         with Connection(own) as opened:
             opened.query("UPDATE shop.t SET v = 1")
-    with start_mariadb(data, variables={"server-id": "77"}, die_with_parent=True) as again:
-        followed.server = Server("127.0.0.1", again.port, USER, again.password)
+    with start(data, variables={"server-id": "77"}) as again:
+        followed.server = server_of(again)
         with Connection(followed.server) as opened:
             opened.query("DELETE FROM shop.t WHERE id = 5")
         followed.sync()
@@ -225,31 +226,29 @@ def test_another_server_and_a_restart(
         fill(connection, "shop", 3)
         for _ in range(100):  # so that its numbers are beyond those of the other one
             connection.query("UPDATE shop.t SET v = v + 1")
-        followed.server = server
-        with pytest.raises(ReplicationError, match="the log cannot be read from"):
+        followed.server = connection.server
+        with pytest.raises(
+            ReplicationError, match="the log cannot be read from" if kind.name == "mariadb" else "another one"
+        ):
             followed.sync()
     finally:
         connection.query("DROP DATABASE shop")
 
 
-def test_reading_goes_on_at_a_replica_that_takes_over(spark: SparkSession, tmp_path: Path) -> None:
+def test_reading_goes_on_at_a_replica_that_takes_over(
+    spark: SparkSession, tmp_path: Path, kind: Kind, start: Callable[..., Database]
+) -> None:
     """Its log has other files; the transactions in it are found by their global ids."""
-    replica = {"server-id": "78", "log-slave-updates": "1", "log-bin": str(tmp_path / "replica" / "data" / "other")}
+    replica = {"server-id": "78", kind.replica_log: "1", "log-bin": str(tmp_path / "replica" / "other")}
     with (
-        start_mariadb(tmp_path / "first", variables={"server-id": "77"}, die_with_parent=True) as first,
-        start_mariadb(tmp_path / "replica", variables=replica, die_with_parent=True) as second,
+        start(tmp_path / "first", variables={"server-id": "77"}) as first,
+        start(tmp_path / "replica", variables=replica) as second,
     ):
-        own = Server("127.0.0.1", first.port, USER, first.password)
-        other = Server("127.0.0.1", second.port, USER, second.password)
+        own, other = server_of(first), server_of(second)
         with Connection(own) as source, Connection(other) as target:
             source.query("RESET MASTER")
             target.query("RESET MASTER")
-            target.query("SET GLOBAL gtid_slave_pos = ''")
-            target.query(
-                f"CHANGE MASTER TO master_host='127.0.0.1', master_port={own.port}, master_user='{USER}',"
-                f" master_password='{own.password}', master_use_gtid=slave_pos"
-            )
-            target.query("START SLAVE")
+            kind.replicate(target, own)
             source.query("CREATE DATABASE shop")
             fill(source, "shop", 20)
             source.query("FLUSH BINARY LOGS")
@@ -258,8 +257,7 @@ def test_reading_goes_on_at_a_replica_that_takes_over(spark: SparkSession, tmp_p
             followed.sync()
             source.query("UPDATE shop.t SET v = 2 WHERE id < 5")
             source.query("DELETE FROM shop.t WHERE id = 7")
-            gtids = log_end(source).gtids
-            assert target.query("SELECT MASTER_GTID_WAIT(%s, 60)", (gtids,)) == [(0,)]
+            kind.await_replica(target, source)
             target.query("STOP SLAVE")
             target.query("UPDATE shop.t SET id = 100 WHERE id = 8")
             followed.server = other

@@ -9,6 +9,7 @@ import pytest
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.chunks import Chunk, condition, find_chunks
 from upsert_platform.mysql.connection import Connection
+from upsert_platform_tests.systems.servers import numbers
 
 pytestmark = pytest.mark.systems
 
@@ -30,14 +31,14 @@ TABLES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "counted"),
+    ("declared", "values", "counted"),
     [(item[0], *item[2:]) for item in TABLES],
     ids=[" ".join(item[:2]) for item in TABLES],
 )
 def test_chunks_hold_every_row_once(
-    kind: str, values: Sequence[int], counted: bool, connection: Connection, schema: str
+    declared: str, values: Sequence[int], counted: bool, connection: Connection, schema: str
 ) -> None:
-    connection.query(f"CREATE TABLE {schema}.t (id {kind} PRIMARY KEY)")
+    connection.query(f"CREATE TABLE {schema}.t (id {declared} PRIMARY KEY)")
     connection.query(f"INSERT INTO {schema}.t VALUES {', '.join(f'({value})' for value in values)}")
     table = read_table(connection, schema, "t")
     assert table is not None
@@ -64,7 +65,7 @@ def test_chunks_hold_every_row_once(
 
 def test_chunks_of_a_key_of_two_columns_are_looked_for(connection: Connection, schema: str) -> None:
     connection.query(f"CREATE TABLE {schema}.t (a INT, b INT, PRIMARY KEY (a, b))")
-    connection.query(f"INSERT INTO {schema}.t SELECT seq DIV 20, seq FROM mysql.seq_1_to_200")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq DIV 20, seq FROM {numbers(200)}")
     table = read_table(connection, schema, "t")
     assert table is not None
     chunks, last = find_chunks(connection, table, after=None, rows=ROWS, most=100)

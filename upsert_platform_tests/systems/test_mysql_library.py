@@ -1,4 +1,4 @@
-"""The log of a MariaDB server: the same bytes decoded by us and by mysql-replication, where that one is right.
+"""The log of a server: the same bytes decoded by us and by mysql-replication, where that one is right.
 
 It is not for TIME below zero with a fraction, YEAR 0 (told as 1900), a SET without an element (as NULL) and bytes of
 length zero (as a text), and tells BIT, JSON and shapes in forms of its own: for those the server's own text is the
@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.mysql.binlog.reader import LogReader, TableRows
+from upsert_platform.mysql.binlog.changes import TableRows
+from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.columns import TypeRules
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.systems.library_decoder import library_rows
+from upsert_platform_tests.systems.servers import Kind, numbers
 
 pytestmark = pytest.mark.systems
 
@@ -74,18 +76,18 @@ def full_metadata(connection: Connection) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("full_metadata")
-def test_rows_are_those_of_the_library(connection: Connection, server: Server, schema: str) -> None:
+def test_rows_are_those_of_the_library(connection: Connection, server: Server, schema: str, kind: Kind) -> None:
     names = [f"c{number}" for number in range(len(COLUMNS))]
-    declared = ", ".join(f"{name} {kind} NULL" for name, kind in zip(names, COLUMNS, strict=True))
-    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, {declared})")
+    definition = ", ".join(f"{name} {kind} NULL" for name, kind in zip(names, COLUMNS, strict=True))
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, {definition})")
     start = log_end(connection)
-    numbers = f"SELECT CAST(seq AS SIGNED) n FROM mysql.seq_1_to_{ROWS}"
+    counted = f"SELECT CAST(seq AS SIGNED) n FROM {numbers(ROWS)}"
     values = ", ".join(
         # Every column is null in other rows.
         f"IF(n % 11 = {at % 11}, NULL, {value})"
         for at, value in enumerate(COLUMNS.values())
     )
-    connection.query(f"INSERT INTO {schema}.t SELECT n, {values} FROM ({numbers}) s")
+    connection.query(f"INSERT INTO {schema}.t SELECT n, {values} FROM ({counted}) s")
     connection.query(f"UPDATE {schema}.t SET c1 = 7, c9 = NULL WHERE id % 3 = 0")
     connection.query(f"DELETE FROM {schema}.t WHERE id % 4 = 0")
     table = read_table(connection, schema, "t")
@@ -100,14 +102,14 @@ def test_rows_are_those_of_the_library(connection: Connection, server: Server, s
         if isinstance(item, TableRows)
         for kind, row in zip(item.kinds, item.rows.to_pylist(), strict=True)
     ]
-    theirs = list(library_rows(connection, events, checksum=checksum))
+    theirs = list(library_rows(connection, events, kind=kind.name, checksum=checksum))
     assert len(ours) == ROWS + ROWS // 3 * 2 + ROWS // 4
     assert [kind for kind, _ in ours] == [kind for kind, _ in theirs]
     assert [row["id"] for _, row in ours] == [row["id"] for _, row in theirs]
-    for name, kind in zip(names, COLUMNS, strict=True):
+    for name, declared in zip(names, COLUMNS, strict=True):
         found = [_comparable(row[name]) for _, row in theirs]
         assert len(set(found)) > 1
-        assert [_as_theirs(kind, row[name]) for _, row in ours] == found, kind
+        assert [_as_theirs(declared, row[name]) for _, row in ours] == found, declared
 
 
 def _comparable(value: Any) -> Any:

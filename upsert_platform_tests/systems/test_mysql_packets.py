@@ -14,6 +14,7 @@ from upsert_platform.mysql.columns import TypeRules
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.row_packets import read_rows
 from upsert_platform.mysql.text_values import text_reader
+from upsert_platform_tests.systems.servers import numbers
 
 pytestmark = pytest.mark.systems
 
@@ -64,7 +65,7 @@ def test_many_rows_with_nulls_and_none_at_all(connection: Connection, server: Se
     connection.query(
         f"INSERT INTO {schema}.t SELECT seq, NULLIF(seq % 7, 0), IF(seq % 5, CONCAT('x', seq), NULL),"
         " IF(seq % 3, '2024-01-01' + INTERVAL seq SECOND, NULL), IF(seq % 2, UNHEX(HEX(seq)), NULL)"
-        " FROM mysql.seq_1_to_120000"
+        f" FROM {numbers(120_000)}"
     )
     found = _selected(server, schema, "ORDER BY id")
     assert found.num_rows == 120_000
@@ -75,7 +76,7 @@ def test_many_rows_with_nulls_and_none_at_all(connection: Connection, server: Se
 
 def test_an_answer_that_ends_with_an_error_is_told(connection: Connection, server: Server, schema: str) -> None:
     connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
-    connection.query(f"INSERT INTO {schema}.t SELECT seq FROM mysql.seq_1_to_50000")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq FROM {numbers(50_000)}")
     with pytest.raises(EndpointError, match="Subquery returns more than 1 row"):
         _selected(server, schema, f"WHERE id < 40000 OR id = (SELECT id FROM {schema}.t x WHERE x.id > t.id)")
 
@@ -85,7 +86,7 @@ def test_statements_are_answered_in_their_order(
     count: int, connection: Connection, server: Server, schema: str
 ) -> None:
     connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, a VARCHAR(200))")
-    connection.query(f"INSERT INTO {schema}.t SELECT seq, REPEAT(CHAR(97 + seq % 26), 200) FROM mysql.seq_1_to_60000")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, REPEAT(CHAR(97 + seq % 26), 200) FROM {numbers(60_000)}")
     table = read_table(connection, schema, "t")
     assert table is not None
     readers = [text_reader(column, TypeRules(), table="t") for column in table.columns]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
+from upsert_platform.local.database import Database
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.change_events import followed
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
@@ -27,13 +27,14 @@ from upsert_platform_tests.systems.ingesting import (
     serving,
     wanted,
 )
+from upsert_platform_tests.systems.servers import numbers, server_of
 
 pytestmark = pytest.mark.systems
 
 
 @pytest.fixture
-def database(mariadb: MariaDb) -> Iterator[Connection]:
-    with Connection(Server("127.0.0.1", mariadb.port, USER, mariadb.password)) as connection:
+def database(server: Server) -> Iterator[Connection]:
+    with Connection(server) as connection:
         yield connection
 
 
@@ -43,7 +44,7 @@ def users(database: Connection) -> str:
     schema = f"s_{secrets.token_hex(4)}"
     database.query(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
     database.query(f"CREATE TABLE {schema}.users ({TABLE})")
-    database.query(FILL.format(table=f"{schema}.users", rows=500))
+    database.query(FILL.format(table=f"{schema}.users", numbers=numbers(500)))
     return f"{schema}.users"
 
 
@@ -206,22 +207,24 @@ def test_a_new_column_is_carried_beside_computed_ones(stack: Stack, database: Co
 
 
 @pytest.mark.timeout(900)
-def test_writes_kills_and_a_restart_leave_everything_equal(stack: Stack, tmp_path: Path) -> None:
+def test_writes_kills_and_a_restart_leave_everything_equal(
+    stack: Stack, tmp_path: Path, start: Callable[..., Database]
+) -> None:
     """The snapshot and the log are read while the table is written, the server is restarted and runs are killed."""
-    data = tmp_path / "mariadb"
-    mariadb = start_mariadb(data, die_with_parent=True)
+    data = tmp_path / "server"
+    running = start(data)
     try:
-        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        server = server_of(running)
         with Connection(server) as database:
             database.query("CREATE DATABASE shop CHARACTER SET utf8mb4")
             database.query(f"CREATE TABLE shop.users ({TABLE})")
-            database.query(FILL.format(table="shop.users", rows=6_000))
+            database.query(FILL.format(table="shop.users", numbers=numbers(6_000)))
             declare(stack, database, "shop.users", chunk=3)
         writer = Writer(server, "shop.users", pause=0.01)
         writer.start()
         kills = sum(killed(stack, seconds) for seconds in (9, 12, 15))
-        mariadb.stop()
-        mariadb = start_mariadb(data, port=server.port, password=server.password, die_with_parent=True)
+        running.stop()
+        running = start(data, port=server.port, password=server.password)
         done = stack.execute()
         assert done.returncode == 0, done.stderr[-3000:]
         before = Counter((key, value) for key, value, _ in records(stack))
@@ -240,4 +243,4 @@ def test_writes_kills_and_a_restart_leave_everything_equal(stack: Stack, tmp_pat
         assert [pair for pair, count in late.items() if count > 1 and b'"w' in (pair[1] or b"")] == []
         assert stack.execute("verify").returncode == 0
     finally:
-        mariadb.stop()
+        running.stop()

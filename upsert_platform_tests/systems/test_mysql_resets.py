@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 
 from upsert_platform.errors import EndpointError, ReplicationError
 from upsert_platform.hops.checkups.databases import checked_table
-from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.log_batch import next_change
 from upsert_platform_tests.systems.followed import Followed, fill
+from upsert_platform_tests.systems.servers import ONLY_MARIADB, server_of
 
 pytestmark = pytest.mark.systems
 
@@ -39,11 +40,11 @@ def reset(connection: Connection) -> None:
 
 @pytest.mark.parametrize("read_between", [False, True])
 def test_a_log_that_was_reset_is_not_read_as_if_it_went_on(
-    read_between: bool, spark: SparkSession, tmp_path: Path
+    read_between: bool, spark: SparkSession, tmp_path: Path, start: Callable[..., Database]
 ) -> None:
     """The file of the position is there again, is longer than before, and holds other changes."""
-    with start_mariadb(tmp_path / "server", die_with_parent=True) as mariadb:
-        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+    with start(tmp_path / "server") as database:
+        server = server_of(database)
         with Connection(server) as connection:
             reset(connection)
             connection.query("CREATE DATABASE shop")
@@ -72,10 +73,12 @@ def test_a_log_that_was_reset_is_not_read_as_if_it_went_on(
             followed.sums()
 
 
-def test_a_log_that_is_reset_between_two_tables_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_is_reset_between_two_tables_of_a_run(
+    spark: SparkSession, tmp_path: Path, start: Callable[..., Database]
+) -> None:
     """The second reader is given what the first was sent, and then what follows in the files that are there now."""
-    with start_mariadb(tmp_path / "server", die_with_parent=True) as mariadb:
-        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+    with start(tmp_path / "server") as database:
+        server = server_of(database)
         with Connection(server) as connection:
             for schema in ("shop", "other"):
                 connection.query(f"CREATE DATABASE {schema}")
@@ -122,7 +125,7 @@ def test_a_stream_that_somebody_ends_is_not_the_end_of_the_log(
             if number == 5:
                 with Connection(server) as other:
                     for row in other.query("SHOW PROCESSLIST"):
-                        if row[4] == "Binlog Dump":
+                        if row[4].startswith("Binlog Dump"):
                             other.query(f"KILL QUERY {row[0]}")
             yield data
 
@@ -155,6 +158,7 @@ def test_a_reader_that_another_one_of_its_id_ends_tells_so(connection: Connectio
                 pass
 
 
+@ONLY_MARIADB
 def test_tables_that_keep_their_earlier_rows_are_refused(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:
@@ -170,6 +174,7 @@ def test_tables_that_keep_their_earlier_rows_are_refused(
             refused()
 
 
+@ONLY_MARIADB
 def test_a_table_that_begins_to_keep_them_within_the_log_is_refused(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:
@@ -184,6 +189,7 @@ def test_a_table_that_begins_to_keep_them_within_the_log_is_refused(
         hop.execute(followed.spark, plan)
 
 
+@ONLY_MARIADB
 def test_statements_behind_settings_of_their_own(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:

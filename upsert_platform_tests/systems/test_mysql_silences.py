@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -13,21 +13,18 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.errors import ReplicationError
 from upsert_platform.hops.checkups.databases import checked_table
 from upsert_platform.hops.checkups.finding import State
-from upsert_platform.local.mariadb import USER, MariaDb, start_mariadb
+from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.columns import TypeRules
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.systems.followed import Followed, fill
+from upsert_platform_tests.systems.servers import Kind, await_table, server_of
 
 pytestmark = pytest.mark.systems
 
 NOBODY = cast("SparkSession", None)
 """Nothing is read by Spark here."""
-
-
-def _server(mariadb: MariaDb) -> Server:
-    return Server("127.0.0.1", mariadb.port, USER, mariadb.password)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +34,11 @@ def _server(mariadb: MariaDb) -> Server:
         ({"binlog-do-db": "other"}, "leaves schema shop out of its log by 'binlog-do-db'"),
     ],
 )
-def test_a_schema_that_is_not_logged_is_refused(variables: dict[str, str], told: str, tmp_path: Path) -> None:
-    with start_mariadb(tmp_path / "server", variables=variables, die_with_parent=True) as mariadb:
-        server = _server(mariadb)
+def test_a_schema_that_is_not_logged_is_refused(
+    variables: dict[str, str], told: str, tmp_path: Path, start: Callable[..., Database]
+) -> None:
+    with start(tmp_path / "server", variables=variables) as database:
+        server = server_of(database)
         with Connection(server) as connection:
             for schema in ("shop", "other"):
                 connection.query(f"CREATE DATABASE {schema}")
@@ -49,38 +48,34 @@ def test_a_schema_that_is_not_logged_is_refused(variables: dict[str, str], told:
         assert Followed(NOBODY, server, "other", "t", tmp_path, {}).hop().plan().backlog
 
 
-def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(tmp_path: Path) -> None:
+def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(
+    tmp_path: Path, kind: Kind, start: Callable[..., Database]
+) -> None:
     with (
-        start_mariadb(tmp_path / "first", variables={"server-id": "77"}, die_with_parent=True) as first,
-        start_mariadb(tmp_path / "replica", variables={"server-id": "78"}, die_with_parent=True) as second,
+        start(tmp_path / "first", variables={"server-id": "77"}) as first,
+        start(tmp_path / "replica", variables={"server-id": "78", kind.replica_log: "OFF"}) as second,
     ):
-        own, other = _server(first), _server(second)
+        own, other = server_of(first), server_of(second)
         with Connection(own) as source, Connection(other) as target:
             for server in (source, target):
                 server.query("RESET MASTER")
-            target.query("SET GLOBAL gtid_slave_pos = ''")
             source.query("CREATE DATABASE shop")
             fill(source, "shop", 3)
-            target.query(
-                f"CHANGE MASTER TO master_host='127.0.0.1', master_port={own.port}, master_user='{USER}',"
-                f" master_password='{own.password}', master_use_gtid=slave_pos"
-            )
-            target.query("START SLAVE")
-            for _ in range(300):
-                if target.query("SELECT 1 FROM information_schema.tables WHERE table_name = 't'"):
-                    break
-                time.sleep(0.1)
+            kind.replicate(target, own)
+            await_table(target, "t")
             with pytest.raises(ReplicationError, match="a replica that does not log what it is sent"):
                 Followed(NOBODY, other, "shop", "t", tmp_path, {}).hop().plan()
             target.query("STOP SLAVE")
         assert Followed(NOBODY, own, "shop", "t", tmp_path, {}).hop().plan().backlog
 
 
-def test_a_server_that_logs_names_in_lower_case(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_server_that_logs_names_in_lower_case(
+    spark: SparkSession, tmp_path: Path, start: Callable[..., Database]
+) -> None:
     """The declared name is that of the table, in whatever case the log has it."""
     variables = {"lower-case-table-names": "1"}
-    with start_mariadb(tmp_path / "server", variables=variables, die_with_parent=True) as mariadb:
-        server = _server(mariadb)
+    with start(tmp_path / "server", variables=variables) as database:
+        server = server_of(database)
         with Connection(server) as connection:
             connection.query("CREATE DATABASE Shop")
             fill(connection, "Shop", 10)
@@ -135,10 +130,10 @@ def test_keys_that_cascade_are_told_by_a_checkup(
     assert names == ["p"]
 
 
-def test_what_a_server_gives_by_default_is_not_believed(tmp_path: Path) -> None:
+def test_what_a_server_gives_by_default_is_not_believed(tmp_path: Path, start: Callable[..., Database]) -> None:
     """Some are set up to end a SELECT after so many rows, or to show what is not committed."""
-    with start_mariadb(tmp_path / "server", die_with_parent=True) as mariadb:
-        server = _server(mariadb)
+    with start(tmp_path / "server") as database:
+        server = server_of(database)
         with Connection(server) as connection:
             connection.query("CREATE DATABASE shop")
             fill(connection, "shop", 20)

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog import spool
 from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.systems.followed import Followed
+from upsert_platform_tests.systems.servers import numbers, server_of
 
 pytestmark = pytest.mark.systems
 
@@ -28,7 +29,7 @@ def _write(connection: Connection, schema: str, *, turn: int) -> None:
     for name in TABLES:
         connection.query(
             f"INSERT INTO {schema}.{name} (id, v) SELECT seq + {turn * 10_000}, REPEAT(CHAR(65 + seq % 26), 200)"
-            " FROM mysql.seq_1_to_2000"
+            f" FROM {numbers(2_000)}"
         )
         connection.query(f"UPDATE {schema}.{name} SET v = '{turn}' WHERE id % 5 = {turn}")
         connection.query(f"DELETE FROM {schema}.{name} WHERE id % 7 = {turn}")
@@ -69,9 +70,9 @@ def test_a_reading_that_breaks_off_is_not_given_to_others(
     """What stands behind the last whole transaction of a reader that failed is asked of the server again."""
     connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT)")
     start = log_end(connection)
-    connection.query(f"INSERT INTO {schema}.t SELECT seq, 1 FROM mysql.seq_1_to_100")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, 1 FROM {numbers(100)}")
     end = log_end(connection)
-    connection.query(f"INSERT INTO {schema}.t SELECT seq, 2 FROM mysql.seq_101_to_200")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, 2 FROM {numbers(200, first=101)}")
     own = spool_of(server)
     with SpooledLog(own, start, server_id=71, heartbeat=30) as log:
         whole = list(log)
@@ -95,7 +96,7 @@ def test_a_reading_that_is_too_long_is_not_kept(
 ) -> None:
     connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v VARCHAR(200))")
     start = log_end(connection)
-    connection.query(f"INSERT INTO {schema}.t SELECT seq, REPEAT('x', 200) FROM mysql.seq_1_to_2000")
+    connection.query(f"INSERT INTO {schema}.t SELECT seq, REPEAT('x', 200) FROM {numbers(2_000)}")
     monkeypatch.setattr(spool, "MOST_BYTES", 100_000)
     own = spool_of(server)
     with SpooledLog(own, start, server_id=72, heartbeat=30) as log:
@@ -106,11 +107,13 @@ def test_a_reading_that_is_too_long_is_not_kept(
         assert list(log) == first
 
 
-def test_a_server_that_was_started_anew_is_asked_again(spark: SparkSession, tmp_path: Path) -> None:
-    data = tmp_path / "mariadb"
-    mariadb = start_mariadb(data, die_with_parent=True)
+def test_a_server_that_was_started_anew_is_asked_again(
+    spark: SparkSession, tmp_path: Path, start: Callable[..., Database]
+) -> None:
+    data = tmp_path / "server"
+    database = start(data)
     try:
-        server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+        server = server_of(database)
         followed = [Followed(spark, server, "shop", name, tmp_path, {}) for name in ("a", "b")]
         with Connection(server) as connection:
             connection.query("CREATE DATABASE shop")
@@ -120,14 +123,14 @@ def test_a_server_that_was_started_anew_is_asked_again(spark: SparkSession, tmp_
                 connection.query(f"INSERT INTO shop.{item.name} VALUES (1, 1)")
         followed[0].sync()
         assert spool_of(server).chain is not None
-        mariadb.stop()
-        mariadb = start_mariadb(data, port=server.port, password=server.password, die_with_parent=True)
+        database.stop()
+        database = start(data, port=server.port, password=server.password)
         with Connection(server) as connection:
-            start = log_end(connection)
-        with SpooledLog(spool_of(server), start, server_id=73, heartbeat=30) as log:
+            begin = log_end(connection)
+        with SpooledLog(spool_of(server), begin, server_id=73, heartbeat=30) as log:
             assert log.sent
         for item in followed:
             item.sync()
             assert item.rows() == item.wanted() == [(1, 1)]
     finally:
-        mariadb.stop()
+        database.stop()

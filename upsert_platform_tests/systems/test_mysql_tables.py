@@ -1,4 +1,4 @@
-"""A table of a MariaDB server to its changelog: a snapshot that meets its log, at every key and wherever a run ends."""
+"""A table of a server to its changelog: a snapshot that meets its log, at every key and wherever a run ends."""
 
 from __future__ import annotations
 

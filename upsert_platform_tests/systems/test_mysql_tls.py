@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from upsert_platform.errors import EndpointError
-from upsert_platform.local.mariadb import USER, start_mariadb
+from upsert_platform.local.database import Database
 from upsert_platform.mysql.connection import Connection, Server, TlsMode
 from upsert_platform_tests.secure_kafka import Certificates, make_certificates
+from upsert_platform_tests.systems.servers import KINDS, Kind, server_of
 
 pytestmark = pytest.mark.systems
 
@@ -23,12 +25,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("mysql-tls") / "certificates")
 
 
-@pytest.fixture(scope="module")
-def protected(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Server]:
+@pytest.fixture(scope="module", params=list(KINDS.values()), ids=str)
+def protected(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[Server]:
     """A server whose certificate is for 127.0.0.1."""
     files = {"ssl-cert": certificates.path("broker.pem"), "ssl-key": certificates.path("broker.key")}
-    with start_mariadb(tmp_path_factory.mktemp("mysql-tls"), variables=files, die_with_parent=True) as mariadb:
-        yield Server("127.0.0.1", mariadb.port, USER, mariadb.password)
+    kind: Kind = request.param
+    with kind.start(tmp_path_factory.mktemp("mysql-tls"), variables=files, die_with_parent=True) as database:
+        yield server_of(database)
 
 
 def _cipher(server: Server) -> str:
@@ -77,8 +82,11 @@ def test_the_name_counts_with_the_systems_authorities_too(
         _cipher(replace(protected, tls=TlsMode.VERIFY_IDENTITY, host=OTHER_NAME))
 
 
-def test_a_server_without_tls(server: Server) -> None:
-    assert _cipher(replace(server, tls=TlsMode.PREFERRED)) == ""
-    for mode in (TlsMode.REQUIRED, TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY):
-        with pytest.raises(EndpointError, match=r"SSL|TLS"):
-            _cipher(replace(server, tls=mode))
+def test_a_server_without_tls(start: Callable[..., Database], tmp_path: Path) -> None:
+    """MySQL then takes the password under the server's public key (caching_sha2_password)."""
+    with start(tmp_path / "server", variables={"ssl": "OFF"}) as database:
+        server = server_of(database)
+        assert _cipher(replace(server, tls=TlsMode.PREFERRED)) == ""
+        for mode in (TlsMode.REQUIRED, TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY):
+            with pytest.raises(EndpointError, match=r"SSL|TLS"):
+                _cipher(replace(server, tls=mode))

@@ -20,6 +20,7 @@ from upsert_platform.model import Project
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill
+from upsert_platform_tests.systems.servers import ONLY_MARIADB
 
 pytestmark = pytest.mark.systems
 
@@ -175,6 +176,7 @@ def test_statements_that_leave_rows_alone_are_not_named(
     assert followed.rows() == followed.wanted()
 
 
+@ONLY_MARIADB
 def test_rows_that_alter_ignore_deletes_stop(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:
