@@ -7,7 +7,6 @@ one name counts, and NaN is none. Paths are those of `json_path`.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -36,7 +35,7 @@ def _refuse(_name: str) -> Any:
     raise NoJson
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=Decimal)
 
 
 def parse(text: str) -> Any:
@@ -86,31 +85,10 @@ def _has(item: Any, step: str | int) -> bool:
 
 
 def java_text(value: Any) -> str:
-    """A scalar as Java's String.valueOf writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return java_double(value)
-    return str(value)
-
-
-def java_double(value: float) -> str:
-    """A double as Java writes it: an exponent below a thousandth and from ten million on."""
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    if value == 0:
-        return f"{sign}0.0"
-    _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits))
-    point = len(text) + exponent
-    if -3 < point <= 7:
-        if point <= 0:
-            return f"{sign}0.{'0' * -point}{text}"
-        whole, fraction = text[:point].ljust(point, "0"), text[point:] or "0"
-        return f"{sign}{whole}.{fraction}"
-    return f"{sign}{text[0]}.{text[1:] or '0'}E{point - 1}"
+    """A scalar as Java's String.valueOf writes it: a fraction keeps its digits, as BigDecimal has them."""
+    if isinstance(value, Decimal) and not value:
+        return str(abs(value))  # there is no negative zero
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def write(value: Any) -> str:
