@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from upsert_platform.errors import RecordError
+from upsert_platform.internal_columns import internal
 from upsert_platform.model import Column
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ OPERATION_UPSERT: Final = "U"
 OPERATION_DELETE: Final = "D"
 SEQUENCE: Final = "_seq"
 """BIGINT column of a change frame that orders the versions of a key: a later batch has a greater one."""
-BEFORE: Final = "_before"
+BEFORE: Final = internal("before")
 """Column of a change frame for destinations that tell what rows were (`capabilities.TellsBefore`): the declared columns
 before the change, as a struct; null of a row that was not there."""
-FAILED: Final = "_failed"
+FAILED: Final = internal("failed")
 """Column that a change frame has on its way: why a row could not be computed, else null. Destinations do not see it."""
 
 

@@ -43,6 +43,7 @@ VOCABULARY = {
     "plan",
     "unreachable",
     "redaction",
+    "internal_columns",
 }
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),

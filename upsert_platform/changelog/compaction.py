@@ -18,6 +18,7 @@ from upsert_platform.changelog.latest import last_rows, last_rows_per_partition
 from upsert_platform.changelog.store import ChangelogStore, LiveFile
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ _GROUP_ROWS: Final = 100_000
 _GROUP_BYTES: Final = 32 << 20
 FEW_FILES: Final = 8
 """So many small files make a compaction that was asked for merge them."""
-_SPAN: Final = "_span"
+_SPAN: Final = internal("span")
 """INT column: rows of one key in different spans of batches are all kept."""
 
 

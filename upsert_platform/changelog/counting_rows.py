@@ -18,10 +18,11 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.changes_here import last_rows
 from upsert_platform.changelog.latest import PARTITIONS_MET
 from upsert_platform.changelog.row_hashes import hash_rows, mix
+from upsert_platform.internal_columns import internal
 
 _FEW: Final = 0.25
 """Part of the rows that may belong to keys which come more than once: these rows are reduced by every task."""
-_FILE, _ROW_OF_FILE = "_file", "_row_of_file"
+_FILE, _ROW_OF_FILE = internal("file"), internal("row_of_file")
 Mask = npt.NDArray[np.bool_]
 
 
@@ -70,7 +71,7 @@ class Counting:
     met: Mapping[str, Mask]
 
     def of(self, path: str, first: int, part: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of some rows of a file, with `_partitions`.
+        """Those of some rows of a file, with `PARTITIONS_MET`.
 
         Args:
             first: place of the first of them among the change rows of the file.

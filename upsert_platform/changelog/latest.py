@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.destination import OPERATION, OPERATION_DELETE
+from upsert_platform.internal_columns import internal
 from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SEQUENCE: Final = "_seq"
-PARTITIONS_MET: Final = "_partitions"
+PARTITIONS_MET: Final = internal("partitions")
 """INT column: 2 when the key was met in more than one topic-partition among the rows reduced, else 1."""
 
 PLACE: Final = (rows.TOPIC, rows.PARTITION)
-COMMITTED_IN: Final = "_committed_in"
+COMMITTED_IN: Final = internal("committed_in")
 """BIGINT column of rows whose `_batch` is the batch that had read them: the one that committed them, a replay say."""
 IN_PARTITION: Final = (rows.BATCH, rows.OFFSET, rows.ROW)
 """What decides between rows of one partition. Offsets grow with batches, but for what a replay brought back, which
 nothing had overtaken."""
 _ORDERED_BY: Final = (rows.BATCH, rows.TIMESTAMP, *PLACE, rows.OFFSET, rows.ROW)
-_LAST: Final = "_last"
+_LAST: Final = internal("last")
+_ROW: Final = internal("row")
 
 
 def last_rows(
@@ -43,21 +45,24 @@ def last_rows(
         greatest: a column, not among `keep`, of which the greatest value among all rows of a key is given.
 
     Returns:
-        The key, these columns, and `_partitions`.
+        The key, these columns, and `PARTITIONS_MET`.
     """
     from pyspark.sql import functions as F
 
     kept = [name for name in keep or changes.columns if name not in key]
     order = F.struct(*[F.col(f"{_LAST}.{name}") for name in (rows.BATCH, rows.TIMESTAMP)], *PLACE)
     places = [name for name in PLACE if name in kept]
-    last = F.max_by(F.struct(_LAST, *places) if places else F.struct(_LAST), order).alias("_row")
+    last = F.max_by(F.struct(_LAST, *places) if places else F.struct(_LAST), order).alias(_ROW)
     met = F.when(F.count(F.lit(1)) > 1, F.lit(2)).otherwise(F.lit(1)).alias(PARTITIONS_MET)
     summed = [] if greatest is None else [F.max(greatest).alias(greatest)]
     reduced = _last_of_partitions(changes, key=key, keep=kept, greatest=greatest)
     reduced = reduced.groupBy(*_named(key)).agg(last, met, *summed)
     return reduced.select(
         *_named(key),
-        *[F.col(f"_row.{name}" if name in PLACE else f"_row.{_LAST}.{quote_name(name)}").alias(name) for name in kept],
+        *[
+            F.col(f"{_ROW}.{name}" if name in PLACE else f"{_ROW}.{_LAST}.{quote_name(name)}").alias(name)
+            for name in kept
+        ],
         *([] if greatest is None else [greatest]),
         PARTITIONS_MET,
     )
@@ -75,7 +80,7 @@ def last_rows_per_partition(changes: DataFrame, *, key: Sequence[str]) -> DataFr
 def _last_of_partitions(
     changes: DataFrame, *, key: Sequence[str], keep: Sequence[str], greatest: str | None = None
 ) -> DataFrame:
-    """Key, topic and partition, and as `_last` the batch, the time and the columns to keep of the last row."""
+    """Key, topic and partition, and as `_LAST` the batch, the time and the columns to keep of the last row."""
     from pyspark.sql import functions as F
 
     held = dict.fromkeys([rows.BATCH, rows.TIMESTAMP, *(name for name in keep if name not in PLACE)])
@@ -97,7 +102,7 @@ def latest_per_key(
         ordered: `_seq` is the struct that orders rows (see `last_written`), for keys that may prove to be the same.
 
     Returns:
-        The key and the columns, `_kind`, `_seq` (BIGINT, the batch of the row) and `_partitions`.
+        The key and the columns, `_kind`, `_seq` (BIGINT, the batch of the row) and `PARTITIONS_MET`.
     """
     if ordered:
         last = last_rows(changes, key=key, keep=[*columns, rows.KIND, *_ORDERED_BY])
@@ -109,7 +114,7 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
     """Change rows of a table without a key, none left out, in the form of `latest_per_key`.
 
     Returns:
-        The columns, `_kind`, `_seq` (a struct that orders the rows; see `last_written`) and `_partitions` (1).
+        The columns, `_kind`, `_seq` (a struct that orders the rows; see `last_written`) and `PARTITIONS_MET` (1).
     """
     from pyspark.sql import functions as F
 
@@ -130,7 +135,7 @@ def last_written(changes: DataFrame, *, key: Sequence[str]) -> DataFrame:
     """A change frame made of `every_row` or of ordered rows: the last row per key, or all rows without one.
 
     Returns:
-        The frame's columns with `_seq` as the last batch that committed a row of the key, and `_partitions`: where a
+        The frame's columns with `_seq` as the last batch that committed a row of the key, and `PARTITIONS_MET`: where a
         replayed row takes the place of a newer one of its own partition, an older one of another may count again.
     """
     from pyspark.sql import functions as F

@@ -47,7 +47,7 @@ _MORE_TASKS: Final = 2
 class SpanReduction:
     """The function for ``mapInArrow`` that gets numbers of tasks: the rows of the keys that fall to each.
 
-    Rows have `columns`, `_kind`, `_seq` and `_partitions`.
+    Rows have `columns`, `_kind`, `_seq` and `PARTITIONS_MET`.
 
     Attributes:
         paths: of the files, relative to the changelog.

@@ -11,6 +11,7 @@ from upsert_platform.changelog import refused_files
 from upsert_platform.changelog.progress import FOLDER, remove_counts
 from upsert_platform.changelog.tables import TableLocation, create_table, open_table
 from upsert_platform.destination import BatchSpan, KeepsFiles, Progress, RefusedFile, RefusedRow
+from upsert_platform.internal_columns import internal
 from upsert_platform.model import Column
 from upsert_platform.types import quote_name, spark_type
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+KEYS: Final = internal("keys")
+"""Column of `key_frame`: the texts that gave a key."""
+REFUSED_IN: Final = internal("refused_in")
+"""Column of `key_frame`: the last batch that was refused."""
 COLUMNS: Final = ("batch", "key", "row", "reason", "at")
 _READ_ROWS: Final = 1000
 _EXAMPLES: Final = 20
@@ -241,8 +246,8 @@ def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column],
         key: names of its primary key columns.
 
     Returns:
-        `k0`, `k1`, ... in declared types (null where the text gives none), `_keys` (the texts that gave them) and
-        `_refused_in`, the last batch that was refused. One row per key.
+        `k0`, `k1`, ... in declared types (null where the text gives none), `KEYS` (the texts that gave them) and
+        `REFUSED_IN`, the last batch that was refused. One row per key.
     """
     from pyspark.sql import functions as F
 
@@ -252,7 +257,7 @@ def key_frame(spark: SparkSession, kept: pa.Table, *, columns: Sequence[Column],
         spark.createDataFrame(kept.select(["batch", "key"]))
         .select(F.from_json("key", schema).alias("k"), "key", "batch")
         .groupBy(*[F.col("k").getField(name).alias(f"k{index}") for index, name in enumerate(key)])
-        .agg(F.max("batch").alias("_refused_in"), F.collect_set("key").alias("_keys"))
+        .agg(F.max("batch").alias(REFUSED_IN), F.collect_set("key").alias(KEYS))
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.latest import COMMITTED_IN
+from upsert_platform.internal_columns import internal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 ACCOUNT_TOPIC: Final = "(quarantine)"
 """Topic of a replay's accounting row: offsets of topics are accounted for by the batches that read them first."""
-_READ_IN: Final = "_read_in"
+READ_IN: Final = internal("read_in")
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -100,7 +101,7 @@ def dated_rows(spark: SparkSession, store: ChangelogStore, *, after: int, upto: 
 
     Returns:
         `ChangelogStore.read` of every batch up to `upto`, with `_batch` as the batch that had read the record and
-        `_committed_in` as the one that committed the row. None where no replay lies in the span.
+        `COMMITTED_IN` as the one that committed the row. None where no replay lies in the span.
     """
     if not replays_of(store.accounts(after=after, upto=upto)):
         return None
@@ -112,8 +113,8 @@ def dated_rows(spark: SparkSession, store: ChangelogStore, *, after: int, upto: 
     batches, *columns = (marks.column(name).to_pylist() for name in (rows.BATCH, *place))
     places = list(zip(*columns, strict=True))
     dates = read_in(accounts, places, upto=upto)
-    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, {COMMITTED_IN} BIGINT, {_READ_IN} BIGINT"
+    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, {COMMITTED_IN} BIGINT, {READ_IN} BIGINT"
     found = [(*at, batch, dates[at]) for at, batch in zip(places, batches, strict=True)]
     every = store.read(spark, after=0, upto=upto).withColumn(COMMITTED_IN, F.col(rows.BATCH))
     joined = every.join(F.broadcast(spark.createDataFrame(found, ddl)), [*place, COMMITTED_IN], "left")
-    return joined.withColumn(rows.BATCH, F.coalesce(_READ_IN, rows.BATCH)).drop(_READ_IN)
+    return joined.withColumn(rows.BATCH, F.coalesce(READ_IN, rows.BATCH)).drop(READ_IN)

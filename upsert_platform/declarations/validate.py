@@ -10,15 +10,17 @@ from typing import Final
 from upsert_platform.changelog.path_segment import same_folder
 from upsert_platform.changelog.rows import SYSTEM_COLUMNS
 from upsert_platform.connector import Connector
-from upsert_platform.destination import FAILED, OPERATION, SEQUENCE
+from upsert_platform.destination import OPERATION, SEQUENCE
 from upsert_platform.errors import Problem
+from upsert_platform.internal_columns import PREFIX, is_internal
 from upsert_platform.model import ColumnKind, Options, Project, Table
 from upsert_platform.platform_options import platform_problems, split_options
 from upsert_platform.types import LogicalType, TypeName
 
 TRUNCATE_TIMESTAMPS: Final = "truncate-timestamps"
 """Option of any source table: ``true`` allows TIMESTAMP(7) to (9), whose last digits are cut."""
-RESERVED_COLUMNS: Final = frozenset({*SYSTEM_COLUMNS, OPERATION, SEQUENCE, FAILED})
+RESERVED_COLUMNS: Final = frozenset({*SYSTEM_COLUMNS, OPERATION, SEQUENCE})
+"""Names that lakes and change frames keep beside declared columns; all others begin with `internal_columns.PREFIX`."""
 _MICROSECONDS: Final = 6
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -78,7 +80,13 @@ def _table_problems(table: Table, connectors: Mapping[str, Connector], *, source
         problems.append(_problem(table, f"required option 'connector' is missing; it is one of {known}"))
     for column in table.columns:
         if column.name.lower() in RESERVED_COLUMNS:
-            message = f"column '{column.name}' has the name of a column of the platform itself; rename it"
+            message = (
+                f"column '{column.name}' has the name of a column of the platform itself; rename it (reserved are"
+                f" {', '.join(sorted(RESERVED_COLUMNS))}, and names that begin with {PREFIX})"
+            )
+            problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
+        if is_internal(column.name):
+            message = f"column '{column.name}' begins with {PREFIX}, as columns of the platform itself do; rename it"
             problems.append(Problem(f"table '{table.name}': {message}", column.location or table.location))
         stored = column.type if column.kind is not ColumnKind.COMPUTED else None
         if source and stored is not None and (name := _unfit_name(column.name, stored)):

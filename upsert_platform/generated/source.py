@@ -22,6 +22,7 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import RecordError, TopicError
 from upsert_platform.generated.providers import ExpressionError
 from upsert_platform.generated.table import GeneratedTable
+from upsert_platform.internal_columns import internal
 from upsert_platform.source import MODE_APPEND, ReadsRanges
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.types import arrow_type, quote_name, spark_type
@@ -36,7 +37,8 @@ _MOST_ROWS: Final = 200_000
 """A batch has at most so many rows: they are made in the driver's process."""
 _CHUNK: Final = 1_000
 _ENDLESS: Final = 1 << 62
-_FAILURE: Final = "_failure"
+_FAILURE: Final = internal("failure")
+_NUMBER: Final = internal("number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class NumberedRows(ReadsRanges):
         import pyarrow as pa
 
         for table in self.rows(spark, span.start, span.end):
-            first = table.column("_number").to_numpy()
+            first = table.column(_NUMBER).to_numpy()
             given: dict[str, Any] = {
                 rows.KIND: pa.repeat(pa.scalar(rows.KIND_INSERT), table.num_rows),
                 rows.TOPIC: pa.repeat(pa.scalar(span.topic), table.num_rows),
@@ -122,7 +124,7 @@ class NumberedRows(ReadsRanges):
 
     @abstractmethod
     def rows(self, spark: SparkSession, start: int, end: int) -> Iterator[pa.Table]:
-        """The rows of these numbers: the table's columns, and `_number`.
+        """The rows of these numbers: the table's columns, and `_NUMBER`.
 
         Raises:
             RecordError: a row cannot be made.
@@ -183,7 +185,7 @@ class GeneratedRows(NumberedRows):
                     except ExpressionError as error:
                         raise RecordError(f"table '{self.table.name}', row {number}: column '{name}' {error}") from None
             columns = [pa.array(made[field.name], field.type) for field in fields]
-            table = pa.table([*columns, pa.array(numbers, pa.int64())], names=[*(f.name for f in fields), "_number"])
+            table = pa.table([*columns, pa.array(numbers, pa.int64())], names=[*(f.name for f in fields), _NUMBER])
             low, high = max(start, numbers[0]), min(end, numbers[-1] + 1)
             yield self._computed(spark, table.slice(low - numbers[0], high - low))
 
@@ -192,7 +194,7 @@ class GeneratedRows(NumberedRows):
         if not self.generated.computed:
             return table
 
-        view = f"rows_{abs(hash((self.table.name, table.column('_number')[0].as_py())))}"
+        view = f"rows_{abs(hash((self.table.name, table.column(_NUMBER)[0].as_py())))}"
         spark.createDataFrame(table).createOrReplaceTempView(view)
         try:
             added = ", ".join(f"{sql} AS {quote_name(name)}" for name, sql in self.generated.computed)
@@ -265,11 +267,11 @@ class WrittenRows(NumberedRows):
                 ]
                 failure = self.values[number][1] or "NULL"
                 selects.append(
-                    f"SELECT {', '.join(given)}, {number}L AS _number, CAST({failure} AS STRING) AS {_FAILURE}"
+                    f"SELECT {', '.join(given)}, {number}L AS {_NUMBER}, CAST({failure} AS STRING) AS {_FAILURE}"
                 )
             found: pa.Table = flink_sql(spark, "\nUNION ALL\n".join(selects)).toArrow()
             for number, reason in zip(
-                found.column("_number").to_pylist(), found.column(_FAILURE).to_pylist(), strict=True
+                found.column(_NUMBER).to_pylist(), found.column(_FAILURE).to_pylist(), strict=True
             ):
                 if reason is not None:
                     raise RecordError(

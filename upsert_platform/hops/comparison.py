@@ -10,6 +10,7 @@ from typing import Any, Final
 from upsert_platform.capabilities import ReadsRecent
 from upsert_platform.destination import Verdict
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.internal_columns import internal
 from upsert_platform.masking import Mask
 
 SAMPLE_BATCHES: Final = 20
@@ -17,7 +18,7 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_SCANNED_ROWS: Final = 200_000
 """Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
-STATUS: Final = "_status"
+STATUS: Final = internal("status")
 
 
 @dataclass(frozen=True)

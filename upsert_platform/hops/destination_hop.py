@@ -13,7 +13,7 @@ from upsert_platform.capabilities import ComparesRecords, KeepsOlderRows, Stores
 from upsert_platform.changelog.latest import COMMITTED_IN, PARTITIONS_MET, every_row, last_per_place, last_written
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.progress import WriteProgress
-from upsert_platform.changelog.refused import RefusedStore, key_frame
+from upsert_platform.changelog.refused import KEYS, RefusedStore, key_frame
 from upsert_platform.changelog.replays import dated_rows
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
@@ -292,7 +292,7 @@ class DestinationHop:
         changes = self.changes(session, after=span.after, upto=span.upto)
         written = changes.select(*[F.col(quote_name(name)).alias(f"k{index}") for index, name in enumerate(key)])
         met = join_by_key(F.broadcast(found), written, [f"k{index}" for index in range(len(key))], "left_semi")
-        overtaken = {text for row in met.select("_keys").collect() for text in row["_keys"]}
+        overtaken = {text for row in met.select(KEYS).collect() for text in row[KEYS]}
         again = set(kept.filter(pc.greater(kept["batch"], span.after))["key"].to_pylist())
         self.refused.settle(overtaken - again)
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from upsert_platform.internal_columns import internal
+
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-HASHES: Final = ("_hash0", "_hash1")
-WANTED: Final = "_wanted"
-_ROWS: Final = "_rows"
-_COUNTED: Final = "_counted"
-_SIDE: Final = "_side"
+HASHES: Final = (internal("hash0"), internal("hash1"))
+WANTED: Final = internal("wanted")
+_ROWS: Final = internal("rows")
+_COUNTED: Final = internal("counted")
+_SIDE: Final = internal("side")
 
 
 class EqualRows(NamedTuple):

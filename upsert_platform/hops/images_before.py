@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog.latest import PARTITIONS_MET
 from upsert_platform.changelog.rows import BATCH, KIND, KIND_UPDATE_AFTER, KIND_UPDATE_BEFORE
 from upsert_platform.destination import BEFORE, SEQUENCE
+from upsert_platform.internal_columns import internal
 from upsert_platform.types import quote_name
 from upsert_platform.writing.same_key import same_key
 
@@ -42,8 +43,10 @@ def with_images(changes: DataFrame, images: DataFrame, *, columns: Sequence[str]
     from pyspark.sql import functions as F
 
     whole = F.struct(*[F.col(quote_name(name)) for name in columns]).alias(BEFORE)
-    names = [F.col(quote_name(name)).alias(f"_image_key{place}") for place, name in enumerate(key)]
+    names = [F.col(quote_name(name)).alias(internal(f"image_key{place}")) for place, name in enumerate(key)]
     told = images.select(*names, whole)
-    same = same_key([changes[quote_name(name)] for name in key], [told[f"_image_key{at}"] for at in range(len(key))])
+    same = same_key(
+        [changes[quote_name(name)] for name in key], [told[internal(f"image_key{at}")] for at in range(len(key))]
+    )
     joined = changes.join(told, same, "left")
     return joined.select(*[changes[quote_name(name)] for name in changes.columns], told[BEFORE])

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.latest import last_rows
-from upsert_platform.changelog.replays import ACCOUNT_TOPIC, read_in, replays_of
+from upsert_platform.changelog.replays import ACCOUNT_TOPIC, READ_IN, read_in, replays_of
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
 from upsert_platform.source import MODE_UPSERT, DecodesAgain, Source
 from upsert_platform.types import quote_name
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
-_IS_CANDIDATE: Final = "_candidate"
+_IS_CANDIDATE: Final = internal("candidate")
 _NO_KEY: Final = "it has no key"
 
 
@@ -279,18 +280,18 @@ def _judge(
     known = store.read(spark, after=0, upto=upto)
     known = join_by_key(known, F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
     dates = _dates_of(store, found, upto=upto) | _read_in(store, known, upto=upto)
-    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, _read_in BIGINT"
+    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, {READ_IN} BIGINT"
     dated = spark.createDataFrame([(*at, batch) for at, batch in dates.items()], ddl)
     every = known.withColumn(_IS_CANDIDATE, F.lit(False)).unionByName(
         candidates.withColumn(rows.BATCH, F.lit(None).cast("bigint")).withColumn(_IS_CANDIDATE, F.lit(True))
     )
-    every = every.join(F.broadcast(dated), place, "left").withColumn(rows.BATCH, F.coalesce("_read_in", rows.BATCH))
+    every = every.join(F.broadcast(dated), place, "left").withColumn(rows.BATCH, F.coalesce(READ_IN, rows.BATCH))
     counted = last_rows(known, key=names).select(
-        *key, *[F.col(name).alias(f"_was{name}") for name in (*place, rows.ROW)]
+        *key, *[F.col(name).alias(internal(f"was{name}")) for name in (*place, rows.ROW)]
     )
     unchanged = F.lit(True)
     for name in (*place, rows.ROW):
-        unchanged = unchanged & F.col(name).eqNullSafe(F.col(f"_was{name}"))
+        unchanged = unchanged & F.col(name).eqNullSafe(F.col(internal(f"was{name}")))
     current = join_by_key(last_rows(every, key=names), counted, names, "left").where(~unchanged).persist()
     kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
     every_place = {tuple(row) for row in candidates.select(*place).collect()}

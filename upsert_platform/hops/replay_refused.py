@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.capabilities import ComparesRecords
-from upsert_platform.changelog.refused import key_frame
+from upsert_platform.changelog.refused import KEYS, REFUSED_IN, key_frame
 from upsert_platform.destination import SEQUENCE, Destination, RefusedRow
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.transform import computed, failed_rows
+from upsert_platform.internal_columns import internal
 from upsert_platform.types import quote_name
 from upsert_platform.writing.same_key import join_by_key
 
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_REFUSED_IN: Final = "_refused_in"
-_KEYS: Final = "_keys"
-_LATE: Final = "_late"
+_LATE: Final = internal("late")
 
 
 @dataclass(frozen=True)
@@ -138,14 +137,14 @@ def _wanted(
 
     key = destination.primary_key
     found = key_frame(spark, kept, columns=destination.columns, key=key)
-    for index, name in enumerate(key):
-        found = found.withColumnRenamed(f"k{index}", name)
-    late = F.col(SEQUENCE) > F.col(_REFUSED_IN)
+    named = [F.col(f"k{index}").alias(name) for index, name in enumerate(key)]
+    found = found.select(*named, KEYS, REFUSED_IN)
+    late = F.col(SEQUENCE) > F.col(REFUSED_IN)
     judged = join_by_key(changes, F.broadcast(found), key, "inner").withColumn(_LATE, late).persist()
     try:
         texts_of = {True: set[str](), False: set[str]()}
-        for row in judged.select(_KEYS, _LATE).collect():
-            texts_of[row[_LATE]].update(row[_KEYS])
+        for row in judged.select(KEYS, _LATE).collect():
+            texts_of[row[_LATE]].update(row[KEYS])
         columns = [quote_name(name) for name in changes.columns]
         yield texts_of[False], texts_of[True], judged.where(~F.col(_LATE)).select(*columns)
     finally:

@@ -21,6 +21,7 @@ from upsert_platform.changelog.replays import ACCOUNT_TOPIC, read_in_column, rep
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import file_system
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.source import MODE_UPSERT, ReplaysFrom, Source, Start
 from upsert_platform.types import quote_name
 from upsert_platform.writing.same_key import join_by_key
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 _LOST_RACES: Final = 5
 _PLACE: Final = (rows.TOPIC, rows.PARTITION, rows.OFFSET)
-_IS_READ: Final = "_is_read"
-_WAS: Final = "_was"
+_IS_READ: Final = internal("is_read")
+_WAS: Final = internal("was")
 _INTO_NEW: Final = "replay it into a new table, which has a changelog of its own"
 
 
@@ -277,8 +278,8 @@ class _Judged:
     def _changed(self) -> DataFrame:
         """The row of each key that counts now, where another one, or none, counts in the changelog.
 
-        With `_is_read` (whether the replay read it), `_batch` (which batch had read its record first, 0 for none) and
-        `_was` (the row that counts in the changelog, null where it has none).
+        With `_IS_READ` (whether the replay read it), `_batch` (which batch had read its record first, 0 for none) and
+        `_WAS` (the row that counts in the changelog, null where it has none).
         """
         from pyspark.sql import functions as F
 

@@ -21,6 +21,7 @@ from upsert_platform.changelog.rows import (
 from upsert_platform.connector import Writable
 from upsert_platform.destination import FAILED, OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, KeepRefused
 from upsert_platform.hops.connectors import connector_of
+from upsert_platform.internal_columns import internal
 from upsert_platform.model import Column, ColumnKind, Insert, Table
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.insert import written_columns
@@ -31,6 +32,9 @@ from upsert_platform.writing.outcomes import TaskStats, Written, opener_of, run_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_CHANGES: Final = internal("changes")
+_SOURCE: Final = internal("source")
+"""Aliases of subqueries: a name before a dot means an alias before it means a column."""
 _PUTS: Final = f"{KIND} IN ('{KIND_INSERT}', '{KIND_UPDATE_AFTER}')"
 
 
@@ -64,7 +68,7 @@ def change_query(insert: Insert, source: Table, target: Table, view: str) -> str
     inner = ",\n    ".join([f"{operation} AS {OPERATION}", SEQUENCE, *reason, *read])
     outer = ",\n  ".join([*selected, OPERATION, SEQUENCE, *([FAILED] if failed else [])])
     changes = f"SELECT\n    {inner}\n  FROM {_with_computed(source, view)}{where}"
-    return f"SELECT\n  {outer}\nFROM (\n  {changes}\n) AS `_changes`"
+    return f"SELECT\n  {outer}\nFROM (\n  {changes}\n) AS {_CHANGES}"
 
 
 def change_frame(spark: SparkSession, insert: Insert, source: Table, target: Table, view: str) -> DataFrame:
@@ -115,4 +119,4 @@ def _with_computed(source: Table, view: str) -> str:
         return name
     stored = [quote_name(column.name) for column in stored_columns(source)]
     added = [f"{column.expression} AS {quote_name(column.name)}" for column in computed]
-    return f"(SELECT {KIND}, {SEQUENCE}, {', '.join([*stored, *added])} FROM {name}) AS `_source`"
+    return f"(SELECT {KIND}, {SEQUENCE}, {', '.join([*stored, *added])} FROM {name}) AS {_SOURCE}"

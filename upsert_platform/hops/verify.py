@@ -24,7 +24,7 @@ from upsert_platform.capabilities import (
     WritesByMode,
 )
 from upsert_platform.changelog.commit_times import last_batch_before
-from upsert_platform.changelog.refused import key_frame
+from upsert_platform.changelog.refused import KEYS, REFUSED_IN, key_frame
 from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination
 from upsert_platform.hops.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Comparison, describe, sampled_since
 from upsert_platform.hops.destination_hop import DestinationHop
@@ -32,6 +32,7 @@ from upsert_platform.hops.equal_in_tasks import equal_in_tasks
 from upsert_platform.hops.equal_sums import HASHES, WANTED, EqualRows, equal_rows, hashes_tell, with_hashes
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.verify_here import check_batch_here
+from upsert_platform.internal_columns import internal
 from upsert_platform.masking import Mask
 from upsert_platform.model import Column
 from upsert_platform.types import TypeName, quote_name
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     """Reads the rows of a destination that have some keys."""
 
 NO_DIFFERENCE: Final = ("refused", "expired")
-CHANGE: Final = "_change"
-FOUND: Final = "_found"
+CHANGE: Final = internal("change")
+FOUND: Final = internal("found")
 """Whether a row of the table has the key; else null."""
 
 
@@ -206,7 +207,7 @@ def _equal_by_sums(hop: DestinationHop, changes: DataFrame, read: _Read) -> Equa
     if hop.refused.keys().num_rows:
         return None
     key, columns = hop.destination.primary_key, _other_columns(hop)
-    places, keys = [f"k{index}" for index in range(len(key))], [f"_key{index}" for index in range(len(key))]
+    places, keys = [f"k{index}" for index in range(len(key))], [internal(f"key{index}") for index in range(len(key))]
     raw = changes.withColumns({kept: _column(name) for kept, name in zip(keys, key, strict=True)})
     expected = _expected(hop, raw, more=keys)
     if isinstance(hop.destination, StoresOtherValues):
@@ -318,12 +319,12 @@ def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places:
         return found
     key = [f"k{index}" for index in range(keys)]
     here = [F.col(f"e{index}").alias(f"p{index}") for index in places]
-    current = expected.where(F.col(WANTED)).select(*key, *here, F.lit(True).alias("_placed"))
+    current = expected.where(F.col(WANTED)).select(*key, *here, F.lit(True).alias(internal("placed")))
     elsewhere = F.lit(False)
     for index in places:
         elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))
     joined = join_by_key(found, current, key, "left")
-    kept = joined.where(F.col("_placed").isNull() | ~elsewhere)
+    kept = joined.where(F.col(internal("placed")).isNull() | ~elsewhere)
     return kept.select(*found.columns)
 
 
@@ -334,9 +335,9 @@ def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str
     kept = hop.refused.keys()
     if not kept.num_rows:
         return expected, F.lit(False)
-    parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop("_keys")
+    parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop(KEYS)
     joined = join_by_key(expected, F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
-    return joined, F.coalesce(F.col(SEQUENCE) <= F.col("_refused_in"), F.lit(False))
+    return joined, F.coalesce(F.col(SEQUENCE) <= F.col(REFUSED_IN), F.lit(False))
 
 
 def _has_times(kind: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.errors import RecordError
+from upsert_platform.internal_columns import internal
 from upsert_platform.maxcompute.names import quote
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def last_per_key(frame: DataFrame, destination: MaxComputeDestination) -> DataFr
     from pyspark.sql import functions as F
 
     key = destination.primary_key
-    stored = {f"_stored_{n}": destination.stored_value(name, F.col(quote(name))) for n, name in enumerate(key)}
+    stored = {internal(f"stored_{n}"): destination.stored_value(name, F.col(quote(name))) for n, name in enumerate(key)}
     ordered = SEQUENCE in frame.columns
     row, places = F.struct(*[F.col(quote(name)) for name in frame.columns]), list(stored)
     order = F.col(SEQUENCE) if ordered else F.lit(0)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
+from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.errors import DestinationError
+from upsert_platform.internal_columns import internal
 from upsert_platform.maxcompute.assigners import format_time
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.names import quote
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-_PRESENT = "_present_"
-_KEY = "_key_"
+_PRESENT = internal("present_")
+_KEY = internal("key_")
+_PUT = internal("put_")
+_PUT_KEY = internal("put_key_")
 _TEXT = LogicalType(TypeName.STRING)
 _REFUSED_VALUE = r"""[\x00-\x1f\x7f/\\'",=]|(?U:^\s|\s$)"""
 
@@ -216,7 +219,7 @@ def with_moves(frame: DataFrame, present: DataFrame, table: MaxComputeTable, act
     if table.places:
         leaving = _without_put_again(leaving, frame, table, actual, places)
     dynamic = {name.lower() for name in table.partitions.dynamic}
-    kept = {*keys, *names, "_seq"}
+    kept = {*keys, *names, SEQUENCE}
     columns = []
     for name in frame.columns:
         if name in names:
@@ -238,13 +241,13 @@ def _without_put_again(
 
     put = frame.where((F.col(OPERATION) == OPERATION_UPSERT) & F.col(FITS)).select(
         *[
-            stored_value(table, actual, name, F.col(quote(name))).alias(f"_put_key{index}")
+            stored_value(table, actual, name, F.col(quote(name))).alias(f"{_PUT_KEY}{index}")
             for index, name in enumerate(table.primary_key)
         ],
-        *[F.col(name).alias(f"_put{index}") for index, name in enumerate(partition_columns(table.partitions))],
+        *[F.col(name).alias(f"{_PUT}{index}") for index, name in enumerate(partition_columns(table.partitions))],
     )
-    same = [F.col(f"{_KEY}{index}").eqNullSafe(F.col(f"_put_key{index}")) for index in range(len(table.primary_key))]
-    same += [F.col(place).eqNullSafe(F.col(f"_put{index}")) for index, place in enumerate(places)]
+    same = [F.col(f"{_KEY}{index}").eqNullSafe(F.col(f"{_PUT_KEY}{index}")) for index in range(len(table.primary_key))]
+    same += [F.col(place).eqNullSafe(F.col(f"{_PUT}{index}")) for index, place in enumerate(places)]
     return leaving.join(put, reduce(lambda a, b: a & b, same), "left_anti")
 
 

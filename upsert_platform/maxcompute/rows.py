@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.internal_columns import internal
 from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.encode import encode, neutral_value
 from upsert_platform.maxcompute.partition_spec import refuse_value
@@ -26,7 +27,7 @@ OPERATION_COLUMN: Final = "__operation"
 VALUE_COLUMNS: Final = "__value_cols"
 """Column of a body: ids of the columns that a row sets; without any it sets all."""
 OPERATION_CODES: Final = {"U": 85, "D": 68}
-PARTITION_PREFIX: Final = "_partition_"
+PARTITION_PREFIX: Final = internal("partition_")
 """Text columns of a change frame, one per dynamic partition column in order: `_partition_0` and so on."""
 FITS: Final = f"{PARTITION_PREFIX}fits"
 """BOOLEAN column of a change frame whose rows may move: whether the table takes the row."""
@@ -125,7 +126,7 @@ def encode_rows(changes: pa.RecordBatch, plan: WirePlan) -> WireRows:
     values that no partition can have, and, in `insert` mode, for being deletes.
 
     Args:
-        changes: declared columns, `_op`, and one `_partition_<n>` text column per dynamic partition column.
+        changes: declared columns, `_op`, and one `PARTITION_PREFIX` ``<n>`` text column per dynamic partition column.
     """
     columns, deletes, refusals = _judge(changes, plan)
     if plan.upsert:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from upsert_platform.destination import RefusedFile
 from upsert_platform.errors import DestinationError
+from upsert_platform.internal_columns import internal
 from upsert_platform.maxcompute.choices import Compression, WriteApi
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 TaskFunction = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-_BUCKET = "_bucket"
+_BUCKET = internal("bucket")
 _NO_PARTITION = "NoSuchPartition"
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.destination import RefusedRow
+from upsert_platform.internal_columns import internal
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.encode import encode
 from upsert_platform.maxcompute.hashing import buckets_of
@@ -193,7 +194,7 @@ class TunnelTaskWriter:
 
 
 def add_bucket(batches: Iterator[pa.RecordBatch], plan: WirePlan, session: UpsertSession) -> Iterator[pa.RecordBatch]:
-    """Adds `_bucket` (int32) to batches of a change frame; rows whose key is refused get bucket 0."""
+    """Adds the bucket (int32) to batches of a change frame; rows whose key is refused get bucket 0."""
 
     by_name = {column.name: column for column in plan.columns}
     keys = [by_name[name] for name in session.hash_key]
@@ -204,7 +205,7 @@ def add_bucket(batches: Iterator[pa.RecordBatch], plan: WirePlan, session: Upser
             assert key.declared is not None
             columns.append(encode(batch.column(key.source), key.declared, key.kind).values)
         numbers = buckets_of(columns, [key.kind for key in keys], session.buckets, hasher=session.hasher)
-        yield batch.append_column("_bucket", pa.array(numbers, pa.int32()))
+        yield batch.append_column(internal("bucket"), pa.array(numbers, pa.int32()))
 
 
 def write_tunnel_task(

@@ -14,13 +14,15 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog.row_hashes import normal
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Aggregate, Call
 from upsert_platform.queries import exact
 from upsert_platform.queries.keys import code_rows, first_rows
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
-ROWS: Final = "_rows"
+_CODE: Final = internal("code")
+ROWS: Final = internal("rows")
 """BIGINT: rows of a group; at 0 the group is gone."""
 _INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 _FLOATS: Final = (TypeName.FLOAT, TypeName.DOUBLE)
@@ -127,7 +129,7 @@ def plan_accumulators(node: Aggregate) -> Accumulators:
     def keep(kind: str, call: Call, argument: str | None, *, distinct: bool) -> str:
         logical = types[argument] if argument else LogicalType(TypeName.BIGINT)
         known = (kind, argument, call.filter, distinct, call.separator)
-        new = Accumulator(f"_a{len(items)}", kind, argument, call.filter, distinct, logical, call.separator)
+        new = Accumulator(internal(f"a{len(items)}"), kind, argument, call.filter, distinct, logical, call.separator)
         return items.setdefault(known, new).name
 
     reads: list[tuple[str, ...]] = []
@@ -252,8 +254,8 @@ def _merge(
         return plan.complete(pa.table(columns))
     (codes,) = code_rows([table], [names]) if names else [np.zeros(table.num_rows, dtype=np.int64)]
     count = int(codes.max()) + 1
-    merged = table.append_column("_code", pa.array(codes)).group_by("_code", use_threads=False).aggregate(sums)
-    merged = merged.take(pa.array(np.argsort(merged.column("_code").to_numpy(), kind="stable")))
+    merged = table.append_column(_CODE, pa.array(codes)).group_by(_CODE, use_threads=False).aggregate(sums)
+    merged = merged.take(pa.array(np.argsort(merged.column(_CODE).to_numpy(), kind="stable")))
     first = first_rows(codes, count)
     columns = {name: table.column(name).take(pa.array(first)) for name in names}
     columns |= _merged(merged, sums)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Aggregate
 from upsert_platform.queries.accumulators import (
     ROWS,
@@ -32,7 +33,7 @@ from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
-COUNT = "_count"
+COUNT = internal("count")
 """BIGINT: how often a value is in a multiset."""
 
 
@@ -144,7 +145,7 @@ class Multiset:
         return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()),)),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
-        """Columns ``g0``, ``g1`` ..., ``value`` and `_w`, without nulls and filtered rows; `combine` adds up."""
+        """Columns ``g0``, ``g1`` ..., ``value`` and `WEIGHT`, without nulls and filtered rows; `combine` adds up."""
         if table.column(self.argument).null_count:
             table = table.filter(pc.is_valid(table.column(self.argument)))
         if self.filter is not None:
@@ -208,11 +209,11 @@ class Multiset:
         columns: dict[str, Any] = {
             name: change.column(here) for name, here in zip(self.plan.names, self.group_names, strict=True)
         }
-        columns[self.argument if self.argument not in columns else "_value"] = change.column("value")
+        columns[self.argument if self.argument not in columns else internal("value")] = change.column("value")
         columns[WEIGHT] = pa.array(crossing)
         rows = pa.table(columns).filter(crossed)
 
-        argument = self.argument if self.argument not in self.plan.names else "_value"
+        argument = self.argument if self.argument not in self.plan.names else internal("value")
         plain = tuple(replace(item, distinct=False, filter=None, argument=argument) for item in distinct)
         partial = add_rows(rows, replace(self.plan, items=plain))
         zero = pa.repeat(pa.scalar(0, pa.int64()), partial.num_rows)
@@ -221,10 +222,10 @@ class Multiset:
     def _extremes(self, change: pa.Table, after: pa.Table) -> pa.Table:
         """The extremes of every group touched, null for one without values."""
         groups = _first_rows(change.select(self.group_names)) if self.group_names else None
-        table = after.append_column("_all", pa.repeat(pa.scalar(0), after.num_rows))
-        keys = self.group_names or ["_all"]
+        table = after.append_column(internal("all"), pa.repeat(pa.scalar(0), after.num_rows))
+        keys = self.group_names or [internal("all")]
         one, other = code_rows(
-            [groups if groups is not None else pa.table({"_all": pa.array([0])}), table], [keys, keys]
+            [groups if groups is not None else pa.table({internal("all"): pa.array([0])}), table], [keys, keys]
         )
         count = len(one)
         position = np.full(int(max(one.max(), other.max() if len(other) else 0)) + 1, -1, dtype=np.int64)

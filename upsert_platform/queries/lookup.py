@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Lookup
 from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows
@@ -23,7 +24,7 @@ from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
-FOUND: Final = "_found"
+FOUND: Final = internal("found")
 """BOOLEAN: the table had a row of the key."""
 Find = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 """Rows of keys, and perhaps of others, in the columns of a table as it is declared."""
@@ -108,7 +109,7 @@ class Found:
         at = np.full(rows.num_rows, -1, dtype=np.int64)
         keys, found = self._ask(rows, find)
         if found.num_rows:
-            names = [f"_key{number}" for number in range(len(self.on))]
+            names = [internal(f"key{number}") for number in range(len(self.on))]
             asked, given = code_rows([keys, found], [keys.column_names, names])
             place = np.full(int(max(asked.max(), given.max())) + 1, -1, dtype=np.int64)
             place[given] = np.arange(len(given))
@@ -130,7 +131,7 @@ class Found:
         return rows.append_column(FOUND, pa.array(at >= 0))
 
     def _ask(self, rows: pa.Table, find: Find) -> tuple[pa.Table, pa.Table]:
-        """The different keys of rows, and the rows of the table that have one of them, its key as ``_key0``, ...
+        """The different keys of rows, and the rows of the table that have one of them, its key as internal columns
 
         A null finds nothing.
         """
@@ -141,7 +142,7 @@ class Found:
         keys = consolidate(one, weight=WEIGHT).drop_columns([WEIGHT])
         schema = pa.schema(
             [
-                *(pa.field(f"_key{at}", keys.schema.field(name).type) for at, name in enumerate(self.on)),
+                *(pa.field(internal(f"key{at}"), keys.schema.field(name).type) for at, name in enumerate(self.on)),
                 *(pa.field(name, kind) for name, kind in self.shown),
             ]
         )

@@ -15,16 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Merge
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, last_rows, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
-BRANCH: Final = "_branch"
+BRANCH: Final = internal("branch")
 """INT: the number of a row's branch."""
 BRANCH_TYPE: Final = LogicalType(TypeName.INT, nullable=False)
-_SINCE: Final = "_since"
+_SINCE: Final = internal("since")
 """BIGINT: the batch that brought a branch's row."""
 
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Field
 from upsert_platform.queries.keys import code_rows, is_member, last_rows, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
-PUT: Final = "_put"
+PUT: Final = internal("put")
 """BOOLEAN: the row is there after the change; false after a delete, and where a filter does not hold."""
 VERSION: Final = (rows.BATCH, rows.TIMESTAMP, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)
 """Columns that order the changes of a key."""
@@ -96,7 +97,7 @@ def _ordered(table: pa.Table, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Upserts:
-    """The contribution index of an upsert source. Input: changes with `_put` and the columns of `VERSION`.
+    """The contribution index of an upsert source. Input: changes with `PUT` and the columns of `VERSION`.
 
     Delta rule: minus the row that the index has of the key, plus the new one. State: key to exactly the columns that
     the query uses, as it computed them; keys that are deleted, or fail the query's filter, leave.

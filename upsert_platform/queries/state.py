@@ -1,7 +1,7 @@
 """What an operator remembers: rows of the query's own Delta table, a sequence of sorted files per state and bucket.
 
-A batch appends one file per state and bucket it touches. The newest row of a key counts; a row with `_gone` says that
-the key has left. Files are sorted by `_place`, so looking up costs a binary search per file and the columns asked for.
+A batch appends one file per state and bucket it touches. The newest row of a key counts; a row with `GONE` says that
+the key has left. Files are sorted by `PLACE`, so looking up costs a binary search per file and the columns asked for.
 When files become many, the newest are merged in the commit that adds to them, like a log-structured merge tree.
 """
 
@@ -20,13 +20,16 @@ import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile
+from upsert_platform.internal_columns import internal
 from upsert_platform.queries.cache import WORTHWHILE_ROWS, unpacked
 from upsert_platform.queries.keys import code_rows, last_rows
 
-PLACE: Final = "_place"
+PLACE: Final = internal("place")
 """BIGINT: `keys.place_rows` of the row's key."""
-GONE: Final = "_gone"
+GONE: Final = internal("gone")
 """BOOLEAN: the key is no longer there."""
+_OLDER_NAMES: Final = ("_place", "_gone")
+"""Of the same columns, in files of earlier versions."""
 KIND_STATE: Final = "~"
 """Row kind of state. It sorts after every kind of a change, so readers of changes pass over its files."""
 MOST_FILES: Final = 8
@@ -149,7 +152,10 @@ class State:
         return self._newest(found)
 
     def _decoded(self, opened: pq.ParquetFile) -> pa.Table:
-        return opened.read([PLACE, GONE, *self._stored_names()], use_threads=False)
+        system = [PLACE, GONE] if PLACE in opened.schema_arrow.names else list(_OLDER_NAMES)
+        names = self._stored_names()
+        table = opened.read([*system, *names], use_threads=False).select([*system, *names])
+        return table if system[0] == PLACE else table.rename_columns([PLACE, GONE, *names])
 
     def _newest(self, parts: Sequence[pa.Table], *, keep_gone: bool = False) -> pa.Table:
         """The last row per key of tables of stored columns, oldest first."""

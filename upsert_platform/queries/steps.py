@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Expand, Expression, Field, Native, Window
 from upsert_platform.types import arrow_type
 
-WEIGHT: Final = "_w"
+WEIGHT: Final = internal("w")
 """BIGINT: how often a row was added, less how often it was taken back."""
 
 _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -27,7 +28,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProjectStep:
-    """Columns computed from each row; `_w` and the columns of `kept` stay beside them."""
+    """Columns computed from each row; `WEIGHT` and the columns of `kept` stay beside them."""
 
     columns: tuple[tuple[str, Expression], ...]
     kept: tuple[str, ...] = ()
@@ -186,7 +187,7 @@ def _windows(table: pa.Table, step_of: WindowStep, tally: Tally) -> pa.Table:
 
 
 def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field, ...]:
-    """The columns that rows have after steps, without `_w` and kept ones."""
+    """The columns that rows have after steps, without `WEIGHT` and kept ones."""
     found = tuple(fields)
     for step in steps:
         if isinstance(step, ProjectStep):

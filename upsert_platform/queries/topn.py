@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog.row_hashes import normal
 from upsert_platform.errors import ChangelogError
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import ArrivedTopN, TopN
 from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, place_rows
@@ -27,7 +28,7 @@ from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
-ARRIVED: Final = "_arrived"
+ARRIVED: Final = internal("arrived")
 """BIGINT: the batch of the query that brought a row."""
 
 

@@ -17,6 +17,7 @@ from upsert_platform.maxcompute.connection import Connection, ServiceError
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.recovery import commit_recorded
+from upsert_platform.maxcompute.rows import PARTITION_PREFIX
 from upsert_platform.maxcompute.sending import wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.maxcompute.tunnel_writer import TunnelJob, TunnelTaskWriter
@@ -267,7 +268,7 @@ def open_job_on(table: MaxComputeTable, destination: MaxComputeDestination, sess
 def batch_with_partitions(table: MaxComputeTable, rows: list[Any]) -> Any:
     """A batch with its partition column as the writer gets it."""
     made = batch(table, rows)
-    return made.append_column("_partition_0", made.column("ds"))
+    return made.append_column(f"{PARTITION_PREFIX}0", made.column("ds"))
 
 
 def test_a_destination_writes_and_reads_through_the_tunnel(

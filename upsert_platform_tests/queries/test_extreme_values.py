@@ -13,6 +13,7 @@ import pytest
 from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Aggregate, Call, Field, Scan
 from upsert_platform.queries.accumulators import Accumulators, add_rows, merge_groups, plan_accumulators, results_of
+from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type, parse_type
 from upsert_platform_tests.queries import world as worlds
 from upsert_platform_tests.queries.world import Kept, World, plan_query, same_rows
@@ -30,7 +31,7 @@ def grouped(kind: str, *functions: str) -> Accumulators:
 
 def partial(plan: Accumulators, kind: str, values: list[Any]) -> pa.Table:
     count = len(values)
-    rows = {"k": ["a"] * count, "v": pa.array(values, arrow_type(parse_type(kind))), "_w": pa.array([1] * count)}
+    rows = {"k": ["a"] * count, "v": pa.array(values, arrow_type(parse_type(kind))), WEIGHT: pa.array([1] * count)}
     return add_rows(pa.table(rows), plan)
 
 

@@ -15,6 +15,7 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Field, Scan
 from upsert_platform.queries import reading
 from upsert_platform.queries.reading import ChangelogShare, Piece, read_changes
+from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import LogicalType, TypeName
 
 KINDS = {
@@ -49,7 +50,7 @@ def test_every_change_of_new_batches_is_read_once(
     for part in range(parts):
         share = ChangelogShare(location, (Piece(path, part, parts),), 1, 3)
         for table in read_changes(share, scan, upserts=False):
-            taken += zip(table.column("id").to_pylist(), table.column("_w").to_pylist(), strict=True)
+            taken += zip(table.column("id").to_pylist(), table.column(WEIGHT).to_pylist(), strict=True)
     signs = {rows.KIND_INSERT: 1, rows.KIND_DELETE: -1}
     new = [item for item in written if 1 < item[rows.BATCH] <= 3]
     assert taken == [(item["id"], signs[item[rows.KIND]]) for item in new if item[rows.KIND] in signs]

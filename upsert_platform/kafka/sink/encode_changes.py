@@ -33,7 +33,7 @@ class ChangeRecordEncoder(RecordEncoder):
         )
 
     def encode(self, changes: pa.RecordBatch) -> EncodedBlock:
-        """Encodes a block of a change frame (declared columns, `_op`, and perhaps `_before`)."""
+        """Encodes a block of a change frame (declared columns, `_op`, and perhaps `BEFORE`)."""
         count, key, value = changes.num_rows, self._table.key, self._table.value
         assert key is not None
         deletes = np.array([text == OPERATION_DELETE for text in changes.column(OPERATION).to_pylist()], bool)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.destination import SEQUENCE, BatchSpan
 from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
+from upsert_platform.internal_columns import internal
 from upsert_platform.kafka.change_topic import ChangeTopicSettings, PartitionStrategy
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
@@ -38,7 +39,7 @@ from upsert_platform.writing.row_text import refused_row
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
-SHARE: Final = "_share"
+SHARE: Final = internal("share")
 """INT column of the frame that is written: which share a row belongs to."""
 DELIVERY_MS: Final = 30_000
 """How long a record may wait in a producer where `delivery.timeout.ms` is not declared."""

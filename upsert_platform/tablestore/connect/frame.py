@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from upsert_platform.destination import SEQUENCE
+from upsert_platform.internal_columns import internal
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import RefusedRecord
 from upsert_platform.tablestore.connect.values import DirtyRecordError
@@ -21,11 +22,12 @@ HEADERS: Final = "headers"
 """ARRAY<STRUCT<key: STRING, value: BINARY>>; only in frames of tables that report records with their headers."""
 BATCH: Final = "batch"
 """BIGINT, the changelog batch of the record."""
-KEY: Final = "_key"
+_AT, _END = internal("at"), internal("end")
+KEY: Final = internal("key")
 """BINARY, the same for records of one row; null for records without a row of their own."""
-ERROR: Final = "_error"
+ERROR: Final = internal("error")
 """STRING, class of the error that makes the record dirty; null if it is not."""
-REASON: Final = "_reason"
+REASON: Final = internal("reason")
 
 Batches = Iterator[pa.RecordBatch]
 KeyOf = Callable[[ConnectRecord], bytes | None]
@@ -110,8 +112,8 @@ def in_order(judged: DataFrame, *, tasks: int | None) -> DataFrame:
     keyed = judged.withColumn(KEY, row)
     together = keyed.repartition(KEY) if tasks is None else keyed.repartition(tasks, KEY)
     of_partition = Window.partitionBy(KEY, BATCH, "topic", "partition")
-    timed = together.withColumn("_at", F.max_by("timestamp", "offset").over(of_partition))
-    return timed.sortWithinPartitions(KEY, BATCH, "_at", "topic", "partition", "offset").drop("_at")
+    timed = together.withColumn(_AT, F.max_by("timestamp", "offset").over(of_partition))
+    return timed.sortWithinPartitions(KEY, BATCH, _AT, "topic", "partition", "offset").drop(_AT)
 
 
 def first_errors(judged: DataFrame, errors: Collection[str]) -> list[RefusedRecord]:
@@ -148,6 +150,6 @@ def before_stops(records: DataFrame, stops: Sequence[ConnectRecord]) -> DataFram
     from pyspark.sql import functions as F
 
     places = [(stop.topic, stop.partition, stop.offset) for stop in stops]
-    ends = records.sparkSession.createDataFrame(places, "topic STRING, partition INT, _end BIGINT")
+    ends = records.sparkSession.createDataFrame(places, f"topic STRING, partition INT, {_END} BIGINT")
     joined = records.join(F.broadcast(ends), ["topic", "partition"], "left")
-    return joined.where(F.col("_end").isNull() | (F.col("offset") < F.col("_end"))).drop("_end")
+    return joined.where(F.col(_END).isNull() | (F.col("offset") < F.col(_END))).drop(_END)
