@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows
+from upsert_platform.changelog.declared_values import cut_keys, with_declared_keys
 from upsert_platform.changelog.latest import IN_PARTITION, PARTITIONS_MET, PLACE
 from upsert_platform.types import LogicalType, TypeName
 
@@ -66,6 +67,7 @@ def change_batches(
     place = schema.get_field_index(rows.KIND)
     coded = schema.set(place, pa.field(rows.KIND, pa.dictionary(pa.int32(), pa.string())))  # a few values, many times
     kinds = pa.array(rows.CHANGE_KINDS, pa.string())
+    finer = cut_keys(table)
     for found in read_rows(location, paths, schema=coded):
         batch, kind = found.column(rows.BATCH), found.column(place)
         wanted = pc.and_(pc.greater(batch, after), pc.less_equal(batch, upto))
@@ -73,7 +75,8 @@ def change_batches(
         if kind.null_count or not pc.all(changes, min_count=0).as_py():
             wanted = pc.and_(wanted, pc.fill_null(changes.take(kind.indices), False))
         part = found.set_column(place, schema.field(place), kind.dictionary_decode())
-        yield part if pc.all(wanted, min_count=0).as_py() else part.filter(wanted)
+        chosen = part if pc.all(wanted, min_count=0).as_py() else part.filter(wanted)
+        yield with_declared_keys(chosen, finer)
 
 
 def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:
@@ -116,7 +119,7 @@ def last_rows(changes: pa.Table, *, key: Sequence[str]) -> pa.Table:
         key: names of the key columns, of which there is at least one; `can_be_told_apart` holds for each.
 
     Returns:
-        All columns of `changes`, and `_partitions`.
+        All columns of `changes`, and `PARTITIONS_MET`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

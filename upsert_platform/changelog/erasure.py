@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows, write_here
+from upsert_platform.changelog.declared_values import with_declared_keys
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.errors import ChangelogError
+from upsert_platform.types import LogicalType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,10 +42,12 @@ class KeyRows:
     Attributes:
         key: one row: the primary key columns of a changelog.
         of_record: which raw keys (binary) are that key (boolean); null where nobody can tell.
+        finer: columns of the key that files of earlier versions hold with more digits than are declared.
     """
 
     key: pa.RecordBatch
     of_record: Callable[[pa.Array], pa.Array]
+    finer: Mapping[str, LogicalType] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -66,7 +70,7 @@ class KeyRows:
         import pyarrow.compute as pc
 
         kinds = found.column(rows.KIND)
-        mine = same_keys(found.select(self.key.schema.names), self.key)
+        mine = same_keys(with_declared_keys(found.select(self.key.schema.names), self.finer), self.key)
         change = pc.is_in(kinds, value_set=pa.array(rows.CHANGE_KINDS))
         mine = pc.and_(mine, pc.fill_null(change, False))
         quarantined = pc.fill_null(pc.equal(kinds, rows.KIND_QUARANTINED), False)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog import quarantine, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
+from upsert_platform.changelog.declared_values import cut_keys, frame_with_declared_keys
 from upsert_platform.changelog.evolution import add_columns, missing_columns
 from upsert_platform.changelog.head import (
     HISTORY_DEPTH,
@@ -422,7 +423,8 @@ class ChangelogStore:
 
     def rows_of(self, spark: SparkSession, files: Sequence[LiveFile]) -> DataFrame:
         """All rows of some files, of every kind: the columns of `rows.spark_schema`."""
-        return read_files(spark, self.location, [item.path for item in files], schema=rows.spark_schema(self.table))
+        found = read_files(spark, self.location, [item.path for item in files], schema=rows.spark_schema(self.table))
+        return frame_with_declared_keys(found, cut_keys(self.table))
 
     def read(self, spark: SparkSession, *, after: int, upto: int) -> DataFrame:
         """Change rows of the batches after `after` and up to `upto`: all columns, no quarantine, no accounting."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
 from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.declared_values import declared_values
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import RecordError, TopicError
 from upsert_platform.generated.providers import ExpressionError
@@ -25,7 +26,7 @@ from upsert_platform.generated.table import GeneratedTable
 from upsert_platform.internal_columns import internal
 from upsert_platform.source import MODE_APPEND, ReadsRanges
 from upsert_platform.sql.evaluation import flink_sql
-from upsert_platform.types import arrow_type, quote_name, spark_type
+from upsert_platform.types import LogicalType, arrow_type, quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,9 +114,9 @@ class NumberedRows(ReadsRanges):
                     pa.scalar(datetime.now(UTC), schema.field(rows.TIMESTAMP).type), table.num_rows
                 ),
             }
-            own = {column.name for column in self.table.columns}
+            own = {column.name: column.type or column.expression_type for column in self.table.columns}
             columns = [
-                table.column(field.name).combine_chunks().cast(field.type)
+                _as_declared(table.column(field.name).combine_chunks().cast(field.type), own[field.name])
                 if field.name in own
                 else given.get(field.name, pa.nulls(table.num_rows, field.type))
                 for field in schema
@@ -278,3 +279,7 @@ class WrittenRows(NumberedRows):
                         f"INSERT INTO {self.target} VALUES, row {number + 1}: {reason}; mend the statement"
                     )
             yield found.drop_columns([_FAILURE])
+
+
+def _as_declared(values: pa.Array, kind: LogicalType | None) -> pa.Array:
+    return values if kind is None else declared_values(values, kind)

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.capabilities import StoresOtherValues
+from upsert_platform.changelog.declared_values import cut_keys, declared_values
 from upsert_platform.changelog.erasure import KeyRows, same_keys
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.errors import UpsertPlatformError
@@ -17,7 +18,7 @@ from upsert_platform.hops.shown_rows import JSON_OPTIONS
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 from upsert_platform.masking import Mask
-from upsert_platform.types import arrow_type
+from upsert_platform.types import LogicalType, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +124,7 @@ def key_rows(table: KafkaTable, key: Mapping[str, Any]) -> KeyRows:
     if any(column.null_count for column in row.columns):
         raise UpsertPlatformError(f"the key of table '{table.name}' has no null")
     assert table.key is not None
-    return KeyRows(row, _of_record(table, table.key, row))
+    return KeyRows(row, _of_record(table, table.key, row), cut_keys(table.table))
 
 
 def _stored(found: pa.RecordBatch, table: KafkaTable) -> pa.RecordBatch:
@@ -132,8 +133,12 @@ def _stored(found: pa.RecordBatch, table: KafkaTable) -> pa.RecordBatch:
 
     kinds = {name: table.table.column(name).type for name in found.schema.names}
     fields = [pa.field(name, arrow_type(kind)) for name, kind in kinds.items() if kind is not None]
-    columns = [found.column(item.name).cast(item.type) for item in fields]
+    columns = [_declared(found.column(item.name).cast(item.type), kinds[item.name]) for item in fields]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _declared(values: pa.Array, kind: LogicalType | None) -> pa.Array:
+    return values if kind is None else declared_values(values, kind)
 
 
 def _of_record(table: KafkaTable, side: FormatSide, row: pa.RecordBatch) -> Callable[[pa.Array], pa.Array]:

@@ -71,9 +71,9 @@ class UpsertKafkaConnector(KafkaConnector, Writable[KafkaTable]):
         )
 
     def fraction_digits(self, table: Table) -> int:
-        """As in Flink, texts hold every digit whatever is declared, and Avro holds milliseconds."""
+        """Texts hold microseconds, and Avro holds milliseconds."""
         formats = (table.options.get(name, "") for name in ("key.format", "value.format", "format"))
-        return 3 if any(name.strip().startswith("avro") for name in formats) else 0
+        return 3 if any(name.strip().startswith("avro") for name in formats) else 6
 
 
 class ChangeTopicConnector(UpsertKafkaConnector):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import file_system
+from upsert_platform.changelog.declared_values import step_of, with_declared_keys
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Scan
 from upsert_platform.queries.sources import PUT, VERSION, signed_rows
@@ -63,7 +64,7 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
         lanes: topic and partition of each row are wanted as well.
 
     Returns:
-        The columns of the scan; with `_put` and those of `VERSION` for `upserts`, else with `_w`.
+        The columns of the scan; with `PUT` and those of `VERSION` for `upserts`, else with `WEIGHT`.
     """
     system, folder = file_system(share.location)
     kept = rows.system_schema()
@@ -73,6 +74,7 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
     schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else beside)), *wanted])
     batch = [] if rows.BATCH in schema.names else [kept.field(rows.BATCH)]
     whole = pa.schema([kept.field(rows.KIND), *batch, *schema])
+    finer = {field.name: field.type for field in scan.fields if field.name in scan.key and step_of(field.type) > 1}
     waiting: list[pa.Table] = []
     for piece in share.pieces:
         with pq.ParquetFile(system.open_input_file(f"{folder}{piece.path}")) as opened:
@@ -80,7 +82,7 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
                 read = schema if added and not upserts else whole
                 there = [field.name for field in read if field.name in opened.schema_arrow.names]
                 for item in opened.iter_batches(batch_size=_CHUNK, row_groups=groups, columns=there, use_threads=False):
-                    table = pa.Table.from_batches([item])
+                    table = pa.Table.from_batches([with_declared_keys(item, finer)])
                     if not added:
                         table = _new_changes(table, share)
                     if not table.num_rows:
@@ -137,7 +139,7 @@ def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _told(table: pa.Table, scan: Scan, schema: pa.Schema, *, upserts: bool) -> pa.Table:
-    """Changes with `_put`, or with `_w`; without `_kind` all rows are added."""
+    """Changes with `PUT`, or with `WEIGHT`; without `_kind` all rows are added."""
     if upserts:
         put = pc.is_in(table.column(rows.KIND), pa.array([rows.KIND_INSERT, rows.KIND_UPDATE_AFTER]))
         return table.select(schema.names).append_column(PUT, put)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.declared_values import declared_values, is_cut
 from upsert_platform.formats import Decoded, build_decoder
 from upsert_platform.formats.messages import Messages
 from upsert_platform.kafka.modes import KeyConflict
@@ -91,6 +92,7 @@ class RecordDecoder:
         self._key_index = {name: index for index, name in enumerate(key.names)} if key is not None else {}
         carried = [*value.names, *(name for name, _, _ in value.metadata)]
         self._value_index = {name: index for index, name in enumerate(carried)}
+        self._cut = {column.name: column.type for column in table.table.columns if column.type and is_cut(column.type)}
         # As in Flink, null is a value like any other to the raw format; other formats have no row for it.
         self._skips_null = not self._keyed and value.format != "raw"
         self._upsert_kind = rows.KIND_UPDATE_AFTER if self._keyed else rows.KIND_INSERT
@@ -205,8 +207,13 @@ class RecordDecoder:
                 per_record = metadata_column(block, column)
                 columns.append(per_record if joined.is_identity else per_record.take(pa.array(joined.record)))
                 continue
-            from_key = self._picked(key, self._key_index.get(column.name), joined.key_row)
-            from_value = self._picked(value, self._value_index.get(column.name), joined.value_row)
+            from_key, from_value = (
+                self._as_declared(column.name, picked)
+                for picked in (
+                    self._picked(key, self._key_index.get(column.name), joined.key_row),
+                    self._picked(value, self._value_index.get(column.name), joined.value_row),
+                )
+            )
             chosen = from_value if from_key is None else from_key
             assert chosen is not None
             if self._check_agreement and from_key is not None and from_value is not None:
@@ -225,6 +232,9 @@ class RecordDecoder:
             return None
         column = decoded.rows.column(index)
         return column if row is None else column.take(pa.array(row, mask=row < 0))
+
+    def _as_declared(self, name: str, values: pa.Array | None) -> pa.Array | None:
+        return values if values is None or name not in self._cut else declared_values(values, self._cut[name])
 
     def _picked_kinds(self, kinds: pa.Array, joined: _Joined) -> pa.Array:
         """Row kinds of a format that carries changes; such tables are not keyed, so no row is a tombstone."""
