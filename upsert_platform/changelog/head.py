@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ID_PROPERTY: Final = "upsert.changelog.id"
 MODE_PROPERTY: Final = "upsert.changelog.mode"
 FLOOR_PROPERTY: Final = "upsert.changelog.floor"
+KEY_PROPERTY: Final = "upsert.changelog.key"
+"""JSON list of the primary key's columns, in order. Changelogs of earlier versions get it with their next batch."""
 HISTORY_DEPTH: Final = 200
 """How far back a commit with our metadata is looked for; only the VACUUM of other programs makes commits without it."""
 _BETWEEN: Final = 3

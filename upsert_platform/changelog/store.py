@@ -19,10 +19,11 @@ from upsert_platform.changelog import quarantine, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.declared_values import cut_keys, frame_with_declared_keys
-from upsert_platform.changelog.evolution import add_columns, missing_columns
+from upsert_platform.changelog.evolution import add_columns, check_key, keep_key, key_text, missing_columns
 from upsert_platform.changelog.head import (
     HISTORY_DEPTH,
     ID_PROPERTY,
+    KEY_PROPERTY,
     MODE_PROPERTY,
     Applied,
     Head,
@@ -63,6 +64,8 @@ class ChangelogStore:
         mode: ``upsert`` or ``append``.
     """
 
+    keeps_key = True
+    """Whether the table's properties hold its primary key, so that another one is refused."""
     merges_files = True
     """Whether small files are all of rows that may be put together."""
 
@@ -94,7 +97,21 @@ class ChangelogStore:
         return None if delta is None else self._head_in(delta)
 
     def _head_in(self, delta: DeltaTable) -> Head:
-        return read_head(delta, name=self.table.name, uri=self.uri, mode=self.mode)
+        found = read_head(delta, name=self.table.name, uri=self.uri, mode=self.mode)
+        if self.keeps_key:
+            check_key(delta, self.table)
+        return found
+
+    def check_declared(self) -> None:
+        """Check that the changelog, if there is one, fits the table as it is declared. No JVM.
+
+        Raises:
+            ChangelogError: its key, or a type or a name of a column, is another one, or it is no changelog.
+        """
+        delta = self._looked_at()
+        if delta is not None:
+            self._head_in(delta)
+            missing_columns(delta, self.table)
 
     def head_and_files(self, *, after: int) -> tuple[Head, list[LiveFile]] | None:
         """`head`, and `files` if it has a batch after `after`, of one version of the table; None where there is none.
@@ -132,6 +149,7 @@ class ChangelogStore:
             {
                 ID_PROPERTY: str(uuid.uuid4()),
                 MODE_PROPERTY: self.mode,
+                **({KEY_PROPERTY: key_text(self.table)} if self.keeps_key else {}),
                 "delta.enableDeletionVectors": "false",
                 "delta.checkpointInterval": "10",
                 # What readers choose files by; statistics of more columns cost as much as writing some.
@@ -202,6 +220,9 @@ class ChangelogStore:
                 columns = missing_columns(delta, self.table)
                 if columns:
                     add_columns(delta, columns, metadata=self.commit_metadata(delta))
+                    continue
+                if self.keeps_key and not check_key(delta, self.table):
+                    keep_key(delta, self.table, metadata=self.commit_metadata(delta))
                     continue
                 after = replace(before, batch=batch, positions=positions, run=attempt)
                 properties = CommitProperties(

@@ -20,17 +20,19 @@ def validate(project: Path | None) -> None:
 
     PROJECT is a folder that declares tables and inserts: Flink SQL, YAML, ingestion pipelines, Kafka Connect
     configurations. If left out, it is UPSERT_PLATFORM_PROJECT, or the demo that ships with the package. Opens no
-    connection, but to servers of databases that pipelines read: they are asked for their tables.
+    connection, but to servers of databases that pipelines read: they are asked for their tables. Where the lake is a
+    folder of this machine, changelogs are compared with what is declared.
     """
     from upsert_platform.changelog import lake
     from upsert_platform.errors import DeclarationError
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.hops.binding import bind, lake_problems, load
 
     folder = project or lake.project_path()
     declared, problems = load(folder)
     hint = None
     try:
-        bind(declared, problems)
+        bound = bind(declared, problems)
+        lake_problems(bound, lake.default_lake(), problems)
     except DeclarationError as error:
         hint = error.hint
     for problem in problems:

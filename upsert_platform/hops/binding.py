@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from upsert_platform.changelog.lake import Lake, home, local_variables, project_path
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.changelog.tables import local_path
 from upsert_platform.connector import KeyReader, Readable, Searchable, Writable
 from upsert_platform.declarations.project import load_project
 from upsert_platform.destination import Destination
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.errors import ChangelogError, DeclarationError, Problem
 from upsert_platform.hops.connectors import (
     CONNECTORS,
     connector_of,
@@ -130,6 +131,26 @@ def changelog_of(source: Source | QuerySource, lake: Lake) -> ChangelogStore:
     if isinstance(source, QuerySource):
         return query_store(source, lake)
     return ChangelogStore(lake.changelog(source.table.name), source.table, mode=source.mode)
+
+
+def lake_problems(binding: Binding, lake: Lake, problems: list[Problem]) -> None:
+    """Compare the changelogs of a lake on this machine with what is declared; no lake elsewhere is asked.
+
+    Args:
+        problems: those found are added.
+
+    Raises:
+        DeclarationError: a changelog does not fit.
+    """
+    found = []
+    for source in binding.sources.values() if local_path(lake.root) is not None else ():
+        try:
+            changelog_of(source, lake).check_declared()
+        except ChangelogError as error:
+            found.append(Problem(f"table '{source.table.name}': {error}", source.table.location))
+    problems += found
+    if found:
+        raise DeclarationError(found)
 
 
 def bind(

@@ -188,6 +188,7 @@ def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
     def ask() -> _Found[ChangelogStatus]:
         store = changelog_of(source, lake)
         store.keep_open()
+        store.check_declared()
         head = store.head()
         streams = source.discover()
         backlog = source.backlog(streams, head.positions if head else Positions())

@@ -52,6 +52,7 @@ class QueryStore(ChangelogStore):
         new_buckets: into how many parts state is divided, if the table is made.
     """
 
+    keeps_key = False  # the fingerprint of the plan tells another key
     merges_files = False
 
     def __init__(
