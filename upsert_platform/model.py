@@ -22,6 +22,11 @@ def is_secret_option(name: str) -> bool:
     return any(word in lowered for word in _SECRET_WORDS) or lowered.endswith((".keystore.key", "ssl.key"))
 
 
+def asset_part(name: str) -> str:
+    """Return a name as a part of an asset key: what is no letter, no digit and none of ``_-.`` is ``_``."""
+    return "".join(char if char.isalnum() or char in "_-." else "_" for char in name)
+
+
 class Options(Mapping[str, str]):
     """Options of a table as declared, name to text; prints no value that is_secret_option names."""
 

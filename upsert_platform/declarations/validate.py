@@ -13,7 +13,7 @@ from upsert_platform.connector import Connector
 from upsert_platform.destination import OPERATION, SEQUENCE
 from upsert_platform.errors import Problem
 from upsert_platform.internal_columns import PREFIX, is_internal
-from upsert_platform.model import ColumnKind, Options, Project, Table
+from upsert_platform.model import ColumnKind, Options, Project, Table, asset_part
 from upsert_platform.platform_options import platform_problems, split_options
 from upsert_platform.types import LogicalType, TypeName
 
@@ -52,6 +52,8 @@ def project_problems(
             # Worded as the Kafka connector does, so that it is told once.
             problems.append(_problem(table, "a PRIMARY KEY ... NOT ENFORCED is required; it is the key of the records"))
     problems += _folder_problems(project)
+    problems += _asset_problems(project, sources)
+    problems += _asset_problems(project, targets)
     problems += _graph_problems(project)
     return problems
 
@@ -70,6 +72,18 @@ def _folder_problems(project: Project) -> list[Problem]:
                 " case their runs stop, for both would be kept in one folder of the lake"
             )
             problems.append(Problem(f"table '{second}': {message}", place, "warning"))
+    return problems
+
+
+def _asset_problems(project: Project, names: Iterable[str]) -> list[Problem]:
+    """Tables that are read, or tables that are written, whose assets have one key."""
+    found: dict[str, str] = {}
+    problems = []
+    for name in (name for name in project.tables if name in set(names)):
+        other = found.setdefault(asset_part(name), name)
+        if other != name:
+            message = f"its asset and that of table '{other}' have one key, '{asset_part(name)}': rename one of the two"
+            problems.append(Problem(f"table '{name}': {message}", project.tables[name].location))
     return problems
 
 

@@ -13,7 +13,7 @@ import sqlglot
 
 from upsert_platform.graph.parameters import rename_parameters
 from upsert_platform.hops.connectors import connector_of, stream_group
-from upsert_platform.model import Column, Insert, Table
+from upsert_platform.model import Column, Insert, Table, asset_part
 from upsert_platform.plan import Query
 from upsert_platform.queries.lineage import lineage
 from upsert_platform.types import LogicalType
@@ -38,11 +38,6 @@ COMPLETE_TAG = "upsert/complete"
 """Run tag; ``true`` makes checks compare every row."""
 
 
-def _part(name: str) -> str:
-    """A text that Dagster takes as a part of an asset key."""
-    return "".join(char if char.isalnum() or char in "_-." else "_" for char in name)
-
-
 def op_name(kind: str, table: str) -> str:
     """A name that Dagster takes for an op, one per table: other characters become ``_``, with a checksum at the end."""
     name = re.sub(r"\W", "_", table, flags=re.ASCII)
@@ -51,27 +46,27 @@ def op_name(kind: str, table: str) -> str:
 
 def stream_key(table: Table, stream: str) -> dg.AssetKey:
     """Key of the asset of what a declared table reads: a topic, or a table of a database."""
-    return dg.AssetKey([stream_group(table), _part(stream)])
+    return dg.AssetKey([stream_group(table), asset_part(stream)])
 
 
 def changelog_key(table: str) -> dg.AssetKey:
     """Key of the changelog asset of a declared table."""
-    return dg.AssetKey(["changelogs", _part(table)])
+    return dg.AssetKey(["changelogs", asset_part(table)])
 
 
 def query_key(query: str) -> dg.AssetKey:
     """Key of the asset of a query."""
-    return dg.AssetKey(["queries", _part(query.removesuffix("$query"))])
+    return dg.AssetKey(["queries", asset_part(query.removesuffix("$query"))])
 
 
 def destination_key(table: str) -> dg.AssetKey:
     """Key of the asset of a destination table."""
-    return dg.AssetKey(["tables", _part(table)])
+    return dg.AssetKey(["tables", asset_part(table)])
 
 
 def source_key(table: str) -> dg.AssetKey:
     """Key of the source asset of a declared Delta table that others write."""
-    return dg.AssetKey(["sources", _part(table)])
+    return dg.AssetKey(["sources", asset_part(table)])
 
 
 @dataclass(frozen=True)

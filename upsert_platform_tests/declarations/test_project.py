@@ -90,6 +90,9 @@ CASES = [
      "option 'truncate-timestamps' takes true or false"),
     ("two names that look the same", T.replace("TABLE t", "TABLE `Å`") + T.replace("TABLE t", "TABLE `A\u030a`"),
      "its name looks as that of another table, 'Å'"),
+    ("two names of one asset", T.replace("TABLE t", "TABLE `a/b`") + T.replace("TABLE t", "TABLE `a_b`")
+     + "INSERT INTO `a/b` SELECT * FROM s; INSERT INTO a_b SELECT * FROM s;",
+     "table 'a_b': its asset and that of table 'a/b' have one key, 'a_b'"),
     ("unknown table", "INSERT INTO t SELECT * FROM nothing;", "unknown table 'nothing'"),
 ]  # fmt: skip
 
