@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from upsert_platform.graph.stream_events import AssetKeys
+    from upsert_platform.hops.binding import Binding
     from upsert_platform.hops.streaming.reports import Report
     from upsert_platform.model import Project
 
@@ -82,7 +83,7 @@ def stream(
         if metrics_port is not None:
             port = stack.enter_context(metrics_page(metrics_port, loop.numbers))
             _tell(f"metrics on http://127.0.0.1:{port}/metrics")
-        report = stack.enter_context(_reports(loop.run, lambda: shown_as))
+        report = stack.enter_context(_reports(loop.run, lambda: shown_as, lambda: binding))
         stack.callback(lambda: report(reporter.reports(loop.numbers())))
         reporter = Reporter()
         loop.declare(binding)
@@ -98,7 +99,7 @@ def stream(
                     found = bind(*load(project))
                     renamed = _asset_keys(found.project)
                     loop.declare(found)
-                    shown_as = renamed
+                    shown_as, binding = renamed, found
                     _tell("declarations are read again")
                 except UpsertPlatformError as error:  # those that run go on as they were declared
                     _tell(f"declarations were not taken up: {error}")
@@ -162,14 +163,20 @@ def _asset_keys(project: Project) -> AssetKeys | None:
 
 
 @contextmanager
-def _reports(run: str, names: Callable[[], AssetKeys | None]) -> Iterator[Callable[[Sequence[Report]], None]]:
+def _reports(
+    run: str, names: Callable[[], AssetKeys | None], binding: Callable[[], Binding]
+) -> Iterator[Callable[[Sequence[Report]], None]]:
     """Gives what tells people of an interval, and Dagster where it is."""
     with ExitStack() as stack:
         told: list[Callable[[Sequence[Report]], None]] = [_tell_lines]
         if names() is not None:
-            from upsert_platform.graph.stream_events import reports_to_instance
+            from upsert_platform.changelog.lake import default_lake
+            from upsert_platform.graph.stream_events import reports_to_instance, version_of
 
-            told.append(stack.enter_context(reports_to_instance(run, names)))
+            def version(report: Report) -> str | None:
+                return version_of(report, binding(), default_lake())
+
+            told.append(stack.enter_context(reports_to_instance(run, names, version)))
 
         def tell(reports: Sequence[Report]) -> None:
             for one in told:

@@ -9,6 +9,7 @@ from typing import Final
 import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount, total
+from upsert_platform.destination import DestinationState
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
@@ -52,8 +53,18 @@ def _accounted(
     context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table, key: dg.AssetKey
 ) -> Iterator[dg.AssetCheckResult]:
     store = changelog_of(platform.binding().sources[table.name], platform.lake)
-    batches = store.batches_of_run(context.run.run_id)
+    own = store.batches_of_run(context.run.run_id)
+    head = store.head()
+    # A run that read nothing new shows what stands: the accounts of the newest batch.
+    batches = own or ([head.batch] if head is not None and head.batch else [])
     if not batches:
+        yield dg.AssetCheckResult(
+            check_name=keys.CHECK_ACCOUNTED,
+            asset_key=key,
+            passed=True,
+            metadata={"new": False, "batch": 0},
+            description="nothing was read yet",
+        )
         return
     accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
     flat = [account for batch in sorted(accounts) for account in accounts[batch]]
@@ -71,6 +82,8 @@ def _accounted(
         passed=not wrong,
         metadata={
             **metadata.of_account(summed),
+            "new": bool(own),
+            "batch": max(batches),
             **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
         },
     )
@@ -131,7 +144,7 @@ def _compared(
     try:
         state = hop.plan().state
         if not is_comparable(hop):
-            context.log.info("rows are appended: there is no last value per key to look for")
+            yield _standing(target, key, state, "rows are appended: there is no last value per key to look for")
             return
         checked = state.verdict.batch if state.verdict else 0
         if is_asked_for(context.run):
@@ -145,7 +158,7 @@ def _compared(
                 )
                 return
             if state.applied_batch == 0:
-                context.log.info("nothing was written yet: there is nothing to compare")
+                yield _standing(target, key, state, "nothing was written yet: there is nothing to compare")
                 return
             found = check_everything(spark.spark_session, hop, upto=state.applied_batch)
         elif state.verdict is not None and not state.verdict.passed:
@@ -153,12 +166,13 @@ def _compared(
                 check_name=keys.CHECK_LAST_VALUE,
                 asset_key=key,
                 passed=False,
-                metadata=dict(metadata.of_state(state)),
+                metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
                 description=f"the last check failed ({state.verdict.detail}); {_REPAIR}",
             )
             return
         elif checked >= state.applied_batch:
-            context.log.info("nothing was written since the last check")
+            told = "nothing was written since the last check" if checked else "nothing was written yet"
+            yield _standing(target, key, state, told, kept=hop.refused.count())
             return
         else:
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
@@ -168,19 +182,48 @@ def _compared(
             observed = dg.AssetObservation(asset_key=key, description="compared", metadata=shown)
             context.op_execution_context.log_event(observed)
         kept = hop.refused.count()
-        most = platform_settings(target).refused_fail_count
-        fails = not found.passed or (most is not None and kept >= most)
+        fails = not found.passed or _fails(target, kept)
         yield dg.AssetCheckResult(
             check_name=keys.CHECK_LAST_VALUE,
             asset_key=key,
             passed=found.passed and not kept,
             # The verdict that the destination keeps is that of the comparison, whatever is kept aside.
             severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
-            metadata={**metadata.of_comparison(found), "refused_rows": kept},
+            metadata={**metadata.of_comparison(found), "refused_rows": kept, "new": True},
             description=_description(found, kept, target.name),
         )
     finally:
         hop.destination.close()
+
+
+def _standing(
+    target: Table, key: dg.AssetKey, state: DestinationState, told: str, *, kept: int = 0
+) -> dg.AssetCheckResult:
+    """The result of a check that has nothing new to compare: a planned check that yields none shows as skipped.
+
+    Args:
+        told: why there is nothing new.
+        kept: rows that the table refused.
+    """
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_LAST_VALUE,
+        asset_key=key,
+        passed=not kept,
+        severity=dg.AssetCheckSeverity.ERROR if _fails(target, kept) else dg.AssetCheckSeverity.WARN,
+        metadata={
+            **metadata.of_state(state),
+            "refused_rows": kept,
+            "new": False,
+            "batch": state.verdict.batch if state.verdict else 0,
+        },
+        description=_refusals(kept, target.name) if kept else told,
+    )
+
+
+def _fails(target: Table, kept: int) -> bool:
+    """Whether so many refused rows are an error, and not a warning."""
+    most = platform_settings(target).refused_fail_count
+    return most is not None and kept >= most
 
 
 def is_asked_for(run: dg.DagsterRun) -> bool:
@@ -192,12 +235,14 @@ def _description(found: Comparison, kept: int, table: str) -> str | None:
     """What is wrong, and what to do; None where nothing is."""
     if not found.passed:
         return f"{_example(found)}; {_REPAIR}"
-    if kept:
-        return (
-            f"{kept} rows were refused by the table, which keeps older values of their keys if it had any;"
-            f" 'upsert-platform quarantine show {table}' tells why, 'quarantine replay {table}' writes them again"
-        )
-    return None
+    return _refusals(kept, table) if kept else None
+
+
+def _refusals(kept: int, table: str) -> str:
+    return (
+        f"{kept} rows were refused by the table, which keeps older values of their keys if it had any;"
+        f" 'upsert-platform quarantine show {table}' tells why, 'quarantine replay {table}' writes them again"
+    )
 
 
 def _example(found: Comparison) -> str:

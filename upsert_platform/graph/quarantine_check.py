@@ -43,17 +43,18 @@ def quarantine_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
         with told_plainly():
             source = platform.binding().sources[table.name]
             found = judged(source, changelog_of(source, platform.lake), key=key)
-            if found is not None:
-                yield found
+        yield found
 
     return check
 
 
-def judged(source: Source, store: ChangelogStore, *, key: dg.AssetKey) -> dg.AssetCheckResult | None:
-    """The check's result; None where no record was ever in quarantine."""
+def judged(source: Source, store: ChangelogStore, *, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """The check's result."""
     quarantined = store.quarantined_count()
     if not quarantined and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
-        return None
+        return dg.AssetCheckResult(
+            check_name=keys.CHECK_QUARANTINE, asset_key=key, passed=True, metadata={"in_quarantine": 0}
+        )
     head = store.head()
     accounts = store.accounts(after=0, upto=head.batch if head else 0)
     records = sum(item.records for ranges in accounts.values() for item in ranges if item.topic != ACCOUNT_TOPIC)

@@ -16,7 +16,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.graph.stream_events import events_of
+from upsert_platform.graph.stream_events import events_of, version_of
 from upsert_platform.hops.freshness import Judgement
 from upsert_platform.hops.on_demand import stream_local_rows
 from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
@@ -93,7 +93,7 @@ def _stream(
     def report(judged: Mapping[str, Judgement] | None = None) -> None:
         _log(context, lines)
         for item in reporter.reports(loop.numbers(), judged):
-            _report(context, item, loop.run, names)
+            _report(context, item, loop.run, names, version_of(item, platform.binding(), platform.lake))
 
     with ExitStack() as stack:
         if config.metrics_port:
@@ -121,9 +121,9 @@ def _log(context: dg.OpExecutionContext, lines: SimpleQueue[str]) -> None:
             return
 
 
-def _report(context: dg.OpExecutionContext, report: Report, run: str, names: AssetKeys) -> None:
+def _report(context: dg.OpExecutionContext, report: Report, run: str, names: AssetKeys, version: str | None) -> None:
     context.log.info(report.line())
-    for event in events_of(report, run=run, names=names):
+    for event in events_of(report, run=run, names=names, version=version):
         if isinstance(event, dg.AssetMaterialization):
             context.log_event(event)
         else:

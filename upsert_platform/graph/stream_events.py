@@ -7,11 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_IS_USER_PROVIDED_TAG, DATA_VERSION_TAG
 
-from upsert_platform.graph import keys
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.freshness_check import metadata_of, severity_of
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.translator import translator_of
+from upsert_platform.hops.binding import Binding, changelog_of
+from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.streaming.reports import Report
 from upsert_platform.model import Project
 
@@ -33,10 +38,13 @@ def asset_keys(project: Project) -> AssetKeys:
 
 
 @contextmanager
-def reports_to_instance(run: str, names: Callable[[], AssetKeys | None]) -> Iterator[Tell]:
+def reports_to_instance(
+    run: str, names: Callable[[], AssetKeys | None], version: Callable[[Report], str | None]
+) -> Iterator[Tell]:
     """Reports intervals to the instance that DAGSTER_HOME names.
 
     Args:
+        version: gives the data version of what a report is of.
         run: name of the process, as commits have it.
         names: gives the keys of assets, of the declarations as they are now.
     """
@@ -45,20 +53,44 @@ def reports_to_instance(run: str, names: Callable[[], AssetKeys | None]) -> Iter
         def tell(reports: Sequence[Report]) -> None:
             known = names() or AS_DECLARED
             for report in reports:
-                for event in events_of(report, run=run, names=known):
+                for event in events_of(report, run=run, names=known, version=version(report)):
                     instance.report_runless_asset_event(event)
 
         yield tell
 
 
+def version_of(report: Report, binding: Binding, lake: Lake) -> str | None:
+    """Return the data version of what a report is of, as a run returns it; None while nobody can say.
+
+    Args:
+        binding: the declarations as they are now.
+    """
+    name = report.name
+    try:
+        if report.now.kind == "table" and name in binding.targets:
+            head = changelog_of(binding.targets[name].source, lake).head()
+            return None if head is None else f"{head.changelog_id}:{report.now.applied}"
+        if report.now.kind == "query" and name in binding.queries:
+            return metadata.data_version_of_query(binding.query_hop(name, lake, run="report").plan()).value
+        if report.now.kind == "changelog" and name in binding.sources:
+            source = binding.sources[name]
+            plan = ChangelogHop(source, changelog_of(source, lake), run="report").plan()
+            return metadata.data_version_of_changelog(plan).value
+    except UpsertPlatformError:  # the report says by itself that the source does not answer
+        return None
+    return None
+
+
 def events_of(
-    report: Report, *, run: str, names: AssetKeys
+    report: Report, *, run: str, names: AssetKeys, version: str | None = None
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
     """The events of an interval: a materialisation if something was written, and the checks that took place."""
     given = {"changelog": names.changelog_key, "query": names.query_key, "table": names.destination_key}
     key = given[report.now.kind](report.name)
     if report.batches:
-        yield dg.AssetMaterialization(key, description=report.line(), metadata=_metadata(report, run))
+        # The tags by which Dagster knows a version that a run returns: automation follows it alike.
+        tags = {} if version is None else {DATA_VERSION_TAG: version, DATA_VERSION_IS_USER_PROVIDED_TAG: "true"}
+        yield dg.AssetMaterialization(key, description=report.line(), metadata=_metadata(report, run), tags=tags)
     if report.checked:
         yield dg.AssetCheckEvaluation(
             asset_key=key,

@@ -50,7 +50,7 @@ def test_what_a_run_is_launched_with_is_used_by_assets_io_managers_and_checks(st
     )
     assert result.success
     assert all(checks_of(result).values())
-    assert len(checks_of(result)) == 2
+    assert len(checks_of(result)) == 3
     assert NotingSpark.asked
     assert "spark_ui" not in metadata_of(result, "tables", "users_serving"), "this session has no page"
     assert all(settings == launched for settings in NotingSpark.asked)

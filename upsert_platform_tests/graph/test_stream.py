@@ -19,8 +19,12 @@ import dagster as dg
 import pytest
 
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.graph.keys import AS_DECLARED
+from upsert_platform.graph.stream_events import events_of, version_of
 from upsert_platform.hops.binding import Binding, bind, load
 from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
+from upsert_platform.hops.streaming.measures import Numbers
+from upsert_platform.hops.streaming.reports import Reporter
 from upsert_platform_tests.graph.stack import Stack, checks_of
 
 PATIENCE = 60.0
@@ -216,3 +220,22 @@ def test_a_killed_loop_loses_nothing(stack: Stack) -> None:
     done = stack.execute()
     assert done.returncode == 0, done.stderr[-3000:]
     assert (stack.serving_differences(), stack.warehouse_differences()) == ([], [])
+
+
+def test_continuous_mode_gives_the_data_versions_of_runs(stack: Stack) -> None:
+    """Or automation downstream of it would be asked once, and then never."""
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(20))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert stack.run(instance=instance).success
+        for kind, name, group in (("changelog", "users", "changelogs"), ("table", "users_serving", "tables")):
+            (report,) = Reporter().reports({f"{kind} {name}": Numbers(kind, batches=1, applied=1)})
+            version = version_of(report, bound(stack), Lake(str(stack.lake)))
+            (event,) = events_of(report, run="r", names=AS_DECLARED, version=version)
+            run = instance.get_latest_materialization_event(dg.AssetKey([group, name]))
+            assert run is not None
+            assert run.asset_materialization is not None
+            assert isinstance(event, dg.AssetMaterialization)
+            own, others = event.tags or {}, run.asset_materialization.tags or {}
+            tags = ("dagster/data_version", "dagster/data_version_is_user_provided")
+            assert [own[tag] for tag in tags] == [others[tag] for tag in tags]
