@@ -207,7 +207,7 @@ class ComparesRecords(ABC):
 
 
 class WritesHere(ABC):
-    """A destination whose `Destination.write` also takes few rows as an Arrow table, which this process writes itself.
+    """A destination that takes few rows as an Arrow table, and rows of a task (`RowsOfTask`): one task writes them.
 
     Then a row is stored as it is: no value of a declared column is another in the table (`StoresOtherValues`).
     """
@@ -217,15 +217,20 @@ class WritesHere(ABC):
         """Whether it does so for the table as it is. After `Destination.prepare`."""
 
     @abstractmethod
-    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
-        """What `Destination.read` gives for keys, and perhaps rows of others too, read by this process.
+    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None] | None:
+        """Return what reads the rows of few keys in one task; None where more than `most` would have to be read.
+
+        It gets columns named as the primary key, each key once, and gives what `Destination.read` gives for them, and
+        perhaps rows of others too; None where it would have to read more than `most`. It can be pickled.
 
         Args:
-            keys: columns named as the primary key, each key once.
             since: the keys were written by batches after it.
-            most: rows, or records, that this process may read; None is given where it would have to read more.
+            most: rows, or records, that the task may read.
         """
 
-    def held_here(self, changes: pa.Table) -> pa.Table:
-        """What `HoldsLess.held` gives of a change frame."""
-        return changes
+    def holder(self) -> Callable[[pa.Table], pa.Table] | None:
+        """Return what gives a change frame as `HoldsLess.held` does; None where every value is held as it is.
+
+        It can be pickled.
+        """
+        return None

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.task_runner import RowsOfTask
+
 OPERATION: Final = "_op"
 """Column of a change frame: ``U`` puts the row, ``D`` deletes the row of its key (other columns are then null)."""
 OPERATION_UPSERT: Final = "U"
@@ -261,13 +263,19 @@ class Destination(ABC):
 
     @abstractmethod
     def write(
-        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self,
+        changes: DataFrame | pa.Table | RowsOfTask,
+        *,
+        span: BatchSpan,
+        lease: Lease,
+        keep_refused: KeepRefused = drop_nothing,
     ) -> WriteReport:
         """Applies a change frame and records `span.upto` as applied, so that a replay of the span changes nothing.
 
         Args:
             changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key. An Arrow
-                table is taken by destinations that write it here (`capabilities.WritesHere`).
+                table, and rows that the writing task makes, are taken by destinations that write them by one task
+                (`capabilities.WritesHere`).
             keep_refused: is given every row that the destination will not take, before anything is recorded.
 
         Raises:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.head import Head, Positions
     from upsert_platform.changelog.tables import TableLocation
+    from upsert_platform.task_runner import TaskRunner
 
 MODE_UPSERT: Final = "upsert"
 """A changelog keeps the last record per key and batch."""
@@ -143,7 +144,7 @@ class Source(ABC):
         streams: Sequence[Any],
         head: Head,
         location: TableLocation,
-        here: bool = False,
+        runner: TaskRunner | None = None,
     ) -> Landed:
         """Reads ranges and writes their rows into new data files of a changelog, which its caller commits.
 
@@ -151,7 +152,7 @@ class Source(ABC):
             spark: gives a session, where Spark is needed.
             streams: as `discover` gave them.
             head: of the changelog, which the batch will follow.
-            here: it is little, so this process reads it if it can.
+            runner: of the one task that reads the ranges, where they are few records.
 
         Raises:
             RecordError: a record cannot be decoded and ``on-error`` is ``fail``.
@@ -226,10 +227,10 @@ class ReadsRanges(Source):
     ) -> list[DataFile]:
         """Reads ranges and writes their rows into new data files of a changelog. Raises what `land` does."""
 
-    def write_here(
-        self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    def write_by_one_task(
+        self, runner: TaskRunner, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
     ) -> list[DataFile] | None:
-        """As `write`, by this process, which is meant for few records; None where only Spark makes the rows."""
+        """As `write`, by one task, which is meant for few records; None where the work is to be divided."""
         return None
 
     def land(
@@ -240,12 +241,14 @@ class ReadsRanges(Source):
         streams: Sequence[Any],
         head: Head,
         location: TableLocation,
-        here: bool = False,
+        runner: TaskRunner | None = None,
     ) -> Landed:
         """Writes the ranges; reading goes on at their ends."""
-        files = self.write_here(ranges, batch=head.batch + 1, location=location) if here else None
+        batch, files = head.batch + 1, None
+        if runner is not None:
+            files = self.write_by_one_task(runner, ranges, batch=batch, location=location)
         if files is None:
-            files = self.write(spark(), ranges, batch=head.batch + 1, location=location)
+            files = self.write(spark(), ranges, batch=batch, location=location)
         ends = {(item.topic, item.partition): item.end for item in ranges}
         return Landed(files, head.positions.advanced(ends, {stream.name: stream.topic_id for stream in streams}))
 

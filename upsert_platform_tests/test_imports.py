@@ -44,6 +44,7 @@ VOCABULARY = {
     "unreachable",
     "redaction",
     "internal_columns",
+    "task_runner",
 }
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),
@@ -92,7 +93,7 @@ LIGHT = (
     "hops.replay_start", "cli.session", "cli.importing", "declarations.importing",
     "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
     "hops.verify", "hops.verify_here", "hops.equal_in_tasks", "hops.comparison", "hops.changes_here", "hops.on_demand",
-    "hops.leased",
+    "hops.leased", "task_runner",
     "changelog.changes_here", "sql.native", "hops.dead_letters", "hops.transform",
     "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
@@ -102,7 +103,8 @@ LIGHT = (
     "mysql.table_source", "hops.checkups.databases", "hops.databases",
     "cli.submit_args", "cli.setup", "jvm.profiles", "jvm.placement",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
-    "jvm.warm_session", "jvm.warm_offer", "jvm.warm_process", "cli.warm", "cli.durations",
+    "jvm.warm_session", "jvm.warm_offer", "jvm.warm_process", "jvm.warm_start",
+    "jvm.gateway", "jvm.spark_work", "jvm.private_folder", "cli.warm", "cli.durations",
 )  # fmt: skip
 """Driver-side modules: none of HEAVY is loaded by importing them."""
 IN_WORKERS = (
@@ -111,6 +113,7 @@ IN_WORKERS = (
     "tablestore.connect.points", "tablestore.connect.frame", "tablestore.connect.compare",
     "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader", "mysql.snapshot",
     "mysql.landing", "mysql.text_values", "changelog.replays", "changelog.summed_in_tasks", "queries.native_insert",
+    "queries.span_changes", "writing.check_task", "task_runner",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

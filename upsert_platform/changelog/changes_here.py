@@ -35,12 +35,18 @@ def change_rows(
         files: those that may hold such rows; the caller knows that they are small.
         columns: of the rows; what orders rows, and `_kind`, are there too.
     """
+    paths = [item.path for item in files]
+    return changes_of_files(store.table, store.location, paths, columns=columns, after=after, upto=upto)
+
+
+def changes_of_files(
+    table: Table, location: TableLocation, paths: Sequence[str], *, columns: Sequence[str], after: int, upto: int
+) -> pa.Table:
+    """The rows of `change_batches` as one table, for a task that was told which files to read."""
     import pyarrow as pa
 
-    found = change_batches(
-        store.table, store.location, [item.path for item in files], columns=columns, after=after, upto=upto
-    )
-    return pa.Table.from_batches(found, schema=_schema(store.table, columns))
+    found = change_batches(table, location, paths, columns=columns, after=after, upto=upto)
+    return pa.Table.from_batches(found, schema=_schema(table, columns))
 
 
 def change_batches(

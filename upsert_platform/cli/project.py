@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
 
 from upsert_platform.cli.text import counted
+
+_WHOLE_WEEK: Final = 7 * 86_400.0
+"""Seconds: a session that nobody used for so long ends beside a UI too."""
 
 
 @click.command(short_help="Say everything that is wrong in a project.")
@@ -59,11 +64,13 @@ def demo(keep: bool) -> None:
 
 @click.command(short_help="Open the Dagster UI on the project.")
 @click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="Port of the UI.")
-def ui(port: int) -> None:
+@click.option("--warm/--no-warm", default=True, show_default=True, help="Keep a Spark session open for the runs.")
+def ui(port: int, *, warm: bool) -> None:
     """Open the Dagster UI on the project; ends with Ctrl-C.
 
     The local servers that the project names by their variables (UPSERT_KAFKA_BOOTSTRAP_SERVERS and so on) are brought
-    up before, unless those variables lead elsewhere.
+    up before, unless those variables lead elsewhere. A warm Spark session for the runs stays open as long as the UI
+    does; --no-warm leaves it out.
     """
     from upsert_platform.changelog import lake
     from upsert_platform.demo.instance import environment
@@ -77,12 +84,40 @@ def ui(port: int) -> None:
         with Console().status("starting the local servers"):
             supervisor.up(supervisor.default_directory(), only=wanted)
     servers = f"; local {' and '.join(wanted)} up until 'upsert-platform local down'" if wanted else ""
-    click.echo(f"Dagster UI on http://127.0.0.1:{port}{servers}")
+    variables = environment()
+    session = "; Spark opens for runs" if warm and keep_session(variables) else ""
+    click.echo(f"Dagster UI on http://127.0.0.1:{port}{servers}{session}")
     dagster = str(Path(sys.executable).parent / "dagster")
     arguments = ["dev", "-m", "upsert_platform.definitions", "-h", "127.0.0.1", "-p", str(port)]
     # A shell lets what it starts in the background ignore SIGINT, by which Dagster ends its services at a SIGTERM too.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.execve(dagster, [dagster, *arguments], environment())
+    os.execve(dagster, [dagster, *arguments], variables)
+
+
+def keep_session(variables: Mapping[str, str]) -> bool:
+    """Keep a warm Spark session as long as this process lives, whatever program it becomes.
+
+    Args:
+        variables: of the runs, which the session has to have alike.
+
+    Returns:
+        Whether one opens; none does where one is up already, warm sessions are not used, or there is no Java.
+    """
+    from upsert_platform.jvm.jars import JavaMissingError, java
+    from upsert_platform.jvm.warm_offer import Offer, folder
+    from upsert_platform.jvm.warm_start import start_process
+
+    where = folder()
+    found = None if where is None else Offer.read(where)
+    if where is None or (found is not None and found.is_alive()):
+        return False
+    try:
+        java()
+    except JavaMissingError as error:
+        click.echo(f"no warm Spark session: {error}", err=True)
+        return False
+    start_process(where, idle=_WHOLE_WEEK, environment=variables, beside=os.getpid())
+    return True
 
 
 def named_servers(project: Path, *, root: str) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.cli.durations import Seconds
+from upsert_platform.jvm.warm_start import LOG
 
 if TYPE_CHECKING:
     from upsert_platform.jvm.warm_offer import Offer
 
-_LOG: Final = "session.log"
 _UP_SECONDS: Final = 180.0
 _DOWN_SECONDS: Final = 60.0
 _TAIL_LINES: Final = 15
@@ -37,22 +35,17 @@ def up(idle: float, profile: str | None) -> None:
 
     One at a time: a run that finds it at work opens a session of its own, as all do without this command.
     """
-    from upsert_platform.jvm.warm_offer import Offer, make_folder
+    from upsert_platform.jvm.warm_offer import Offer
     from upsert_platform.jvm.warm_process import ANOTHER_IS_UP
+    from upsert_platform.jvm.warm_start import start_process
 
     where = _folder()
-    make_folder(where)
     found = Offer.read(where)
     if found is not None and found.is_alive():
         click.echo(_told(found, where))
         return
-    command = [sys.executable, "-m", "upsert_platform.jvm.warm_process", str(where), str(idle)]
-    log = where / _LOG
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
-        process = subprocess.Popen(
-            [*command, *([profile] if profile else [])],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
+    log = where / LOG
+    process = start_process(where, idle=idle, profile=profile)
     deadline = time.monotonic() + _UP_SECONDS
     while (found := Offer.read(where)) is None or found.pid != process.pid:
         ended = process.poll()
@@ -82,7 +75,7 @@ def status(*, as_json: bool) -> None:
     elif found is None:
         click.echo("there is no warm session: 'upsert-platform session up' opens one")
     else:
-        click.echo(_told(found, where) if alive else f"the session of process {found.pid} is gone; see {where / _LOG}")
+        click.echo(_told(found, where) if alive else f"the session of process {found.pid} is gone; see {where / LOG}")
     if not alive:
         raise SystemExit(1)
 
@@ -112,7 +105,7 @@ def down(*, now: bool) -> None:
     deadline = time.monotonic() + _DOWN_SECONDS
     while found.is_alive():
         if time.monotonic() > deadline:
-            raise click.ClickException(f"process {found.pid} does not end; see {where / _LOG}")
+            raise click.ClickException(f"process {found.pid} does not end; see {where / LOG}")
         time.sleep(0.1)
     click.echo(f"the session of process {found.pid} has ended")
 
@@ -143,7 +136,7 @@ def _numbers(offer: Offer, where: Path) -> dict[str, object]:
         "used_by": int(Turn.holder(where) or 0) or None,
         "idle_seconds": offer.idle_seconds,
         "memory_bytes": memory,
-        "log": str(where / _LOG),
+        "log": str(where / LOG),
     }
 
 

@@ -143,6 +143,7 @@ def _wave(
         pairs = zip(("regions_serving", "last_views"), tables(variables), expected(servers), strict=True)
         behind_queries = list(pairs)
     console.print(_summary(found))
+    console.print(_spark_work())
     for name, verdict in found.items():
         if not verdict.equal or not verdict.whole:
             first = next((f"{item.status} {item.key} {item.detail}" for item in verdict.differences), "")
@@ -248,6 +249,25 @@ def _summary(found: Mapping[str, Verdict]) -> Table:
                 "[green]equal[/]" if verdict.equal else f"[red]{verdict.differing} differ[/]",
             )
     return shown
+
+
+def _spark_work() -> str:
+    """What Spark did in the newest run, by the metadata of what it made and checked."""
+    import dagster as dg
+
+    counts = dict.fromkeys(("jobs", "stages", "tasks"), 0)
+    os.environ.setdefault("DAGSTER_HOME", str(dagster_home()))
+    with dg.DagsterInstance.get() as instance:
+        (run,) = instance.get_runs(limit=1)
+        for entry in instance.all_logs(run.run_id):
+            event = entry.dagster_event
+            done: Any = None if event is None else event.event_specific_data
+            made = getattr(done, "materialization", done)
+            shown = getattr(made, "metadata", {})
+            for name in counts:
+                value = shown.get(f"spark_{name}")
+                counts[name] += int(value.value) if value is not None else 0
+    return "Spark: " + ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def _latest(instance: Any, key: Any) -> dict[str, Any]:

@@ -147,6 +147,7 @@ def _compared(
             yield _standing(target, key, state, "rows are appended: there is no last value per key to look for")
             return
         checked = state.verdict.batch if state.verdict else 0
+        asked = spark.times_asked
         if is_asked_for(context.run):
             if state.lost:
                 yield dg.AssetCheckResult(
@@ -177,6 +178,7 @@ def _compared(
         else:
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
+        shown_work = metadata.of_spark(spark.page(since=asked), spark.take_work())
         if found.rows is not None:
             shown: dict[str, int | str] = {"dagster/row_count": found.rows, "dagster/uri": hop.destination.uri}
             observed = dg.AssetObservation(asset_key=key, description="compared", metadata=shown)
@@ -189,7 +191,7 @@ def _compared(
             passed=found.passed and not kept,
             # The verdict that the destination keeps is that of the comparison, whatever is kept aside.
             severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
-            metadata={**metadata.of_comparison(found), "refused_rows": kept, "new": True},
+            metadata={**metadata.of_comparison(found), "refused_rows": kept, "new": True, **shown_work},
             description=_description(found, kept, target.name),
         )
     finally:

@@ -70,7 +70,9 @@ class ChangelogIOManager(_PlatformIOManager):
             key = self.names.stream_key(hop.source.table, topic.name)
             context.log_event(metadata.observed_topic(after, topic.name, key=key))
         shown = {**metadata.of_changelog_run(run, lag=after.lag), **after.details, **metadata.of_store(hop.store)}
-        context.add_output_metadata({**shown, **metadata.of_spark(self.spark.page(since=asked))})
+        context.add_output_metadata(
+            {**shown, **metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())}
+        )
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
             try:
@@ -107,7 +109,7 @@ class QueryIOManager(_PlatformIOManager):
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
             run = obj.execute(self.spark.on_demand())
-        page = metadata.of_spark(self.spark.page(since=asked))
+        page = metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())
         context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store), **page})
         if run.met:
             context.log.warning(
@@ -151,7 +153,7 @@ class DestinationIOManager(_PlatformIOManager):
             context.log.info("another run applied these batches meanwhile")
             context.add_output_metadata({"batches_behind": 0, "batches": 0, "upserts": 0, "deletes": 0})
             return
-        page = metadata.of_spark(self.spark.page(since=asked))
+        page = metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())
         context.add_output_metadata({**metadata.of_destination_run(run), "dagster/uri": hop.destination.uri, **page})
         if run.multi_partition_keys:
             context.log.warning(
@@ -175,7 +177,7 @@ class DestinationIOManager(_PlatformIOManager):
                 )
             finally:
                 destination.close()
-        page = metadata.of_spark(frame.sparkSession.sparkContext.uiWebUrl)
+        page = metadata.of_spark(frame.sparkSession.sparkContext.uiWebUrl, self.spark.take_work())
         context.add_output_metadata({**metadata.of_written_frame(written), **page})
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":

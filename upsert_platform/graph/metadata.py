@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -16,6 +17,7 @@ from upsert_platform.hops.destination_hop import DestinationPlan
 from upsert_platform.hops.destination_run import DestinationRun
 from upsert_platform.hops.frame_hop import WrittenFrame
 from upsert_platform.hops.query_hop import QueryRun
+from upsert_platform.jvm.spark_work import SparkWork
 from upsert_platform.queries.engine import QueryBatchPlan
 
 
@@ -151,9 +153,10 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
     }
 
 
-def of_spark(page: str | None) -> dict[str, Any]:
-    """A link to the page of the Spark session that did it; none where no session did, or it has no page."""
-    return {} if page is None else {"spark_ui": dg.MetadataValue.url(page)}
+def of_spark(page: str | None, work: SparkWork) -> dict[str, Any]:
+    """What Spark did, and a link to the page of its session; empty where no session did anything, or it has no page."""
+    link = {} if page is None else {"spark_ui": dg.MetadataValue.url(page)}
+    return {**link, **({f"spark_{name}": count for name, count in asdict(work).items()} if work.jobs else {})}
 
 
 def of_written_frame(written: WrittenFrame) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from upsert_platform.hops.on_demand import OnDemand, local_rows
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
+from upsert_platform.jvm.spark_work import SparkWork, WorkCounter
 from upsert_platform.jvm.warm_session import close_session, session_for_run
 
 _BRIEF_ROWS = 1_000_000
@@ -71,6 +72,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
     _asked: int = PrivateAttr(default=0)
     _page: str | None = PrivateAttr(default=None)
     _noticed: bool = PrivateAttr(default=False)
+    _counter: Any = PrivateAttr(default=None)
 
     def refuse_wrong(self, platform: "PlatformResource", *, writes: bool = False) -> None:
         """Refuses settings with which Spark could not work on the lake; opens nothing.
@@ -142,6 +144,10 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
         """Address of Spark's own page, if the session was asked for since, and has one (`spark.ui.enabled`)."""
         return self._page if self._asked > since else None
 
+    def take_work(self) -> SparkWork:
+        """Return what Spark did since this was asked for last."""
+        return SparkWork() if self._counter is None else self._counter.take()
+
     def _init_session(self) -> None:
         self._asked += 1
         if self._spark_session is None:
@@ -152,12 +158,13 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
             tell = dg.get_dagster_logger().info
             self._spark_session = session_for_run(settings, profile=self.profile, brief=self._brief, tell=tell)
             self._page = self._spark_session.sparkContext.uiWebUrl
+            self._counter = WorkCounter(self._spark_session)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stops the session if this run opened it, and leaves a warm one."""
         if self._opened and self._spark_session is not None:
             close_session(self._spark_session)
-            self._spark_session, self._opened = None, False
+            self._spark_session, self._opened, self._counter = None, False, None
 
 
 class PlatformResource(HoldsSecrets):

@@ -14,6 +14,7 @@ from upsert_platform.hops.on_demand import OnDemand, opened, times_a_batch
 from upsert_platform.hops.waiting import told_while_waiting
 from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_here, new_partitions
 from upsert_platform.source import Source, TakesSnapshots
+from upsert_platform.task_runner import TaskRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,9 +198,9 @@ class ChangelogHop:
     def _commit(
         self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
     ) -> Head | None:
-        here = isinstance(spark, OnDemand) and self._is_local(spark, head, ranges)
+        runner = self._runner(spark, head, ranges) if isinstance(spark, OnDemand) else None
         landed = self.source.land(
-            lambda: opened(spark), ranges, streams=plan.topics, head=head, location=self.store.location, here=here
+            lambda: opened(spark), ranges, streams=plan.topics, head=head, location=self.store.location, runner=runner
         )
         return self.store.append(landed.files, head=head, positions=landed.positions, run=self.run)
 
@@ -212,13 +213,13 @@ class ChangelogHop:
                 return moved_keys_here(self.store, files, batch=batch, partitions=partitions)
         return moved_keys(opened(spark), self.store, batch=batch, partitions=partitions)
 
-    def _is_local(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> bool:
-        """Whether this process is to read a batch."""
+    def _runner(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> TaskRunner | None:
+        """What runs the one task that reads a batch; None where ranges are divided among Spark's tasks."""
         offsets = sum(item.offsets for item in ranges)
-        if not spark.is_local(offsets, 0):
-            return False
+        if spark.runner(offsets, 0) is None:
+            return None
         before = self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, []) if head.batch else []
-        return spark.is_local(offsets, offsets * (_mean_bytes(before) or 0.0))
+        return spark.runner(offsets, offsets * (_mean_bytes(before) or 0.0))
 
 
 def _mean_bytes(accounts: list[RangeAccount]) -> float | None:

@@ -6,16 +6,15 @@ primary key into a table with one. Other inserts have no form here, and Spark co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from upsert_platform.capabilities import StoresOtherValues, WritesHere
-from upsert_platform.changelog.changes_here import can_be_told_apart, change_rows, last_rows
-from upsert_platform.changelog.latest import PARTITIONS_MET
-from upsert_platform.changelog.rows import BATCH, KIND, KIND_DELETE, stored_columns
+from upsert_platform.changelog.changes_here import can_be_told_apart
+from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.connector import Writable
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, Destination
+from upsert_platform.destination import Destination
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.model import Column
@@ -26,27 +25,11 @@ from upsert_platform.sql.rendered import cut_fractions
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from upsert_platform.changelog.store import ChangelogStore
     from upsert_platform.queries.native_insert import NativeInsert
+    from upsert_platform.queries.span_changes import ChangesOfSpan
 
 _NULL = "NULL"
-
-
-@dataclass(frozen=True)
-class ChangesHere:
-    """A change frame.
-
-    Attributes:
-        table: the target's columns, `_op` and `_seq`, one row per key.
-        met: keys that came from more than one partition.
-        unmatched: deletes of rows that do not meet the insert's WHERE.
-    """
-
-    table: pa.Table
-    met: int
-    unmatched: int
 
 
 @dataclass(frozen=True)
@@ -87,23 +70,15 @@ class InsertHere:
         key = tuple(target.table.primary_key)
         return cls(target, NativeInsert(columns, key, tuple(values), condition, digits))
 
-    def changes(self, store: ChangelogStore, files: Any, *, after: int, upto: int) -> ChangesHere:
-        """The changes of the batches after `after` and up to `upto`.
+    def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
+        """What makes the changes of the batches after `after` and up to `upto`.
 
         Args:
-            files: of the changelog, that may hold them; they are small.
+            paths: of the files of the changelog that may hold them; they are small.
         """
-        import pyarrow.compute as pc
+        from upsert_platform.queries.span_changes import ChangesOfSpan
 
-        source = self.target.source.table
-        names = [column.name for column in stored_columns(source)]
-        rows = change_rows(store, files, columns=names, after=after, upto=upto)
-        reduced = last_rows(rows, key=source.primary_key)
-        table = self.native.changes(reduced, sequence=BATCH)
-        deleted = pc.sum(pc.equal(reduced.column(KIND), KIND_DELETE)).as_py() or 0
-        deletes = pc.sum(pc.equal(table.column(OPERATION), OPERATION_DELETE)).as_py() or 0
-        met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
-        return ChangesHere(table, met, max(0, deletes - deleted))
+        return ChangesOfSpan(self.native, store.table, store.location, tuple(paths), after, upto)
 
 
 def _is_written_here(destination: Destination) -> bool:

@@ -33,13 +33,14 @@ from upsert_platform.errors import RecordError
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
+from upsert_platform.hops.few_files import few_files, rows_by_accounts
 from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
-from upsert_platform.hops.local_files import local_files, rows_by_accounts
 from upsert_platform.hops.on_demand import OnDemand, opened
 from upsert_platform.hops.position import check_position
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.masking import Mask
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.types import quote_name
 from upsert_platform.writing.outcomes import TaskStats, Written
 from upsert_platform.writing.same_key import join_by_key
@@ -192,27 +193,26 @@ class DestinationHop:
         span = self.span(after=after, upto=upto, head=plan.head, replaces=replaces)
         # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
         self.refused.forget(span)
-        done = self._applied_here(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
+        done = self._applied_by_one_task(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
         report, met, unmatched = done or self._applied_by_spark(opened(spark), span, lease, progress)
         if self.notes:
             note_applied(self.store, self.destination.name, span.upto, commit=span.commit)
         self._settle_overtaken(spark, span)
         return DestinationRun(span, report, met, unmatched, time.monotonic() - started)
 
-    def _applied_here(
+    def _applied_by_one_task(
         self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
     ) -> tuple[WriteReport, int, int] | None:
-        """Applies a span in this process, if it is little and Spark has nothing to compute."""
-        files = local_files(spark, self.store, after=span.after, upto=span.upto)
-        if files is None:
+        """Applies a span of few rows by one task, if the insert needs nothing but Arrow."""
+        few = few_files(spark, self.store, after=span.after, upto=span.upto)
+        insert = None if few is None else InsertHere.of(self.target, self.destination)
+        if few is None or insert is None:
             return None
-        insert = InsertHere.of(self.target, self.destination)
-        if insert is None:
-            return None
-        changes = insert.changes(self.store, files, after=span.after, upto=span.upto)
-        keep = self.refused.of(span, progress=self.watch(progress, most=changes.table.num_rows))
-        report = self.destination.write(changes.table, span=span, lease=lease, keep_refused=keep)
-        return report, changes.met, changes.unmatched
+        make = insert.of_span(self.store, few.paths, after=span.after, upto=span.upto)
+        changes = RowsOfTask(make, few.runner)
+        keep = self.refused.of(span, progress=self.watch(progress, most=few.rows))
+        report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
+        return report, changes.counted.get("met", 0), changes.counted.get("unmatched", 0)
 
     def _applied_by_spark(
         self, spark: SparkSession, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None

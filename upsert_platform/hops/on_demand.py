@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.errors import EndpointError
+from upsert_platform.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,8 @@ CORES_OF_A_BATCH: Final = 4
 """Cores for which the default bounds of a batch are some seconds of work."""
 LOCAL_BYTES: Final = 32 << 20
 """Bytes of files, or of records, that this process holds at least, if it works on any rows."""
+TASK_ROWS: Final = 100_000
+"""Rows up to which a step is one task: to divide the work costs more than it gains."""
 _BYTES_A_ROW: Final = 128
 """A bound of more rows is one of more bytes."""
 
@@ -74,10 +77,25 @@ class OnDemand:
     size: int | None = None
     on_cluster: bool = False
 
+    @property
+    def local_bytes(self) -> int:
+        """Bytes up to which this process does the work."""
+        return max(LOCAL_BYTES, self.rows * _BYTES_A_ROW) if self.size is None else self.size
+
     def is_local(self, rows: int, size: float) -> bool:
         """Return whether this process does work of so many rows and bytes."""
-        most = max(LOCAL_BYTES, self.rows * _BYTES_A_ROW) if self.size is None else self.size
-        return rows <= self.rows and size <= most
+        return rows <= self.rows and size <= self.local_bytes
+
+    @property
+    def most_rows(self) -> int:
+        """Rows up to which one task does the work of a step, wherever it runs."""
+        return max(TASK_ROWS, self.rows)
+
+    def runner(self, rows: int, size: float) -> TaskRunner | None:
+        """Return what runs the one task of a step; None where its work is divided among Spark's tasks."""
+        if self.is_local(rows, size):
+            return LocalTaskRunner()
+        return SparkTaskRunner(self.open) if rows <= TASK_ROWS and size <= LOCAL_BYTES else None
 
 
 def opened(spark: SparkSession | OnDemand) -> SparkSession:

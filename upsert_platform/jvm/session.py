@@ -39,8 +39,8 @@ _BRIEF_JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1"
 comes too late to be used. A session that moves millions of rows needs it."""
 _EXECUTORS_SECONDS: Final = 90.0
 """How long a cluster may take to give a first executor; without one, Spark would wait for ever."""
-_OF_THE_PROCESS: Final = ("spark.master", "spark.sql.shuffle.partitions")
-"""Defaults of a session whose tasks run in this process: a cluster names its master, and has cores of its own."""
+_OF_THE_PROCESS: Final = ("spark.master", "spark.sql.shuffle.partitions", "spark.python.daemon.module")
+"""Defaults of a session whose tasks run on this machine: a cluster names its master, and has cores of its own."""
 _OF_LOOPBACK: Final = ("spark.driver.bindAddress", "spark.driver.host")
 """Defaults that executors on other machines could not use; Spark finds an address by itself."""
 
@@ -85,6 +85,7 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "upsert_platform.jvm.worker_daemon",
     }
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.jvm.class_archive import archive_file, spark_folder
 from upsert_platform.jvm.session import open_session
+from upsert_platform.task_runner import SparkTaskRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +106,7 @@ def exercise(spark: SparkSession, folder: str) -> None:
         made.mapInArrow(lambda batches: batches, made.schema).write.mode("append").parquet(table)
     stored = spark.read.schema(made.schema).parquet(table).where("v > 10")
     last = stored.groupBy("k").agg(F.max_by(F.struct("s", "t"), F.struct("v")).alias("last")).persist()
+    SparkTaskRunner(lambda: spark).call(int, what="train")
     last.select("k", "last.*").join(stored, "k", "full_outer").groupBy("k").count().collect()
 
 

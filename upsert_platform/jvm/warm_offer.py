@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import upsert_platform
 from upsert_platform.errors import EndpointError
 from upsert_platform.jvm.private_folder import make_private, require_private
 from upsert_platform.jvm.profiles import SparkPlace
@@ -142,11 +143,18 @@ def digests_of(place: SparkPlace, salt: str) -> dict[str, str]:
     alike = {
         "Python": sys.executable,
         "PySpark": version("pyspark"),
+        "version of the platform": _platform(),
         "working folder": str(Path.cwd()),
         **{f"variable {name}": value for name, value in os.environ.items() if _is_compared(name)},
         **{f"setting {name}": value for name, value in settings_of(place).items()},
     }
     return {name: hashlib.sha256(f"{salt}{value}".encode()).hexdigest() for name, value in alike.items()}
+
+
+def _platform() -> str:
+    """When which module of the platform was changed last: workers begin with those that were imported before."""
+    folder = Path(upsert_platform.__file__).parent
+    return " ".join(f"{file}:{file.stat().st_mtime_ns}" for file in sorted(folder.rglob("*.py")))
 
 
 def _is_compared(variable: str) -> bool:

@@ -1,7 +1,8 @@
-"""The process that keeps a warm Spark session: ``python -m upsert_platform.jvm.warm_process FOLDER IDLE [PROFILE]``.
+"""The process that keeps a warm Spark session, with the arguments FOLDER IDLE [PROFILE [PID BEGAN]].
 
 It opens a session, does in small what runs do so that the JVM has compiled it, and offers it. It ends after IDLE
-seconds in which nobody worked there, when it is told to (SIGTERM), or when its JVM ends, which ends with it.
+seconds in which nobody worked there, when it is told to (SIGTERM), with the process PID (which began at BEGAN) if one
+is named, or when its JVM ends, which ends with it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import spark_place
-from upsert_platform.jvm.scratch import began_at, scratch_folder
+from upsert_platform.jvm.scratch import began_at, is_process, scratch_folder
 from upsert_platform.jvm.session import open_session, prepare_environment
 from upsert_platform.jvm.train_archive import exercise
 from upsert_platform.jvm.warm_offer import Offer, Turn, digests_of, new_salt, withdraw
@@ -40,7 +41,8 @@ _ON_A_CLUSTER: Final = {"spark.python.worker.reuse": "false"}
 
 def main(arguments: list[str]) -> int:
     """Keeps a session until its end; the exit code."""
-    where, idle, profile = Path(arguments[0]), float(arguments[1]), arguments[2] if len(arguments) > 2 else None
+    where, idle, profile = Path(arguments[0]), float(arguments[1]), arguments[2] or None if len(arguments) > 2 else None
+    beside = (int(arguments[3]), float(arguments[4])) if len(arguments) > 4 else None
     kept = os.open(where / "process", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,14 +76,24 @@ def main(arguments: list[str]) -> int:
     offer.write(where)
     print(f"up: {offer}", flush=True)  # noqa: T201 - without the secret
     try:
-        return _keep(session, offer, where, gateway.proc, stops)
+        return _keep(session, offer, where, gateway.proc, stops, beside)
     finally:
         withdraw(where, offer)
 
 
-def _keep(session: SparkSession, offer: Offer, where: Path, jvm: object, stops: threading.Event) -> int:
+def _keep(
+    session: SparkSession,
+    offer: Offer,
+    where: Path,
+    jvm: object,
+    stops: threading.Event,
+    beside: tuple[int, float] | None,
+) -> int:
     used = time.monotonic()
     while not stops.wait(_LOOK_SECONDS):
+        if beside is not None and not is_process(*beside):
+            print(f"process {beside[0]} ended", flush=True)  # noqa: T201
+            break
         if jvm.poll() is not None:  # type: ignore[attr-defined]
             print(f"the JVM (process {offer.jvm}) ended", file=sys.stderr, flush=True)  # noqa: T201
             return 1

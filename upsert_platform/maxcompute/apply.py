@@ -30,6 +30,7 @@ from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending, wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.task_result import TaskResult
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.outcomes import Written, opener_of, run_tasks
 
@@ -61,11 +62,11 @@ class Batch:
     judge: Judge
 
 
-def apply_batch(changes: DataFrame | pa.Table, batch: Batch) -> WriteReport:
+def apply_batch(changes: DataFrame | pa.Table | RowsOfTask, batch: Batch) -> WriteReport:
     """Sends a change frame, commits it and records the batch as applied.
 
     Args:
-        changes: an Arrow table where the table has no partitions that follow from rows; this process sends it.
+        changes: an Arrow table, or rows of a task, where no partition follows from rows; one task sends them.
 
     Raises:
         DestinationError, RecordError, EndpointError, LeaseHeldError: as `Destination.write` says.
@@ -73,7 +74,7 @@ def apply_batch(changes: DataFrame | pa.Table, batch: Batch) -> WriteReport:
     started = time.monotonic()
     batch.lease.check()
     table = batch.table
-    if isinstance(changes, pa.Table):
+    if isinstance(changes, (pa.Table, RowsOfTask)):
         return _send_and_commit(batch, changes, distinct_specs(changes, table), started)
     if batch.span.replaces:
         changes = changes.where(f"{OPERATION} = '{OPERATION_UPSERT}'")
@@ -99,7 +100,9 @@ def apply_batch(changes: DataFrame | pa.Table, batch: Batch) -> WriteReport:
                 kept.unpersist()
 
 
-def _send_and_commit(batch: Batch, frame: DataFrame | pa.Table, specs: list[Spec], started: float) -> WriteReport:
+def _send_and_commit(
+    batch: Batch, frame: DataFrame | pa.Table | RowsOfTask, specs: list[Spec], started: float
+) -> WriteReport:
     table, span, sending = batch.table, batch.span, batch.sending
     opened = Pending(
         api=sending.api,
@@ -171,12 +174,12 @@ def _counted(specs: list[Spec], table: MaxComputeTable) -> tuple[str, ...]:
     return tuple(spec_text(spec) for spec in specs) or (WHOLE_TABLE,)
 
 
-def _send(batch: Batch, frame: DataFrame | pa.Table) -> Written[TaskResult]:
+def _send(batch: Batch, frame: DataFrame | pa.Table | RowsOfTask) -> Written[TaskResult]:
     table, sending = batch.table, batch.sending
-    here = isinstance(frame, pa.Table)
+    by_one = isinstance(frame, (pa.Table, RowsOfTask))
     return run_tasks(
-        frame if here else sending.spread(frame),
-        sending.task(opener_of(batch.keep_refused), here=here),
+        frame if by_one else sending.spread(frame),
+        sending.task(opener_of(batch.keep_refused)),
         TaskResult,
         what=f"table '{table.name}'",
         keep=batch.keep_refused,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import (
@@ -48,6 +49,7 @@ from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.stored import folded_key, stored_value, stores_as_given
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.notices import warn_once
 
@@ -167,7 +169,12 @@ class MaxComputeDestination(
             _LOGGER.warning("%s: a recorded commit did not happen and is written again: %s", self._what, reason)
 
     def write(
-        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self,
+        changes: DataFrame | pa.Table | RowsOfTask,
+        *,
+        span: BatchSpan,
+        lease: Lease,
+        keep_refused: KeepRefused = drop_nothing,
     ) -> WriteReport:
         """Applies a change frame and records `span.upto` as applied.
 
@@ -206,8 +213,8 @@ class MaxComputeDestination(
         if self.table.settings.parallelism is not None and not hasattr(changes, "sparkSession"):
             warn_once(
                 _LOGGER,
-                f"{self._what}: 'sink.parallelism' = '{self.table.settings.parallelism}' has no effect on batches that"
-                " the driver's process writes; it is the number of Spark's tasks",
+                f"{self._what}: 'sink.parallelism' = '{self.table.settings.parallelism}' has no effect on batches of"
+                " few rows, which one task writes; it is the number of Spark's tasks",
             )
         since = self._since_last_commit(lease.record)
         batch = Batch(
@@ -256,11 +263,9 @@ class MaxComputeDestination(
         """Tables that are kept equal to the last value per key, without partitions or CHAR columns."""
         return self.table.upserts and stores_as_given(self.table, self._actual())
 
-    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
+    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
         """Rows of keys that are named to the service."""
-        from upsert_platform.maxcompute.read_back import rows_of_keys
-
-        return rows_of_keys(self._clients.reading(self._actual()), keys, most=most)
+        return partial(_rows_of_keys, self.table, self._actual(), most)
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
         """All rows of a table that stores them as given, by the splits of a session; few keys are named instead."""
@@ -399,3 +404,11 @@ class MaxComputeDestination(
                 " Nothing was written; run again"
             )
         return False
+
+
+def _rows_of_keys(table: MaxComputeTable, actual: TableState, most: int, keys: pa.Table) -> pa.Table | None:
+    """The rows of few keys; see `rows_of_keys`."""
+    from upsert_platform.maxcompute.read_back import rows_of_keys
+
+    with closing(Clients(table)) as clients:
+        return rows_of_keys(clients.reading(actual), keys, most=most)

@@ -24,6 +24,7 @@ from upsert_platform.maxcompute.rows import FITS, PARTITION_PREFIX, WirePlan, fi
 from upsert_platform.maxcompute.stored import default_text, is_absent, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.model import Column
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def load_assigner(name: str) -> Callable[[Any], Any]:
     return function
 
 
-def distinct_specs(frame: DataFrame | pa.Table, table: MaxComputeTable) -> list[Spec]:
+def distinct_specs(frame: DataFrame | pa.Table | RowsOfTask, table: MaxComputeTable) -> list[Spec]:
     """The partitions that a frame writes; values that no partition can have are left out (their rows are refused).
 
     Args:
@@ -155,6 +156,7 @@ def distinct_specs(frame: DataFrame | pa.Table, table: MaxComputeTable) -> list[
         return [plan.static]
     from pyspark.sql import functions as F
 
+    assert not isinstance(frame, RowsOfTask)
     names = partition_columns(plan)
     for name in names:
         frame = frame.where(~F.col(name).rlike(_REFUSED_VALUE) & (F.octet_length(F.col(name)) <= MAX_VALUE_BYTES))

@@ -22,7 +22,7 @@ from upsert_platform.maxcompute.partitions import partition_columns
 from upsert_platform.maxcompute.rows import WireColumn, WirePlan
 from upsert_platform.maxcompute.table import TUNNEL_KEY_TYPES, MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertSession, UpsertTunnel
-from upsert_platform.maxcompute.writer import ONLY_ATTEMPT, WriteJob, attempt_of_task, write_task
+from upsert_platform.maxcompute.writer import WriteJob, attempt_of_task, write_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,11 +62,10 @@ class Sending(Protocol):
     def spread(self, frame: DataFrame) -> DataFrame:
         """The frame as the tasks should see it."""
 
-    def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
         """The function of `mapInArrow`; picklable. Refused rows go to files that it opens, else among its outcomes.
 
         Args:
-            here: this process calls it, once.
         """
 
     def filled(self, streams: Sequence[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
@@ -119,7 +118,7 @@ class MaxStorageSending:
             frame = frame.sortWithinPartitions(*partition_columns(self._table.partitions))
         return frame
 
-    def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
         """Writes a stream of the session."""
         job = WriteJob(
             connection=self._storage.connection,
@@ -134,7 +133,7 @@ class MaxStorageSending:
         own = tuple(self._sessions) if self._table.session_per_task else ()
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            attempt = ONLY_ATTEMPT if here else attempt_of_task()
+            attempt = attempt_of_task()
             return write_task(batches, job, attempt=attempt, sessions=own, open_file=open_file)
 
         return write
@@ -248,7 +247,7 @@ class TunnelSending:
         tasks = min(tasks, first.buckets)
         return frame.mapInArrow(add, schema).repartitionById(tasks, F.col(_BUCKET) % tasks)
 
-    def task(self, open_file: Callable[[], RefusedFile] | None, *, here: bool = False) -> TaskFunction:
+    def task(self, open_file: Callable[[], RefusedFile] | None) -> TaskFunction:
         """Sends records of buckets into the sessions."""
         from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 

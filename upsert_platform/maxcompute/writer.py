@@ -7,6 +7,7 @@ reason; what it sends is not visible before the driver, which holds the lease, c
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -172,11 +173,11 @@ ONLY_ATTEMPT = Attempt(0, stream_version(0))
 
 
 def attempt_of_task() -> Attempt:
-    """Of the Spark task that asks."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
+    """Of the Spark task that asks; the only one in a process that is no worker of Spark."""
+    module = sys.modules.get("pyspark")  # a process that writes by itself need not load it
+    context = None if module is None else module.TaskContext.get()
+    if context is None:
+        return ONLY_ATTEMPT
     return Attempt(context.partitionId(), stream_version(context.taskAttemptId()))
 
 

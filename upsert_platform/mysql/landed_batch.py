@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from upsert_platform.mysql.table_source import MySqlTableSource
+    from upsert_platform.task_runner import TaskRunner
 
 CHUNKS: Final = 64
 """Chunks of a batch at most: what a killed run reads again."""
 _FEW_CHUNKS: Final = 4
-"""Chunks that the driver reads where a batch is taken to be little; a server's estimate of rows may be far off."""
+"""Chunks that one task reads where a batch is taken to be small; a server's estimate of rows may be far off."""
 
 
 def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
@@ -133,7 +135,7 @@ class LandedBatch:
     Args:
         spark: gives a session, where one is needed.
         planned: number of the log's byte up to which the run means to read.
-        here: this process reads chunks.
+        runner: of the one task that reads few chunks; None: Spark divides them among tasks.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class LandedBatch:
         head: Head,
         location: TableLocation,
         planned: int,
-        here: bool,
+        runner: TaskRunner | None,
     ) -> None:
         self.source = source
         self.settings = source.settings
@@ -152,7 +154,7 @@ class LandedBatch:
         self.head = head
         self.location = location
         self.planned = planned
-        self.here = here
+        self.runner = runner
         self.landing = Landing(source.table, source.stream)
         lanes = head.positions.offsets.get(source.stream, {})
         self.number, self.read = lanes.get(LOG, FIRST_BYTE), lanes.get(SNAPSHOT, 0)
@@ -246,8 +248,11 @@ class LandedBatch:
             most = batch_chunks(connection, table, rows=size)
             chunks, last = find_chunks(connection, table, after=progress.after, rows=size, most=most)
         part = SnapshotPart(self.settings, self.source.table, table, self.number, self._batch, self.location)
-        few = self.here and len(chunks) <= _FEW_CHUNKS
-        files = read_chunks_here(part, chunks) if few else read_chunks(self.spark(), part, chunks)
+        if self.runner is not None and len(chunks) <= _FEW_CHUNKS:
+            task = partial(read_chunks_here, part, chunks)
+            files = self.runner.call(task, what=f"read {self.settings.full_name}")
+        else:
+            files = read_chunks(self.spark(), part, chunks)
         return files, replace(progress, after=chunks[-1].upto), last
 
     def _swept(self, progress: Progress) -> Landed:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.head import Head, Positions
     from upsert_platform.changelog.tables import TableLocation
     from upsert_platform.mysql.server_state import ServerLog
+    from upsert_platform.task_runner import TaskRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ class MySqlTableSource(TakesSnapshots):
         streams: Sequence[TableStream],
         head: Head,
         location: TableLocation,
-        here: bool = False,
+        runner: TaskRunner | None = None,
     ) -> Landed:
         """Reads the next chunks of a snapshot, and the log up to its end or a batch's size.
 
@@ -208,7 +209,7 @@ class MySqlTableSource(TakesSnapshots):
 
         del streams
         planned = next((item.end for item in ranges if item.partition == LOG), FIRST_BYTE)
-        return LandedBatch(self, spark, head=head, location=location, planned=planned, here=here).land()
+        return LandedBatch(self, spark, head=head, location=location, planned=planned, runner=runner).land()
 
     def publish(self, positions: Positions) -> None:
         """Nobody else looks."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.capabilities import (
@@ -22,6 +24,7 @@ from upsert_platform.tablestore.controlled import ControlledDestination, report_
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.types import arrow_type, spark_type
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import RenewedLease
@@ -81,7 +84,12 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         return seconds if seconds > 0 else None
 
     def write(
-        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self,
+        changes: DataFrame | pa.Table | RowsOfTask,
+        *,
+        span: BatchSpan,
+        lease: Lease,
+        keep_refused: KeepRefused = drop_nothing,
     ) -> WriteReport:
         """Applies a change frame, then records the span under the lease's epoch.
 
@@ -100,13 +108,13 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         assert isinstance(lease, RenewedLease)
         lease.check()
         started = time.monotonic()
-        if self.table.settings.parallelism is not None and not isinstance(changes, pa.Table):
+        if self.table.settings.parallelism is not None and not isinstance(changes, (pa.Table, RowsOfTask)):
             changes = changes.repartition(self.table.settings.parallelism)
         elif self.table.settings.parallelism is not None:
             warn_once(
                 _LOGGER,
                 f"table '{self.name}': 'sink.parallelism' = '{self.table.settings.parallelism}' has no effect on"
-                " batches that the driver's process writes; it is the number of Spark's tasks",
+                " batches of few rows, which one task writes; it is the number of Spark's tasks",
             )
         opener = opener_of(keep_refused)
         task = writing_task(self.table, terms=lease.terms, open_file=opener)
@@ -159,13 +167,18 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
         """Always: a row is written by itself."""
         return True
 
-    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
+    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
         """Rows of keys, 100 per request."""
-        import pyarrow as pa
+        return partial(_rows_of_keys, self.table, most)
 
-        from upsert_platform.tablestore.reader import fetching_task
 
-        if keys.num_rows > most:
-            return None
-        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns if column.type]
-        return pa.Table.from_batches(fetching_task(self.table)(iter(keys.to_batches())), schema=pa.schema(fields))
+def _rows_of_keys(table: TablestoreTable, most: int, keys: pa.Table) -> pa.Table | None:
+    """The rows of few keys, in declared types; None of more keys than `most`."""
+    import pyarrow as pa
+
+    from upsert_platform.tablestore.reader import fetching_task
+
+    if keys.num_rows > most:
+        return None
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in table.columns if column.type]
+    return pa.Table.from_batches(fetching_task(table)(iter(keys.to_batches())), schema=pa.schema(fields))

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from upsert_platform import errors
 from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, UpsertPlatformError
 from upsert_platform.masking import NO_MASK, Mask
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ def opener_of(keep: KeepRefused) -> Callable[[], RefusedFile] | None:
 
 
 def run_tasks(
-    frame: DataFrame | pa.Table,
+    frame: DataFrame | pa.Table | RowsOfTask,
     task: Callable[[Any], Any],
     stats: type[_Stats],
     *,
@@ -137,7 +139,8 @@ def run_tasks(
     """Writes a frame by a function for ``mapInArrow`` that yields outcomes (`OUTCOME_DDL`).
 
     Args:
-        frame: of Spark, whose workers call the function; rows in Arrow are written here, by one call of it.
+        frame: of Spark, whose workers call the function; rows in Arrow are written by one call of it, in this process
+            or where the runner of the rows calls it.
         what: is written, for messages: ``table 'users'``.
         keep: where refused rows go; the task has its `opener_of`.
         judge: sets rows aside before the task sees them.
@@ -176,22 +179,37 @@ def run_tasks(
     return written
 
 
-def _outcomes(frame: DataFrame | pa.Table, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
+def _outcomes(frame: DataFrame | pa.Table | RowsOfTask, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
     """What the tasks yielded, row by row."""
     import pyarrow as pa
 
-    if not isinstance(frame, pa.Table):
+    if not isinstance(frame, (pa.Table, RowsOfTask)):
         with raising_what_tasks_raised(what):
             rows: list[Any] = frame.mapInArrow(task, OUTCOME_DDL).collect()
             return rows
     try:
-        return [
-            row for outcome in task(iter(frame.to_batches(max_chunksize=_BATCH_ROWS))) for row in outcome.to_pylist()
-        ]
+        if isinstance(frame, pa.Table):
+            return _written(frame, task)
+        rows, counted = frame.runner.call(partial(_made_and_written, frame.make, task), what=f"write {what}")
+        frame.counted.update(counted)
+        return rows
     except UpsertPlatformError:
         raise
     except Exception as error:
         raise DestinationError(f"{what}: writing failed: {type(error).__name__}: {str(error)[:2000]}") from error
+
+
+def _written(table: pa.Table, task: Callable[[Any], Any]) -> list[dict[str, Any]]:
+    batches = iter(table.to_batches(max_chunksize=_BATCH_ROWS))
+    return [row for outcome in task(batches) for row in outcome.to_pylist()]
+
+
+def _made_and_written(
+    make: Callable[[], tuple[pa.Table, dict[str, int]]], task: Callable[[Any], Any]
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """The whole work of a task that makes the rows which it writes."""
+    table, counted = make()
+    return _written(table, task), counted
 
 
 @contextmanager

@@ -22,17 +22,27 @@ def variables(kafka_broker: Broker, shared_tablestore: Tablestore, shared_maxcom
 
 
 @pytest.fixture
-def stack(
+def make_stack(
     variables: Mapping[str, str],
     make_topic: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     spark: SparkSession,
-) -> Stack:
-    """A project with both destinations, on a topic and tables of its own; runs in this process share its session."""
+) -> Callable[[], Stack]:
+    """Makes projects with both destinations, each on a topic and tables of its own."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
-    found = Stack(tmp_path, variables, topic)
-    found.declare()
-    return found
+
+    def make() -> Stack:
+        topic = make_topic(name=f"users-{uuid.uuid4().hex[:8]}", partitions=4, config={"cleanup.policy": "compact"})
+        found = Stack(tmp_path / topic, variables, topic)
+        found.declare()
+        return found
+
+    return make
+
+
+@pytest.fixture
+def stack(make_stack: Callable[[], Stack]) -> Stack:
+    """A project with both destinations, on a topic and tables of its own; runs in this process share its session."""
+    return make_stack()

@@ -25,6 +25,7 @@ from upsert_platform.graph.resources import (
 from upsert_platform.hops.binding import load
 from upsert_platform.hops.changelog_hop import ChangelogPlan
 from upsert_platform.hops.destination_hop import DestinationPlan
+from upsert_platform.jvm.spark_work import SparkWork
 
 USERS = """
 CREATE TABLE users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
@@ -95,6 +96,7 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
         refuse_wrong=lambda platform, writes: None,
         times_asked=0,
         page=lambda since: None,
+        take_work=SparkWork,
     )
     context = dg.build_output_context(
         asset_key=dg.AssetKey(["tables", "users"]), definition_metadata={keys.TABLE_METADATA: "users"}, run_id="run"

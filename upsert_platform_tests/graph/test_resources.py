@@ -141,10 +141,13 @@ def test_what_is_local_needs_no_cluster_and_a_wrong_one_is_refused_before_anythi
     assert {row[0]: row[1] for row in stack.serving_rows()} == {1: "one", 2: "two"}
 
 
-def test_the_local_bound_of_a_launch_and_its_old_name(stack: Stack, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_local_bound_of_a_launch_and_its_old_name(
+    stack: Stack, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSERT_SPARK_LOCAL_ROWS", "0")
     stack.declare(warehouse=None)
     project, _ = load(stack.project, root=str(stack.lake))
-    job = build_definitions(project, platform=stack.platform(), spark=NotingSpark(local_rows=0)).resolve_job_def("sync")
+    job = build_definitions(project, platform=stack.platform(), spark=NotingSpark()).resolve_job_def("sync")
 
     def opened(number: int, **launched: int) -> bool:
         send(stack, (number, "name"))
@@ -158,5 +161,5 @@ def test_the_local_bound_of_a_launch_and_its_old_name(stack: Stack, capfd: pytes
     assert "little_rows" not in capfd.readouterr().err
     assert not opened(2, little_rows=100)
     assert capfd.readouterr().err.count("'little_rows' of the Spark resource is called 'local_rows' now") == 1
-    assert opened(3), "that of the definitions"
+    assert opened(3), "that of the environment"
     assert {row[0] for row in stack.serving_rows()} == {1, 2, 3}

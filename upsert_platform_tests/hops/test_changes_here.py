@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,11 +27,12 @@ from upsert_platform.hops.binding import Target
 from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.local_files import local_files
+from upsert_platform.hops.few_files import few_files
 from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.model import Insert, SourceLocation, Table
+from upsert_platform.task_runner import LocalTaskRunner, SparkTaskRunner
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
 from upsert_platform_tests.kafka.tables import declare, read
 from upsert_platform_tests.sql.reading import errors
@@ -60,10 +62,14 @@ class MemoryHere(MemoryDestination, WritesHere):
     def writes_here(self) -> bool:
         return True
 
-    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
-        found = [self._place.rows[key] for key in keys.column("id").to_pylist() if key in self._place.rows]
-        ids, names = zip(*found, strict=True) if found else ((), ())
-        return pa.table({"id": pa.array(ids, pa.int32()), "name": pa.array(names, pa.string())})
+    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
+        return partial(_rows_of_keys, dict(self._place.rows))
+
+
+def _rows_of_keys(rows: dict[int, tuple[int, str | None]], keys: pa.Table) -> pa.Table:
+    found = [rows[key] for key in keys.column("id").to_pylist() if key in rows]
+    ids, names = zip(*found, strict=True) if found else ((), ())
+    return pa.table({"id": pa.array(ids, pa.int32()), "name": pa.array(names, pa.string())})
 
 
 def append(store: ChangelogStore, batch: int, records: list[Placed]) -> None:
@@ -100,12 +106,18 @@ def hop_to(place: Place, path: Path, *, insert: Insert = INSERT) -> DestinationH
     return DestinationHop(target, store, MemoryHere(place), refused=refused, run="run")
 
 
-def test_batch_after_batch_the_table_is_that_of_the_offsets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["this process", "Spark"])
+def test_batch_after_batch_the_table_is_that_of_the_offsets(
+    runner: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """With clocks that go back, several partitions, quarantined rows beside, and small files merged in between."""
     records = random_records(random.Random(11), keys=80, batches=4, partitions=3, each=200)
     place = Place()
     hop = hop_to(place, tmp_path)
     spark = OnDemand(never)
+    if runner == "Spark":
+        session: SparkSession = request.getfixturevalue("spark")
+        spark = OnDemand(lambda: session, rows=0)
     read_so_far: list[Placed] = []
     for batch, of_batch in batches_of(records):
         append(hop.store, batch, of_batch)
@@ -123,7 +135,10 @@ def test_batch_after_batch_the_table_is_that_of_the_offsets(tmp_path: Path) -> N
             assert [(item.first_batch, item.last_batch) for item in hop.store.files()] == [(1, 2)]
 
 
-def test_a_check_finds_what_is_missing_extra_and_stale(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["this process", "Spark"])
+def test_a_check_finds_what_is_missing_extra_and_stale(
+    runner: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     records = [Placed(1, 0, offset, None, offset, f"name {offset}") for offset in range(50)]
     records += [Placed(1, 0, 50 + key, None, key, None) for key in range(5)]
     place = Place()
@@ -134,7 +149,11 @@ def test_a_check_finds_what_is_missing_extra_and_stale(tmp_path: Path) -> None:
     place.rows[3] = (3, "back again")
     for key in (20, 21, 22):
         place.rows[key] = (key, None if key == 22 else "another")
-    found = check_batch(OnDemand(never), hop, after=0, upto=1)
+    by = OnDemand(never)
+    if runner == "Spark":
+        session: SparkSession = request.getfixturevalue("spark")
+        by = OnDemand(lambda: session, rows=0)
+    found = check_batch(by, hop, after=0, upto=1)
     assert (found.compared, found.missing, found.extra, found.stale) == (50, 2, 1, 3)
     assert not found.passed
     assert {row["status"] for row in found.sample} == {"missing", "extra", "stale"}
@@ -200,8 +219,9 @@ def test_a_large_batch_in_a_file_with_small_ones_is_left_to_spark(spark: SparkSe
     for applied, upto, needed in ((7, 8, 0), (8, 9, 1), (9, 10, 0)):
         place.state = replace(place.state, applied_batch=applied)
         opened.clear()
-        found = local_files(OnDemand(session, rows=40), hop.store, after=applied, upto=upto)
-        assert (found is None) == bool(needed)
+        found = few_files(OnDemand(session, rows=40), hop.store, after=applied, upto=upto)
+        assert found is not None
+        assert isinstance(found.runner, SparkTaskRunner if needed else LocalTaskRunner)
     place.state = replace(place.state, applied_batch=8)
     assert hop.execute(OnDemand(session, rows=40), hop.plan()) is not None
     assert opened["session"] == 1

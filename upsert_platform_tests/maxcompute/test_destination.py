@@ -206,5 +206,5 @@ def test_options_without_effect_are_warned_of_once_by_the_process_that_writes(
     assert stored(maxcompute, destination.table) == [(1, "a")]
     spill = "option 'sink.file-cached.enable' changes nothing here: writing tasks send rows as they arrive"
     slots = "option 'upsert.flush.concurrent' changes nothing here"
-    local = "'sink.parallelism' = '4' has no effect on batches that the driver's process writes"
+    local = "'sink.parallelism' = '4' has no effect on batches of few rows, which one task writes"
     assert [caplog.text.count(text) for text in (spill, slots, local)] == [1, 1, 1]

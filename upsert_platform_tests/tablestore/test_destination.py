@@ -335,5 +335,7 @@ def test_the_number_of_tasks_is_warned_of_once_where_no_task_writes(
         batch = change_batch(table, [{"id": upto, "name": "n"}], sequence=upto)
         _write(destination, pa.Table.from_batches([batch]), upto=upto)  # type: ignore[arg-type]
     assert len(stored(server, table)) == 2
-    assert caplog.text.count("'sink.parallelism' = '3' has no effect on batches that the driver's process writes") == 1
+    assert (
+        caplog.text.count("'sink.parallelism' = '3' has no effect on batches of few rows, which one task writes") == 1
+    )
     destination.close()

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from upsert_platform.capabilities import WritesHere
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
+from upsert_platform.task_runner import LocalTaskRunner, RowsOfTask, SparkTaskRunner
 from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open
 from upsert_platform_tests.writing.leases import die
 
@@ -83,18 +85,21 @@ def test_who_needs_spark_for_few_rows(request: pytest.FixtureRequest, opened: Op
 
 
 @pytest.mark.parametrize("declared", [name for name in DESTINATIONS if name not in WITH_SPARK], indirect=True)
-def test_few_rows_are_written_and_read_by_this_process(
-    spark: SparkSession, declared: Callable[..., Open], tmp_path: Path
+@pytest.mark.parametrize("where", ["this process", "Spark"])
+def test_few_rows_are_written_and_read_by_one_task(
+    where: str, spark: SparkSession, declared: Callable[..., Open], tmp_path: Path
 ) -> None:
-    """As Spark's tasks do it: with deletes, with rows that are refused, and once more after a kill."""
+    """Wherever it runs: with deletes, with rows that are refused, and once more after a kill."""
+    runner = LocalTaskRunner() if where == "this process" else SparkTaskRunner(lambda: spark)
     opened = declared(STRICT)
     destination = opened()
     destination.prepare()
     names = ["id", "name", "_op", "_seq"]
     store = RefusedStore(str(tmp_path / "refused"))
 
-    def few(*rows: tuple[int, str | None, str, int]) -> pa.Table:
-        return pa.table([pa.array(values) for values in zip(*rows, strict=True)], names=names)
+    def few(*rows: tuple[int, str | None, str, int]) -> RowsOfTask:
+        table = pa.table([pa.array(values) for values in zip(*rows, strict=True)], names=names)
+        return RowsOfTask(partial(_made, table), runner)
 
     first = few((1, "a", "U", 1), (2, "b", "U", 1), (3, None, "D", 1), (4, None, "U", 1))
     for _ in range(2):
@@ -104,15 +109,24 @@ def test_few_rows_are_written_and_read_by_this_process(
     assert contents(spark, opened()) == {1: "a", 2: "b"}
     second = few((2, None, "D", 2), (5, "é", "U", 2))
     report = write(opened(), second, 2, 1)
+    assert second.counted == {"rows": 2}
     assert (report.upserts, report.deletes, opened().state().applied_batch) == (1, 1, 2)
     assert contents(spark, opened()) == {1: "a", 5: "é"}
     reader = opened()
     assert isinstance(reader, WritesHere)
-    found = reader.read_here(pa.table({"id": [1, 2, 5, 9]}), since=0, most=100)
+    keys = pa.table({"id": [1, 2, 5, 9]})
+    read = reader.key_reader(since=0, most=100)
+    assert read is not None
+    found = runner.call(partial(read, keys), what="read")
     assert found is not None
     assert sorted(row["name"] for row in found.to_pylist() if row["id"] in (1, 2, 5, 9)) == ["a", "é"]
     assert found.schema.types == [pa.int64(), pa.string()]
-    assert reader.read_here(pa.table({"id": [1, 2, 5, 9]}), since=0, most=1) is None
+    read = reader.key_reader(since=0, most=1)
+    assert read is None or read(keys) is None
+
+
+def _made(table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+    return table, {"rows": table.num_rows}
 
 
 def test_nulls_of_not_null_columns_are_refused_before_the_write_and_kept_by_tasks(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from upsert_platform.capabilities import (
     ComparesSchema,
@@ -46,6 +47,7 @@ from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
 from upsert_platform.masking import Mask
+from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.outcomes import opener_of, run_tasks
 
@@ -164,7 +166,12 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
         return KafkaLease(self._control, owner=owner, duration=duration)
 
     def write(
-        self, changes: DataFrame | pa.Table, *, span: BatchSpan, lease: Lease, keep_refused: KeepRefused = drop_nothing
+        self,
+        changes: DataFrame | pa.Table | RowsOfTask,
+        *,
+        span: BatchSpan,
+        lease: Lease,
+        keep_refused: KeepRefused = drop_nothing,
     ) -> WriteReport:
         """Writes one record per row, then records the span under the lease.
 
@@ -289,7 +296,11 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
         return self._control.shares()
 
     def _shares(
-        self, changes: DataFrame | pa.Table, before: Applied, committed: Mapping[int, Share], span: BatchSpan
+        self,
+        changes: DataFrame | pa.Table | RowsOfTask,
+        before: Applied,
+        committed: Mapping[int, Share],
+        span: BatchSpan,
     ) -> int:
         """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
         if self._exactly_once:
@@ -298,17 +309,19 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
                 return unfinished.shares
         import pyarrow as pa
 
-        if isinstance(changes, pa.Table):
+        if isinstance(changes, (pa.Table, RowsOfTask)):
             return 1
         return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
 
-    def _dealt(self, changes: DataFrame | pa.Table, shares: int) -> DataFrame | pa.Table:
+    def _dealt(self, changes: DataFrame | pa.Table | RowsOfTask, shares: int) -> DataFrame | pa.Table | RowsOfTask:
         import pyarrow as pa
 
         from upsert_platform.kafka.sink.sink import SHARE
 
+        if isinstance(changes, RowsOfTask):
+            return changes.then(_in_one_share)
         if isinstance(changes, pa.Table):
-            return changes.append_column(SHARE, pa.repeat(pa.scalar(0, pa.int32()), changes.num_rows))
+            return _in_one_share(changes)
         from pyspark.sql import functions as F
 
         key = [F.col(f"`{name}`") for name in self.primary_key]
@@ -335,22 +348,18 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
         """Unless exactly once: what a transaction of a broken attempt holds follows from how Spark dealt its rows."""
         return not self._exactly_once
 
-    def read_here(self, keys: pa.Table, *, since: int, most: int) -> pa.Table | None:
-        """As `read_recent`, where little was written since then."""
+    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None] | None:
+        """As `read_recent`, where few records were written since then."""
         ranges = self.recent_ranges(since)
         if sum(item.offsets for item in ranges) > most:
             return None
-        return last_values_here(self.read_as, ranges)
+        return partial(_last_values, self.read_as, tuple(ranges))
 
-    def held_here(self, changes: pa.Table) -> pa.Table:
+    def holder(self) -> Callable[[pa.Table], pa.Table]:
         """As `held`."""
-        import pyarrow as pa
-
         from upsert_platform.kafka.sink.held import HeldRows
 
-        return pa.Table.from_batches(
-            HeldRows(self.table, self.read_as)(iter(changes.to_batches())), schema=changes.schema
-        )
+        return partial(_held, HeldRows(self.table, self.read_as))
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
         """The last record per key of each range that batches after `since` wrote, tombstones too."""
@@ -392,3 +401,23 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
         self._control.record_verdict(verdict)
+
+
+def _in_one_share(changes: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    from upsert_platform.kafka.sink.sink import SHARE
+
+    return changes.append_column(SHARE, pa.repeat(pa.scalar(0, pa.int32()), changes.num_rows))
+
+
+def _last_values(table: KafkaTable, ranges: Sequence[OffsetRange], keys: pa.Table) -> pa.Table:
+    """The last values of all keys that ranges hold, those that are asked for among them."""
+    del keys
+    return last_values_here(table, ranges)
+
+
+def _held(held: Callable[[Iterator[Any]], Iterator[Any]], changes: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(held(iter(changes.to_batches())), schema=changes.schema)

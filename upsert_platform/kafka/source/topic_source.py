@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.tables import TableLocation
@@ -19,6 +20,7 @@ from upsert_platform.kafka.source.retention import unread_records
 from upsert_platform.kafka.source.source import write_changes, write_changes_here
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
+from upsert_platform.task_runner import LocalTaskRunner
 from upsert_platform.writing.notices import warn_once
 from upsert_platform.writing.outcomes import failure_of
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.store import Positions
     from upsert_platform.kafka.source.decode import RecordDecoder
+    from upsert_platform.task_runner import TaskRunner
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -98,15 +101,23 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
                 raise
             raise raised from error
 
-    def write_here(self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation) -> list[DataFile]:
-        """Reads ranges one after the other, into as few files as they fill."""
+    def write_by_one_task(
+        self, runner: TaskRunner, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
+    ) -> list[DataFile] | None:
+        """Reads ranges together, or one after the other, into as few files as they fill.
+
+        With ``scan.parallelism`` Spark divides ranges among so many tasks, few as the records may be.
+        """
         if self.kafka.settings.scan_parallelism is not None:
+            if not isinstance(runner, LocalTaskRunner):
+                return None
             warn_once(
                 _LOGGER,
                 f"table '{self.table.name}': 'scan.parallelism' = '{self.kafka.settings.scan_parallelism}' has no"
                 " effect on batches that the driver's process reads; it is the number of Spark's tasks",
             )
-        return write_changes_here(self.kafka, ranges, batch=batch, mode=self._reading, location=location)
+        task = partial(write_changes_here, self.kafka, ranges, batch=batch, mode=self._reading, location=location)
+        return runner.call(task, what=f"read topics of table '{self.kafka.name}'")
 
     def publish(self, positions: Positions) -> None:
         """Commits the offsets to the table's consumer group, so that Kafka's own lag tools show them."""

@@ -16,6 +16,7 @@ from upsert_platform.kafka.source.offsets import discover, plan_backlog
 from upsert_platform.kafka.source.source import read_changes, share_ranges
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.task_runner import LocalTaskRunner
 from upsert_platform.writing.outcomes import failure_of
 from upsert_platform_tests.kafka.source.test_offsets import Positions, delete_records
 from upsert_platform_tests.kafka.tables import declare, read
@@ -203,6 +204,6 @@ def test_the_number_of_reading_tasks_is_warned_of_once_where_no_task_reads(table
     source = TopicSource(declare(topic=topic), table_of(topic, **{"scan.parallelism": "3"}))
     ranges = backlog(source.kafka)
     for batch in (1, 2):
-        files = source.write_here(ranges, batch=batch, location=TableLocation(str(tmp_path)))
+        files = source.write_by_one_task(LocalTaskRunner(), ranges, batch=batch, location=TableLocation(str(tmp_path)))
         assert sum(item.rows for item in files) >= 5
     assert caplog.text.count("'scan.parallelism' = '3' has no effect on batches that the driver's process reads") == 1
