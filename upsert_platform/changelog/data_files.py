@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.tables import TableLocation, file_system
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class _OpenFile:
         self.name = f"part-{uuid.uuid4()}.snappy.parquet"
         self._system = system
         self._path = f"{folder}{self.name}"
-        self._sink = system.open_output_stream(self._path)
+        with naming(self._path, writes=True):
+            self._sink = system.open_output_stream(self._path)
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
@@ -103,7 +105,8 @@ class _OpenFile:
         """Writes rows as a row group of their own."""
         import pyarrow.compute as pc
 
-        self._writer.write_table(table)
+        with naming(self._path, writes=True):
+            self._writer.write_table(table)
         self._rows += table.num_rows
         self._kinds.update(pc.unique(table.column(rows.KIND)).to_pylist())
         self._batches.update(pc.min_max(table.column(rows.BATCH)).as_py().values())
@@ -112,9 +115,10 @@ class _OpenFile:
         return int(self._sink.tell()) >= FILE_BYTES
 
     def close(self) -> DataFile:
-        self._writer.close()
-        size = int(self._sink.tell())
-        self._sink.close()
+        with naming(self._path, writes=True):
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
         modified = int(time.time() * 1000)
         kinds, batches = self._kinds, self._batches
         return DataFile(self.name, size, modified, self._rows, min(kinds), max(kinds), min(batches), max(batches))
@@ -265,7 +269,7 @@ def _read_listed(
     coded = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
     for item in batches:
         for path in item.column("path").to_pylist():
-            with system.open_input_file(f"{folder}{path}") as stream:
+            with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as stream:
                 footer = pq.read_metadata(stream)
                 there = set(footer.schema.names) if coded else set()
                 found_coded = [name for name in coded if name in there]

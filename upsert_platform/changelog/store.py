@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import quarantine, rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
 from upsert_platform.changelog.declared_values import cut_keys, frame_with_declared_keys
 from upsert_platform.changelog.evolution import add_columns, check_key, keep_key, key_text, missing_columns
@@ -234,9 +235,10 @@ class ChangelogStore:
                     max_commit_retries=0,
                     app_transactions=[Transaction(head.changelog_id, batch)],
                 )
-                delta.create_write_transaction(
-                    actions, mode="append", schema=delta.schema(), commit_properties=properties
-                )
+                with naming(f"{self.uri}/_delta_log", writes=True):
+                    delta.create_write_transaction(
+                        actions, mode="append", schema=delta.schema(), commit_properties=properties
+                    )
                 record = json.loads(json.dumps(record_of_head(after)))
                 return head_of_record(record, changelog_id=after.changelog_id, floor=after.floor)
             except CommitFailedError as error:
@@ -282,9 +284,10 @@ class ChangelogStore:
                 custom_metadata={"userMetadata": self.commit_metadata(delta, reduced=reduced)}, max_commit_retries=0
             )
             try:
-                delta.create_write_transaction(
-                    actions, mode="append", schema=delta.schema(), commit_properties=properties
-                )
+                with naming(f"{self.uri}/_delta_log", writes=True):
+                    delta.create_write_transaction(
+                        actions, mode="append", schema=delta.schema(), commit_properties=properties
+                    )
                 return True
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import SecretStr
 
+from upsert_platform.changelog.damage import RESTORE, naming
 from upsert_platform.changelog.path_segment import other_case
 from upsert_platform.errors import ChangelogError
 from upsert_platform.redaction import remember_settings
@@ -106,9 +107,21 @@ def open_table(location: TableLocation) -> DeltaTable | None:
     if local is not None and not (local / "_delta_log").is_dir():
         return None
     try:
-        return DeltaTable(location.uri, storage_options=location.storage_options)
+        with naming(f"{location.uri}/_delta_log"):
+            found = DeltaTable(location.uri, storage_options=location.storage_options)
     except TableNotFoundError:
         return None
+    if local is not None:
+        _refuse_empty(local / "_delta_log" / f"{found.version():020}.json")
+    return found
+
+
+def _refuse_empty(commit: Path) -> None:
+    """Raises ChangelogError for a commit without content, which delta-rs reads as one that changed nothing."""
+    if commit.is_file() and commit.stat().st_size == 0:
+        raise ChangelogError(
+            f"{commit}: the commit is empty, as after a machine that lost power; what it committed is lost. {RESTORE}"
+        )
 
 
 def create_table(location: TableLocation, schema: pa.Schema, configuration: dict[str, str] | None = None) -> None:

@@ -69,7 +69,7 @@ def _checks(binding: Binding | None) -> list[Check]:
     from upsert_platform.hops.checkups.databases import database_checks
     from upsert_platform.hops.checkups.finding import Check
     from upsert_platform.hops.checkups.kafka import client_check, kafka_checks
-    from upsert_platform.hops.checkups.lake import lake_check
+    from upsert_platform.hops.checkups.lake import changelog_checks, lake_check
     from upsert_platform.hops.checkups.machine import machine_checks
     from upsert_platform.hops.checkups.stores import endpoints, store_checks
 
@@ -82,7 +82,12 @@ def _checks(binding: Binding | None) -> list[Check]:
     ]
     checks.append(client_check())
     if binding is not None:
-        checks += [*kafka_checks(binding), *store_checks(binding), *database_checks(binding, lake.default_lake())]
+        checks += [
+            *kafka_checks(binding),
+            *store_checks(binding),
+            *changelog_checks(binding, lake.default_lake()),
+            *database_checks(binding, lake.default_lake()),
+        ]
     return checks
 
 

@@ -33,12 +33,22 @@ _SHOWN: Final = (
 """Metadata that a line about an asset or a check repeats, in this order."""
 
 
+_ENDS: Final = (
+    dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_SUCCESS, dg.DagsterEventType.RUN_CANCELED,
+)  # fmt: skip
+_failed: Final[dict[str, dict[str, str]]] = {}
+"""Why steps of each run of this process failed: Dagster makes one logger for a run's steps and another for its end."""
 _OWN_SHOWN: Final = 8
 _LONGEST: Final = 60
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Time, step and message; of events only those that tell a result, or all."""
+    """Time, step and message; of events only those that tell a result, or all.
+
+    The line of a failed run repeats why its steps failed. While steps run, Dagster captures the error output in a file
+    and has it copied to the console by ``tail``, which it ends with the last step: lines that ``tail`` has not read by
+    then never reach the console. The end of a run is written after that.
+    """
 
     def __init__(self, *, everything: bool) -> None:
         super().__init__()
@@ -50,7 +60,15 @@ class ConsoleFormatter(logging.Formatter):
         event: dg.DagsterEvent | None = found.get("dagster_event")
         message = str(found.get("orig_message") or record.getMessage())
         if event is not None:
-            message = f"{event.event_type_value} {message}" if self.everything else _told(event, message)
+            told = _told(event, message)
+            run = str(found.get("run_id"))
+            if _fails(event) and told:
+                _failed.setdefault(run, {})[str(found.get("step_key"))] = told
+            elif event.event_type in _ENDS:
+                reasons = _failed.pop(run, {})
+                if event.event_type is dg.DagsterEventType.RUN_FAILURE:
+                    told += "".join(f"\n    {name}: {reason}" for name, reason in reasons.items())
+            message = f"{event.event_type_value} {message}" if self.everything else told
         elif not self.everything and (record.levelno < logging.INFO or _NO_OUTPUT in message):
             return ""
         elif record.levelno >= logging.WARNING:
@@ -66,8 +84,20 @@ class _Lines(logging.StreamHandler[Any]):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
-        if self.format(record):
-            super().emit(record)
+        line = self.format(record)
+        if line:
+            self.stream.write(line + self.terminator)
+            self.flush()
+
+
+def _fails(event: dg.DagsterEvent) -> bool:
+    """Whether an event says that a step failed, or a check that fails its step."""
+    if event.event_type is dg.DagsterEventType.STEP_FAILURE:
+        return True
+    if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        return False
+    data: Any = event.event_specific_data
+    return not data.passed and data.severity is not dg.AssetCheckSeverity.WARN
 
 
 def _told(event: dg.DagsterEvent, message: str) -> str:

@@ -168,20 +168,30 @@ class Look(Generic[Found]):
     """One look, in a thread that ends with the process: an endpoint that is away keeps clients trying for a minute."""
 
     def __init__(self, ask: Callable[[], Found], places: threading.Semaphore) -> None:
-        self._found: queue.SimpleQueue[Found] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[Found | Exception] = queue.SimpleQueue()
 
         def run() -> None:
             with places:
-                self._found.put(ask())
+                try:
+                    self._found.put(ask())
+                except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
+                    self._found.put(error)
 
         threading.Thread(target=run, name="status", daemon=True).start()
 
     def result(self, deadline: float) -> Found | None:
-        """What was found, or None when it is not there at the deadline (of `time.monotonic`)."""
+        """What was found, or None when it is not there at the deadline (of `time.monotonic`).
+
+        Raises:
+            Exception: what the look raised.
+        """
         try:
-            return self._found.get(timeout=max(0.0, deadline - time.monotonic()))
+            found = self._found.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             return None
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
 def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:

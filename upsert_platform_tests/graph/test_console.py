@@ -71,6 +71,34 @@ def test_failure_is_told_by_its_cause(capsys: pytest.CaptureFixture[str]) -> Non
     assert "tables__users: failed: KeyError: 'a defect'" in _run(capsys, fails=KeyError("a defect"))
 
 
+@pytest.mark.parametrize(
+    ("fails", "blocking", "reason"),
+    [
+        (DestinationError("table 'users' is being written by run 7"), False, "tables__users: failed: table 'users' is"),
+        (None, True, "tables__users_last_value_per_key: last_value_per_key FAILED (missing 1): look at the sample"),
+    ],
+    ids=["a step", "a check"],
+)
+def test_the_end_of_a_failed_run_repeats_why(
+    capsys: pytest.CaptureFixture[str], fails: Exception | None, blocking: bool, reason: str
+) -> None:
+    """What is written while steps run may not reach the console; the end of the run, written later, does."""
+    written: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(console.ConsoleFormatter, "format", _kept(console.ConsoleFormatter.format, written))
+        _run(capsys, fails=fails, blocking=blocking)
+    end = next(line for line in written if "Execution of run" in line)
+    assert f"\n    {reason}" in end
+
+
+def _kept(form: Any, written: list[str]) -> Any:
+    def format_and_keep(self: console.ConsoleFormatter, record: Any) -> str:
+        written.append(form(self, record))
+        return written[-1]
+
+    return format_and_keep
+
+
 def test_debug_shows_every_event(capsys: pytest.CaptureFixture[str]) -> None:
     lines = _run(capsys, config={"loggers": {"console": {"config": {"log_level": "DEBUG"}}}})
     assert any(line.startswith("tables__users: STEP_START ") for line in lines)

@@ -10,9 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from upsert_platform.changelog.damage import RESTORE, naming
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.live_files import live_files
 from upsert_platform.changelog.tables import TableLocation, create_table, file_system
+from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.binding import Binding, changelog_of
 from upsert_platform.hops.checkups.finding import Check, Finding, State
+from upsert_platform.source import Source
 
 _ROUNDS: Final = 5
 _AT_ONCE: Final = 4
@@ -20,6 +25,9 @@ _REMEDY: Final = (
     "check UPSERT_PLATFORM_HOME, the rights of the folder or bucket, and the store's credentials"
     " (UPSERT_PLATFORM_LAKE_OPTIONS)"
 )
+_LOOK: Final = f"look at the folder that is named; {RESTORE}"
+_READ_BYTES: Final = 256 << 20
+"""Of the files of a changelog that are read whole; of all others the footer is."""
 _NOT_ATOMIC: Final = (
     "keep the lake in a store that creates a name once: a local or shared POSIX file system, or object storage with"
     " conditional puts (If-None-Match)"
@@ -29,6 +37,51 @@ _NOT_ATOMIC: Final = (
 def lake_check(lake: Lake) -> Check:
     """Writes a table of its own below the root and removes it again."""
     return Check("lake", lake.root, partial(_lake, lake), _REMEDY)
+
+
+def changelog_checks(binding: Binding, lake: Lake) -> list[Check]:
+    """One check per changelog: its log, and the data files that count."""
+    return [
+        Check("changelog", source.table.name, partial(_changelog, source, lake), _LOOK)
+        for source in binding.sources.values()
+    ]
+
+
+def _changelog(source: Source, lake: Lake) -> Iterator[Finding]:
+    """Opens a changelog, every commit that is still in its log, and every live file; reads files up to a bound."""
+    store = changelog_of(source, lake)
+    head = store.head()
+    if head is None:
+        yield Finding("changelog", source.table.name, State.OK, "is not there yet; the first sync makes it")
+        return
+    files = live_files(store.opened())
+    wrong = [text for text in _damaged(store.location, [item.path for item in files]) if text]
+    for text in wrong:
+        yield Finding("changelog", source.table.name, State.FAULT, text)
+    if not wrong:
+        told = f"batch {head.batch}; its log and {len(files)} live file(s) can be read"
+        yield Finding("changelog", source.table.name, State.OK, told)
+
+
+def _damaged(location: TableLocation, paths: list[str]) -> Iterator[str]:
+    """What is wrong with commits and files, one text each."""
+    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+    system, folder = file_system(location)
+    for item in system.get_file_info(fs.FileSelector(f"{folder}_delta_log", allow_not_found=True)):
+        if item.path.endswith(".json") and item.size == 0:
+            yield f"{item.path}: the commit is empty, as after a machine that lost power; {RESTORE}"
+    left = _READ_BYTES
+    for path in paths:
+        try:
+            with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as stream:
+                file = pq.ParquetFile(stream)
+                if (left := left - stream.size()) >= 0:
+                    for _ in file.iter_batches():
+                        pass
+        except ChangelogError as error:
+            yield str(error)
 
 
 def _lake(lake: Lake) -> Iterator[Finding]:
