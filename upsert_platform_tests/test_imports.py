@@ -65,7 +65,8 @@ ROOMS: Mapping[str, set[str]] = {
     "hops": VOCABULARY
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
     | {"mysql", "writing", "referee"},
-    "graph": VOCABULARY | {"hops", "changelog", "queries", "maxcompute", "jvm", "declarations.starter"},
+    "graph": VOCABULARY
+    | {"hops", "changelog", "queries", "maxcompute", "jvm", "declarations.starter", "writing.outcomes"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "reference": VOCABULARY

@@ -9,15 +9,16 @@ import dagster as dg
 
 from upsert_platform.errors import DeclarationError, UpsertPlatformError
 from upsert_platform.redaction import redact_error
+from upsert_platform.writing.outcomes import failure_of
 
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
     """Turns an `UpsertPlatformError` into a failure of the step whose description is the error's text.
 
-    Anything else is a defect, or foreign, and passes as it is. A retry policy of the user's is respected, but for a
-    wrong declaration, which stays wrong; without one the step is not retried, since connectors try again by themselves
-    what may pass, and the next run goes on where this one stopped.
+    So does one that a task of Spark raised. Anything else is a defect, or foreign, and passes as it is. A retry policy
+    of the user's is respected, but for a wrong declaration, which stays wrong; without one the step is not retried,
+    since connectors try again by themselves what may pass, and the next run goes on where this one stopped.
 
     Raises:
         dagster.Failure: caused by the error.
@@ -29,4 +30,7 @@ def told_plainly() -> Iterator[None]:
         raise dg.Failure(description=str(error), allow_retries=not isinstance(error, DeclarationError)) from error
     except Exception as error:
         redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
-        raise
+        raised = failure_of(error)
+        if raised is None:
+            raise
+        raise dg.Failure(description=str(raised)) from error
