@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.mysql.connection import Connection
-from upsert_platform_tests.graph.conftest import stack, variables
+from upsert_platform_tests.graph.conftest import make_stack, stack, variables
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.systems.ingesting import (
     FILL,
@@ -25,7 +25,7 @@ from upsert_platform_tests.systems.ingesting import (
 )
 from upsert_platform_tests.systems.servers import KINDS, Kind, numbers, server_of
 
-__all__ = ["stack", "variables"]
+__all__ = ["make_stack", "stack", "variables"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(2700)]
 

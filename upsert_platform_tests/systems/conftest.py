@@ -16,12 +16,12 @@ from upsert_platform.local.mariadb import start_mariadb
 from upsert_platform.local.mysql import start_mysql
 from upsert_platform.local.s3 import S3, start_s3
 from upsert_platform.mysql.connection import Connection, Server
-from upsert_platform_tests.graph.conftest import stack, variables
+from upsert_platform_tests.graph.conftest import make_stack, stack, variables
 from upsert_platform_tests.systems.followed import Followed
 from upsert_platform_tests.systems.installed import Installed, install_wheel
 from upsert_platform_tests.systems.servers import KINDS, Kind, server_of
 
-__all__ = ["s3", "s3_server", "stack", "variables"]
+__all__ = ["make_stack", "s3", "s3_server", "stack", "variables"]
 
 
 @pytest.fixture(scope="session")
