@@ -32,9 +32,13 @@ _PLAIN_SCALE: Final = 6
 """Up to it Spark writes a decimal without an exponent."""
 _NESTED: Final = (_N.ARRAY, _N.MAP, _N.MULTISET, _N.ROW)
 _DATE: Final = r"^\s*(\d+)\s*(?:-\s*(\d+)\s*(?:-\s*(\d+)\s*)?)?$"
-_TIME: Final = r"^\s*\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,9})?)?\s*$"
+_TIME: Final = r"^\s*\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d{1,9})?)?)?\s*$"
 _TIMESTAMP: Final = r"^\d{4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d{1,9})?)?$"
 """What Flink takes for such a value, which is not all that Spark would take."""
+_PASSED_OVER: Final = r"^([ \n\t]*[+-]?[0-9]*\.?[0-9]*)([\x00-\x7F&&[^0-9.eE]][ \n\t]*|[eE])$"
+"""A number with one more character behind it, which Flink passes over where digits and text are at most 18."""
+_NO_NUMBER: Final = r"^[ \n\t]*[+-]?$"
+_SHORT_DECIMAL: Final = 18
 
 
 def can_cast(source: LogicalType, to: LogicalType) -> bool:
@@ -116,6 +120,8 @@ def _cast(sql: str, source: LogicalType, to: LogicalType, *, implicit: bool = Fa
         return _to_timestamp(sql, source, to)
     if right in _NESTED:
         return _nested(sql, source, to, implicit=implicit)
+    if right is _N.DECIMAL and left in STRINGS and (to.precision or 0) <= _SHORT_DECIMAL:
+        return _parse_short_decimal(sql, to)
     if right in INTEGERS and left is _N.DECIMAL:
         return f"CAST(CAST({sql} AS BIGINT) AS {spark_type(to)})"
     return f"CAST({sql} AS {spark_type(to)})"
@@ -179,6 +185,16 @@ def _parse_date(sql: str) -> str:
     return f"CASE WHEN {text} RLIKE {quote_text(_DATE)} THEN TRY_CAST(CONCAT({parts}) AS DATE) END"
 
 
+def _parse_short_decimal(sql: str, to: LogicalType) -> str:
+    """A text as a DECIMAL that fits 64 bits: Flink's parser ends at the first letter, and does not look at it."""
+    kind = spark_type(to)
+    number = f"REGEXP_EXTRACT({sql}, {quote_text(_PASSED_OVER)}, 1)"
+    digits = f"CASE WHEN {number} RLIKE '[0-9]' THEN {number} ELSE '0' END"
+    odd = f"OCTET_LENGTH({sql}) BETWEEN 1 AND {_SHORT_DECIMAL} AND {sql} RLIKE {quote_text(_PASSED_OVER)}"
+    nothing = f"{sql} RLIKE {quote_text(_NO_NUMBER)}"
+    return f"CASE WHEN {odd} AND NOT {nothing} THEN CAST({digits} AS {kind}) ELSE CAST({sql} AS {kind}) END"
+
+
 def parse_timestamp(sql: str, to: LogicalType) -> str:
     """A text as Flink's TO_TIMESTAMP and CAST read it; null if it is not a timestamp."""
     value = f"TRY_CAST({sql} AS {spark_type(to)})"
@@ -199,7 +215,8 @@ def _to_timestamp(sql: str, source: LogicalType, to: LogicalType) -> str:
 def _to_time(sql: str, source: LogicalType, to: LogicalType) -> str:
     """TIME is carried as microseconds of the day."""
     if source.name in STRINGS:
-        parsed = f"UNIX_MICROS(TRY_CAST(CONCAT('1970-01-01 ', TRIM({sql})) AS TIMESTAMP))"
+        minutes = f"CASE WHEN INSTR({sql}, ':') > 0 THEN '' ELSE ':0' END"
+        parsed = f"UNIX_MICROS(TRY_CAST(CONCAT('1970-01-01 ', TRIM({sql}), {minutes}) AS TIMESTAMP))"
         micros = f"(CASE WHEN {sql} RLIKE {quote_text(_TIME)} THEN {parsed} END)"
     elif source.name in TIMESTAMPS:
         micros = f"PMOD(UNIX_MICROS(CAST({sql} AS TIMESTAMP)), {_MICROSECONDS_OF_DAY})"

@@ -35,7 +35,6 @@ LAST_DIGIT: Final = "Spark computes logarithms by StrictMath, Flink by Math: the
 DEVIATIONS: Final = {
     "CAST(f AS BIGINT)": "Flink's planner takes the lower 64 bits of 1E20; TRY_CAST, as Java, the greatest BIGINT",
     "CAST(f AS VARCHAR(5))": "Flink's planner leaves the cast out, and the text is longer than its type",
-    "TRY_CAST(u AS DECIMAL(4,1))": "Flink takes some single letters for zero",
     "EXTRACT(MINUTE FROM dt)": "Flink takes the number of the day for milliseconds; a date has no minutes",
     "SECOND(dt)": "Flink takes the number of the day for milliseconds; a date has no seconds",
     "TO_DATE(s, 'yyyy-MM-dd')": "Flink gives 5471-09-27 for a text that is not a date; null here",

@@ -279,7 +279,8 @@ def _convert_tz(arguments: Sequence[Rendered]) -> Rendered:
         raise FunctionFault("CONVERT_TZ takes its zones as literals: one that a row brings may be no zone")
     local = f"CAST({_read_full(given[0].sql)} AS TIMESTAMP_NTZ)"
     converted = f"CONVERT_TIMEZONE({given[1].sql}, {given[2].sql}, {local})"
-    return made(f"DATE_FORMAT({converted}, 'yyyy-MM-dd HH:mm:ss')", STRING, *given)
+    # From the year 10000 on, Spark writes a sign and Flink none.
+    return made(f"TRIM(LEADING '+' FROM DATE_FORMAT({converted}, 'yyyy-MM-dd HH:mm:ss'))", STRING, *given)
 
 
 FUNCTIONS: Final[dict[str, Overloads]] = {
