@@ -113,7 +113,10 @@ def test_lake_and_tables_that_are_declared_otherwise_are_told(stack: Stack) -> N
     assert {name: item.severity.value for name, item in matches.items()} == {
         "users": "ERROR", "users_serving": "ERROR", "users_warehouse": "WARN",
     }  # fmt: skip
-    for name, told in {"users": "out of the lake to have it built anew", "users_serving": "is INTEGER, declared is STRING"}.items():
+    for name, told in {
+        "users": "out of the lake to have it built anew",
+        "users_serving": "is INTEGER, declared is STRING",
+    }.items():
         assert told in str(matches[name].description)
     assert "user_id" in str(matches["users_warehouse"].description)
 

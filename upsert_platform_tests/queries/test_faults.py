@@ -15,6 +15,7 @@ import pytest
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.upkeep import trim_log
 from upsert_platform.errors import ChangelogError
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.queries import state, store
 from upsert_platform.queries.engine import advance, plan_batch
@@ -263,7 +264,8 @@ def test_inputs_know_the_batch_of_a_query_that_lags_behind_a_pruned_log(tmp_path
     place = QueryStore(str(tmp_path / "queries" / "lags"), query)
     hop = QueryHop(place, {"users": world.stores["users"]}, run="test")
     world.change("users", 15)
-    hop.execute(unneeded)
+    here = OnDemand(unneeded, rows=1000)
+    hop.execute(here)
     for _ in range(4):
         world.change("users", 15)
     log = Path(world.stores["users"].uri, "_delta_log")
@@ -271,7 +273,7 @@ def test_inputs_know_the_batch_of_a_query_that_lags_behind_a_pruned_log(tmp_path
         os.utime(file, (0, 0))
     assert trim_log(world.stores["users"], minutes=15) > 0
     assert hop.plan().behind == 4
-    assert hop.execute(unneeded).batches == 1
+    assert hop.execute(here).batches == 1
 
 
 def unneeded() -> NoReturn:
