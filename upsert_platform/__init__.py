@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["UpsertProjectComponent"]  # noqa: F822: it is imported when it is asked for
+__all__ = ["UpsertProjectComponent"]
 
 
 def __getattr__(name: str) -> Any:
