@@ -123,7 +123,8 @@ def test_changes_are_those_of_spark(
         here = InsertHere.of(hop.target, hop.destination)
         assert here is not None, condition
         for after, upto in ((0, 3), (1, 2)) if condition in CONDITIONS[:3] else ((0, 3),):
-            found = here.changes(store, store.files(), after=after, upto=upto).table
+            paths = [item.path for item in store.files()]
+            found, _ = here.of_span(store, paths, after=after, upto=upto)()
             assert texts(found) == texts(hop.changes(spark, after=after, upto=upto).toArrow()), (condition, after)
 
 

@@ -11,7 +11,7 @@ from upsert_platform_tests.changelog.places import Placed, last_values, random_r
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DDL = "topic STRING, partition INT, offset BIGINT, `timestamp` BIGINT, batch BIGINT, _key BINARY"
+DDL = "topic STRING, partition INT, offset BIGINT, `timestamp` BIGINT, batch BIGINT, __upsert_key BINARY"
 
 
 def row_of(record: Placed) -> tuple[object, ...]:
@@ -24,7 +24,7 @@ def test_the_record_that_is_written_last_is_the_one_that_counts(spark: SparkSess
     values = {(item.partition, item.offset): item.value for item in records}
     written: dict[int, list[tuple[int, int, int]]] = {}
     for row in in_order(spark.createDataFrame([row_of(item) for item in records], DDL), tasks=3).collect():
-        written.setdefault(int(row["_key"]), []).append((row.batch, row.partition, row.offset))
+        written.setdefault(int(row["__upsert_key"]), []).append((row.batch, row.partition, row.offset))
     assert {key: values[places[-1][1:]] for key, places in written.items()} == last_values(records)
     for places in written.values():
         assert [batch for batch, _, _ in places] == sorted(batch for batch, _, _ in places)
