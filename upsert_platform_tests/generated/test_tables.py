@@ -46,7 +46,7 @@ def test_numbers_are_below_the_upper_bound_and_follow_from_the_row(spark: SparkS
     source = source_of("n INT", SEEN)
     found = rows_of(source, spark, 0, 3000)
     numbers = [row["n"] for row in found]
-    assert [row["_number"] for row in found] == list(range(3000))
+    assert [row["__upsert_number"] for row in found] == list(range(3000))
     assert min(numbers) >= 0
     assert 990 < max(numbers) < 1000
     assert rows_of(source, spark, 700, 1900) == found[700:1900]
