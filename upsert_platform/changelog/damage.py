@@ -15,6 +15,14 @@ RESTORE: Final = (
 )
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXTS: Final = ("No space left on device", "os error 28", "Disk quota exceeded", "File too large", "os error 27")
+_AWAY_TEXTS: Final = (
+    "error sending request",
+    "Connection refused",
+    "tcp connect error",
+    "timed out",
+    "after 10 retries",
+)
+"""What object stores say that do not answer: nothing is known of the file then."""
 _DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DENIED_TEXTS: Final = ("Permission denied", "Read-only file system", "Operation not permitted")
 
@@ -54,6 +62,10 @@ def _told(place: str, error: Exception, *, writes: bool) -> str:
     if number in _DENIED or any(part in text for part in _DENIED_TEXTS):
         return f"{place}: this user may not {'write' if writes else 'read'} it; grant the right, and run it again"
     reason = text.partition("\n")[0][:300]
+    if any(part in text for part in _AWAY_TEXTS):
+        return (
+            f"{place}: the store does not answer ({type(error).__name__}: {reason}); check its endpoint, and run again"
+        )
     if writes:
         return f"{place}: cannot be written ({type(error).__name__}: {reason}). Nothing of this batch was committed"
     if isinstance(error, FileNotFoundError):

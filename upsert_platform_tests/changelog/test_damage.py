@@ -56,6 +56,12 @@ def test_a_damaged_log_is_named(table: TableLocation, case: str) -> None:
         open_table(table)
 
 
+def test_a_store_that_does_not_answer_is_not_called_damaged() -> None:
+    said = "Kernel error -> Generic S3 error\n  HTTP error\n   tcp connect error\n    Connection refused (os error 111)"
+    with pytest.raises(ChangelogError, match=r"users: the store does not answer.*check its endpoint"), naming("users"):
+        raise OSError(said)
+
+
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "gone": (Path.unlink, "the file is gone"),
     "cut": (_cut, "it is damaged"),
