@@ -137,12 +137,17 @@ def _delay(
         p95=round(float(np.quantile(delays, 0.95)), 2),
         p99=round(float(np.quantile(delays, 0.99)), 2),
         greatest=round(max(delays), 2),
-        p95_of_thirds=[round(float(np.quantile(part, 0.95)), 2) for part in _thirds(looked, began, seconds)],
-        p95_lag_of_thirds=[round(float(np.quantile(part, 0.95))) for part in _thirds(lags, began, seconds)],
+        p95_of_thirds=_p95_of_thirds(looked, began, seconds),
+        p95_lag_of_thirds=_p95_of_thirds(lags, began, seconds),
         lag_at_end=_metric(page, r'lag\{kind="changelog",table="users"\}'),
         batches=_metric(page, r'batches_total\{kind="table",table="users_serving"\}'),
         jvm_memory_mb=round(peak.jvm),
     )
+
+
+def _p95_of_thirds(found: list[tuple[float, float]], began: float, seconds: float) -> list[float | None]:
+    """The 95th percentile of each third of a time; None for one in which nobody looked."""
+    return [round(float(np.quantile(part, 0.95)), 2) if part else None for part in _thirds(found, began, seconds)]
 
 
 def _thirds(found: list[tuple[float, float]], began: float, seconds: float) -> list[list[float]]:
