@@ -206,14 +206,14 @@ class ComparesRecords(ABC):
         """
 
 
-class WritesHere(ABC):
+class WritesInTask(ABC):
     """A destination that takes few rows as an Arrow table, and rows of a task (`RowsOfTask`): one task writes them.
 
     Then a row is stored as it is: no value of a declared column is another in the table (`StoresOtherValues`).
     """
 
     @abstractmethod
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         """Whether it does so for the table as it is. After `Destination.prepare`."""
 
     @abstractmethod

@@ -275,7 +275,7 @@ class Destination(ABC):
         Args:
             changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key. An Arrow
                 table, and rows that the writing task makes, are taken by destinations that write them by one task
-                (`capabilities.WritesHere`).
+                (`capabilities.WritesInTask`).
             keep_refused: is given every row that the destination will not take, before anything is recorded.
 
         Raises:

@@ -93,9 +93,9 @@ LIGHT = (
     "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",
     "hops.replay_start", "cli.session", "cli.importing", "declarations.importing",
     "hops.checkups.kafka", "hops.checkups.lake", "hops.checkups.machine", "hops.checkups.stores",
-    "hops.verify", "hops.verify_here", "hops.equal_in_tasks", "hops.comparison", "hops.changes_here", "hops.on_demand",
-    "hops.leased", "task_runner",
-    "changelog.changes_here", "sql.native", "hops.dead_letters", "hops.transform",
+    "hops.verify", "hops.one_task_check", "hops.equal_in_tasks", "hops.comparison", "hops.arrow_insert",
+    "hops.on_demand", "hops.leased", "task_runner",
+    "changelog.change_rows", "sql.native", "hops.dead_letters", "hops.transform",
     "kafka.table", "kafka.options", "kafka.source.offsets",
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
@@ -348,6 +348,18 @@ def test_no_isinstance_asks_a_protocol() -> None:
                 words |= {word.attr for word in ast.walk(node.args[1]) if isinstance(word, ast.Attribute)}
                 found += [f"{path}:{node.lineno}"] if words & protocols else []
     assert not found
+
+
+def test_no_function_is_named_for_where_it_runs() -> None:
+    """A runner decides where a task runs: `task_runner.py`, `hops/on_demand.py`."""
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    named = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in _trees(PACKAGE)
+        for node in ast.walk(tree)
+        if isinstance(node, defined) and node.name.endswith(("_here", "Here"))
+    ]
+    assert not named
 
 
 def test_no_line_is_excused_for_a_name_that_pyspark_is_imported_by() -> None:

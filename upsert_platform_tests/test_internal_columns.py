@@ -21,7 +21,7 @@ NAMED_BY: Final = {
 }  # fmt: skip
 """Functions that give names to columns, and which argument does; of tables ``names`` does too."""
 WITHOUT_DECLARED_COLUMNS: Final = {
-    "changelog/changes_here.py": {"at"},
+    "changelog/change_rows.py": {"at"},
     "changelog/data_files.py": {"path"},
     "changelog/latest.py": {"between", "order", "partition", "within"},
     "changelog/refused.py": {"k", "k{}", "batch", "key"},

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import DataFile, read_rows, write_here
+from upsert_platform.changelog.data_files import DataFile, read_rows, write_rows
 from upsert_platform.changelog.latest import last_rows, last_rows_per_partition
 from upsert_platform.changelog.store import ChangelogStore, LiveFile
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
@@ -29,7 +29,7 @@ SMALL_FILES: Final = 64
 SMALL_FILE_BYTES: Final = 32 << 20
 """Files from this size on are left alone, so the cost of merging stays with what is new."""
 LARGE_FILE_BYTES: Final = SMALL_FILE_BYTES * 4
-MERGED_HERE_BYTES: Final = 64 << 20
+MERGED_LOCALLY_BYTES: Final = 64 << 20
 """So many bytes of small files are merged without Spark."""
 TIERS: Final = ((2 << 20, SMALL_FILES), (SMALL_FILE_BYTES, 16))
 """Sizes below which files are of a tier (and not of the one before), and how many of a tier are merged."""
@@ -72,7 +72,7 @@ def merge_files(spark: SparkSession, store: ChangelogStore) -> None:
         _rewrite(store, _spread(store.rows_of(spark, small), size=sum(item.size for item in small)), small)
 
 
-def merge_here(store: ChangelogStore) -> bool:
+def merge_locally(store: ChangelogStore) -> bool:
     """As `merge_files`, by this process, where small files are few megabytes; False where they are more. No JVM.
 
     Rows are read and written again part by part, by files in the order of their batches.
@@ -81,14 +81,14 @@ def merge_here(store: ChangelogStore) -> bool:
         ChangelogError: another run rewrote the same files meanwhile; nothing was changed.
     """
     small = small_files(store)
-    if sum(item.size for item in small) > MERGED_HERE_BYTES:
+    if sum(item.size for item in small) > MERGED_LOCALLY_BYTES:
         return False
     if len(small) > 1:
         _merge(store, _by_batch(small))
     return True
 
 
-def merge_tier_here(store: ChangelogStore, *, upto: int) -> bool:
+def merge_tier_locally(store: ChangelogStore, *, upto: int) -> bool:
     """Merges the files of a tier of sizes that has become many, by this process. No JVM.
 
     So a row is written anew once per tier, however long a process goes on committing, and what is read next, the newest
@@ -109,7 +109,7 @@ def merge_tier_here(store: ChangelogStore, *, upto: int) -> bool:
         tier = _by_batch([item for item in settled if least <= item.size < below])
         if len(tier) >= many:
             total, taken = 0, 0
-            while taken < len(tier) and total + tier[taken].size <= MERGED_HERE_BYTES:
+            while taken < len(tier) and total + tier[taken].size <= MERGED_LOCALLY_BYTES:
                 total, taken = total + tier[taken].size, taken + 1
             _merge(store, tier[:taken])
             return True
@@ -124,7 +124,7 @@ def _by_batch(files: Iterable[LiveFile]) -> list[LiveFile]:
 def _merge(store: ChangelogStore, files: Sequence[LiveFile]) -> None:
     schema = rows.arrow_schema(store.table)
     parts = read_rows(store.location, [item.path for item in files], schema=schema)
-    _replace(store, write_here(_joined(parts), location=store.location, schema=schema), files)
+    _replace(store, write_rows(_joined(parts), location=store.location, schema=schema), files)
 
 
 def _joined(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -169,7 +169,7 @@ def write_files(
         yield _manifest(done)
 
 
-def write_here(
+def write_rows(
     batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None = None
 ) -> list[DataFile]:
     """What `write_files` writes in this process."""

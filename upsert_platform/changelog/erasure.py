@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import read_rows, write_here
+from upsert_platform.changelog.data_files import read_rows, write_rows
 from upsert_platform.changelog.declared_values import with_declared_keys
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
@@ -188,7 +188,7 @@ def erase_rows(store: ChangelogStore, key: KeyRows, *, upto: int) -> tuple[HeldR
         if not held:
             return _sum(every.values()), 0
         kept = _without(store, held, schema, key, upto=upto)
-        files = write_here(kept, location=store.location, schema=schema)
+        files = write_rows(kept, location=store.location, schema=schema)
         if store.replace(files, replaced=held):
             return _sum(every.values()), len(held)
     raise ChangelogError(

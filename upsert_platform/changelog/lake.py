@@ -27,7 +27,7 @@ def home() -> str:
     return value if is_uri(value) else str(Path(value).expanduser().absolute())
 
 
-def folder_here(root: str) -> Path:
+def lake_folder(root: str) -> Path:
     """The folder for what stays on this machine: the lake's root, or that of a lake without a name behind a URI."""
     return Path(DEFAULT_HOME).absolute() if is_uri(root) else Path(root)
 
@@ -147,7 +147,7 @@ def project_path() -> Path:
 
 def local_variables(root: str) -> dict[str, str]:
     """KEY=VALUE lines of the environment file that ``local up`` writes for its default folder, if there is one."""
-    path = folder_here(root) / "local" / "local.env"
+    path = lake_folder(root) / "local" / "local.env"
     if not path.is_file():
         return {}
     pairs = (line.split("=", 1) for line in path.read_text("utf-8").splitlines() if "=" in line and line[0] != "#")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.changes_here import can_be_told_apart, change_batches, last_rows
+from upsert_platform.changelog.change_rows import can_be_told_apart, change_batches, last_rows
 from upsert_platform.changelog.latest import PARTITIONS_MET, SEQUENCE, latest_per_key
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.model import Table

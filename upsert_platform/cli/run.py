@@ -59,11 +59,11 @@ def sync(
     DAGSTER_HOME, or the one that `upsert-platform ui` shows. Ends with 1 if a step or a blocking check failed.
     """
     from upsert_platform.demo.instance import dagster_home
-    from upsert_platform.graph.job_run import instance_here
+    from upsert_platform.graph.job_run import current_instance
 
     location = _location(module)
     assets = location.assets_of(tables, job=_SYNC) if tables else None
-    with instance_here(dagster_home()) as instance:
+    with current_instance(dagster_home()) as instance:
         result = _run(location, _SYNC, instance, config, assets=assets, as_json=as_json)
         if watch:
             try:
@@ -85,11 +85,11 @@ def run(job: str, module: str | None, config: Path | None, *, as_json: bool) -> 
     Does what `dagster job execute -m MODULE -j JOB` does. Ends with 1 if a step or a blocking check failed.
     """
     from upsert_platform.demo.instance import dagster_home
-    from upsert_platform.graph.job_run import instance_here
+    from upsert_platform.graph.job_run import current_instance
 
     location = _location(module)
     location.job(job)
-    with instance_here(dagster_home()) as instance:
+    with current_instance(dagster_home()) as instance:
         result = _run(location, job, instance, config, assets=None, as_json=as_json)
     if not result.success:
         sys.exit(1)
@@ -97,12 +97,12 @@ def run(job: str, module: str | None, config: Path | None, *, as_json: bool) -> 
 
 def _location(module: str | None) -> CodeLocation:
     from upsert_platform.changelog import lake
-    from upsert_platform.graph.job_run import CodeLocation, location_here
+    from upsert_platform.graph.job_run import CodeLocation, current_location
 
     os.environ.setdefault(lake.HOME_VARIABLE, lake.home())
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     logging.getLogger("tablestore").setLevel(logging.ERROR)
-    return CodeLocation(module or location_here(Path.cwd()))
+    return CodeLocation(module or current_location(Path.cwd()))
 
 
 def _run(

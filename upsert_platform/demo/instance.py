@@ -16,7 +16,7 @@ SHIPPED_SETTINGS: Final = Path(__file__).with_name("dagster.yaml")
 def dagster_home() -> Path:
     """DAGSTER_HOME if it is set, else ``<home>/dagster``; made with the shipped dagster.yaml when it is missing."""
     named = os.environ.get("DAGSTER_HOME")
-    directory = Path(named) if named else lake.folder_here(lake.home()) / "dagster"
+    directory = Path(named) if named else lake.lake_folder(lake.home()) / "dagster"
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "dagster.yaml"
     if not settings.exists():

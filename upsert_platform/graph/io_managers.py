@@ -77,7 +77,7 @@ class ChangelogIOManager(_PlatformIOManager):
             context.log.info("merging small files of the changelog")
             try:
                 rows = sum(item.rows or 0 for item in compaction.small_files(hop.store))
-                if not (self.spark.on_demand().is_local(rows, 0) and compaction.merge_here(hop.store)):
+                if not (self.spark.on_demand().is_local(rows, 0) and compaction.merge_locally(hop.store)):
                     compaction.merge_files(self.spark.spark_session, hop.store)
             except ChangelogError as error:  # what the run was for is done
                 context.log.info(str(error))

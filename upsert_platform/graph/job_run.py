@@ -61,7 +61,7 @@ class JobResult:
     assets: Sequence[AssetResult]
 
 
-def location_here(folder: Path) -> str:
+def current_location(folder: Path) -> str:
     """Return the module of the code location that the pyproject.toml of a folder declares, else the shipped one.
 
     Dagster reads the same settings: ``[tool.dg.project]`` for `dg`, ``[tool.dagster]`` for `dagster`.
@@ -221,7 +221,7 @@ def _jobs_of(sensor: dg.SensorDefinition) -> list[str]:
 
 
 @contextmanager
-def instance_here(home: Path) -> Iterator[dg.DagsterInstance]:
+def current_instance(home: Path) -> Iterator[dg.DagsterInstance]:
     """Open the instance that DAGSTER_HOME names; without it the one that the UI and the demo use.
 
     Args:

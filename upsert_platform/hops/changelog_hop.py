@@ -12,7 +12,7 @@ from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.on_demand import OnDemand, opened, times_a_batch
 from upsert_platform.hops.waiting import told_while_waiting
-from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_here, new_partitions
+from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_locally, new_partitions
 from upsert_platform.source import Source, TakesSnapshots
 from upsert_platform.task_runner import TaskRunner
 
@@ -210,7 +210,7 @@ class ChangelogHop:
         if isinstance(spark, OnDemand):
             files = [item for item in self.store.files() if item.may_hold(after=0, upto=batch)]
             if spark.is_local(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
-                return moved_keys_here(self.store, files, batch=batch, partitions=partitions)
+                return moved_keys_locally(self.store, files, batch=batch, partitions=partitions)
         return moved_keys(opened(spark), self.store, batch=batch, partitions=partitions)
 
     def _runner(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> TaskRunner | None:

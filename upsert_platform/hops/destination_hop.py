@@ -30,8 +30,8 @@ from upsert_platform.destination import (
     WriteReport,
 )
 from upsert_platform.errors import RecordError
+from upsert_platform.hops.arrow_insert import ArrowInsert
 from upsert_platform.hops.binding import Target
-from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_run import DestinationRun, summed_runs, with_refused
 from upsert_platform.hops.few_files import few_files, rows_by_accounts
 from upsert_platform.hops.images_before import image_rows, with_images
@@ -205,7 +205,7 @@ class DestinationHop:
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span of few rows by one task, if the insert needs nothing but Arrow."""
         few = few_files(spark, self.store, after=span.after, upto=span.upto)
-        insert = None if few is None else InsertHere.of(self.target, self.destination)
+        insert = None if few is None else ArrowInsert.of(self.target, self.destination)
         if few is None or insert is None:
             return None
         make = insert.of_span(self.store, few.paths, after=span.after, upto=span.upto)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.quarantine import Discard, Place
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore
@@ -68,7 +68,7 @@ def discard(
     account = RangeAccount(ACCOUNT_TOPIC, -1, 0, count, records=count, skipped=(("discarded", count),))
     schema = rows.arrow_schema(store.table)
     mark = Discard(by, datetime.now(UTC), why).text()
-    files = write_here(
+    files = write_rows(
         _marks(chosen, places, mark=mark, account=account, schema=schema),
         location=store.location,
         schema=schema,

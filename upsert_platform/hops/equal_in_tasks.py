@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from upsert_platform.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
-from upsert_platform.hops.changes_here import InsertHere
+from upsert_platform.hops.arrow_insert import ArrowInsert
 from upsert_platform.hops.comparison import SAMPLE_ROWS
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.equal_sums import EqualRows
@@ -130,7 +130,7 @@ class _ByArrow(NamedTuple):
 def _by_arrow(
     spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None
 ) -> _ByArrow | None:
-    insert = InsertHere.of(hop.target, hop.destination)
+    insert = ArrowInsert.of(hop.target, hop.destination)
     if insert is None:
         return None
     names, key = insert.native.reads(), hop.target.source.table.primary_key

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from upsert_platform.changelog import erasure, rows
 from upsert_platform.changelog.accounting import RangeAccount
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.erasure import DELETE_TOPIC, EVERY_BATCH, HeldRows, KeyRows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
@@ -195,7 +195,7 @@ class Erasure:
             head = self.store.create()
             schema = rows.arrow_schema(self.store.table)
             made = self._batch(schema, head)
-            files = write_here(made, location=self.store.location, schema=schema, batch=head.batch + 1)
+            files = write_rows(made, location=self.store.location, schema=schema, batch=head.batch + 1)
             after = self.store.append(files, head=head, positions=head.positions, run=run)
             if after is not None:
                 return after.batch

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.changelog.changes_here import change_times
+from upsert_platform.changelog.change_rows import change_times
 from upsert_platform.changelog.commit_times import first_commit_after
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore, Positions

@@ -31,7 +31,7 @@ from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.equal_in_tasks import equal_in_tasks
 from upsert_platform.hops.equal_sums import HASHES, WANTED, EqualRows, equal_rows, hashes_tell, with_hashes
 from upsert_platform.hops.on_demand import OnDemand, opened
-from upsert_platform.hops.verify_here import check_batch_here
+from upsert_platform.hops.one_task_check import check_by_one_task
 from upsert_platform.internal_columns import internal
 from upsert_platform.masking import Mask
 from upsert_platform.model import Column
@@ -58,7 +58,7 @@ def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: i
         spark: a session, or what opens one when this process should not do it by itself.
     """
     if isinstance(spark, OnDemand):
-        found = check_batch_here(spark, hop, after=after, upto=upto)
+        found = check_by_one_task(spark, hop, after=after, upto=upto)
         return check_batch(opened(spark), hop, after=after, upto=upto) if found is None else found
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=after, upto=upto)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.changelog.changes_here import change_rows
+from upsert_platform.changelog.change_rows import change_rows
 from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.types import quote_name
@@ -57,7 +57,7 @@ def new_partitions(head: Head, ranges: Sequence[OffsetRange]) -> list[tuple[str,
     ]
 
 
-def moved_keys_here(
+def moved_keys_locally(
     store: ChangelogStore, files: Sequence[LiveFile], *, batch: int, partitions: Sequence[tuple[str, int]]
 ) -> list[MovedKeys]:
     """As `moved_keys`, by this process.

@@ -14,7 +14,7 @@ MODULES: Final = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.parquet",
-    "upsert_platform.changelog.changes_here",
+    "upsert_platform.changelog.change_rows",
     "upsert_platform.changelog.summed_in_tasks",
     "confluent_kafka",
     "upsert_platform.writing.check_task",

@@ -22,7 +22,7 @@ from upsert_platform.capabilities import (
     ReadsInTasks,
     RowsByShare,
     StoresOtherValues,
-    WritesHere,
+    WritesInTask,
 )
 from upsert_platform.destination import (
     BatchSpan,
@@ -65,7 +65,7 @@ _VERDICT_TRIES = 10
 
 
 class MaxComputeDestination(
-    Destination, KeepsOlderRows, StoresOtherValues, WritesHere, ReadsInTasks, PacesCommits, ComparesSchema
+    Destination, KeepsOlderRows, StoresOtherValues, WritesInTask, ReadsInTasks, PacesCommits, ComparesSchema
 ):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
@@ -259,7 +259,7 @@ class MaxComputeDestination(
         """What the table holds where rows have `value` in a declared column: partitions have values of their own."""
         return stored_value(self.table, self._actual(), name, value)
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         """Tables that are kept equal to the last value per key, without partitions or CHAR columns."""
         return self.table.upserts and stores_as_given(self.table, self._actual())
 
@@ -272,7 +272,7 @@ class MaxComputeDestination(
         from upsert_platform.maxcompute.read_back import rows_by_share
 
         reading = self._clients.reading(self._actual())
-        return rows_by_share(reading, rows=rows) if self.writes_here() else None
+        return rows_by_share(reading, rows=rows) if self.writes_in_task() else None
 
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.

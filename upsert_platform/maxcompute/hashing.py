@@ -122,12 +122,12 @@ def _hash_texts(values: pa.Array, *, legacy: bool) -> np.ndarray:
     with np.errstate(over="ignore"):
         for position in range(int(sorted_lengths[0]) if count else 0):
             alive = int(np.searchsorted(-sorted_lengths, -position, side="left"))
-            bytes_here = signed[starts[:alive] + position].astype(np.int32)
+            bytes_at = signed[starts[:alive] + position].astype(np.int32)
             part = found[:alive]
             if legacy:
-                part[:] = part * np.int32(31) + bytes_here
+                part[:] = part * np.int32(31) + bytes_at
             else:
-                part += bytes_here
+                part += bytes_at
                 part += part << 10
                 part ^= part >> 6
         if not legacy:

@@ -25,7 +25,7 @@ from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
 from upsert_platform.mysql.server_state import ServerLog, await_visible, read_server_log
-from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_here
+from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_in_task
 from upsert_platform.source import Landed
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class LandedBatch:
             chunks, last = find_chunks(connection, table, after=progress.after, rows=size, most=most)
         part = SnapshotPart(self.settings, self.source.table, table, self.number, self._batch, self.location)
         if self.runner is not None and len(chunks) <= _FEW_CHUNKS:
-            task = partial(read_chunks_here, part, chunks)
+            task = partial(read_chunks_in_task, part, chunks)
             files = self.runner.call(task, what=f"read {self.settings.full_name}")
         else:
             files = read_chunks(self.spark(), part, chunks)

@@ -67,7 +67,7 @@ def read_chunks(spark: SparkSession, part: SnapshotPart, chunks: Sequence[Chunk]
         raise raised from error
 
 
-def read_chunks_here(part: SnapshotPart, chunks: Sequence[Chunk]) -> list[DataFile]:
+def read_chunks_in_task(part: SnapshotPart, chunks: Sequence[Chunk]) -> list[DataFile]:
     """Reads few chunks by this process. Raises what `read_chunks` does."""
     return [DataFile(**row) for manifest in _files(part, chunks) for row in manifest.to_pylist()]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.changelog.changes_here import changes_of_files, last_rows
+from upsert_platform.changelog.change_rows import changes_of_files, last_rows
 from upsert_platform.changelog.latest import PARTITIONS_MET
 from upsert_platform.changelog.rows import BATCH, KIND, KIND_DELETE, stored_columns
 from upsert_platform.changelog.tables import TableLocation

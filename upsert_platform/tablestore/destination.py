@@ -17,7 +17,7 @@ from upsert_platform.capabilities import (
     RowsByShare,
     Shares,
     WritesByMode,
-    WritesHere,
+    WritesInTask,
 )
 from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
@@ -44,7 +44,9 @@ request for rows is charged with 4 KB for each, one for a range with what it rea
 _LOGGER = logging.getLogger(__name__)
 
 
-class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, WritesHere, ReadsInTasks, ComparesSchema):
+class TablestoreDestination(
+    ControlledDestination, WritesByMode, ExpiresRows, WritesInTask, ReadsInTasks, ComparesSchema
+):
     """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -163,7 +165,7 @@ class TablestoreDestination(ControlledDestination, WritesByMode, ExpiresRows, Wr
                 return RowsByShare(lambda: shares, others=True)
         return RowsByKey(fetching_task(self.table))
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         """Always: a row is written by itself."""
         return True
 

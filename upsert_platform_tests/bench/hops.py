@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from upsert_platform.changelog import rows as changelog_rows
 from upsert_platform.changelog.accounting import RangeAccount
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
@@ -135,7 +135,7 @@ def _commit(store: ChangelogStore, columns: dict[str, pa.Array]) -> None:
             part[item.name].cast(item.type) if item.name in part else pa.nulls(size, item.type) for item in schema
         ]
         made = [pa.RecordBatch.from_arrays(arrays, schema=schema), _account(schema, start, size)]
-        files += write_here(made, location=store.location, schema=schema, batch=head.batch + 1)
+        files += write_rows(made, location=store.location, schema=schema, batch=head.batch + 1)
     assert store.append(files, head=head, positions=Positions(), run="bench") is not None
 
 

@@ -69,7 +69,7 @@ def test_rows_behind_the_batch_that_history_is_reduced_to_stay(spark: SparkSessi
     for changes in ([(1, "a"), (2, "b")], [(1, "a2"), (2, None)], [(1, "a3"), (3, "c")], [(1, "a4"), (3, None)]):
         commit(spark, store, changes)
         told.append({**told[-1], **dict(changes)})
-    assert compaction.merge_here(store)  # rows of all batches stand in one file
+    assert compaction.merge_locally(store)  # rows of all batches stand in one file
     report = compaction.compact(spark, store, applied_everywhere=4, applied={4}, upto=2)
     assert (report.rows_before, report.rows_after) == (8, 1 + 4)
     for upto in (2, 3, 4):

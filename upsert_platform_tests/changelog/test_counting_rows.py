@@ -15,7 +15,7 @@ import pytest
 
 from upsert_platform.changelog import counting_rows, latest_in_tasks, rows
 from upsert_platform.changelog.counting_rows import Drawn
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.latest import PARTITIONS_MET
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
 from upsert_platform.changelog.store import ChangelogStore
@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> ChangelogStore:
                 )
                 for start in range(0, len(records), 60)
             ]
-            files += write_here(made, location=found.location, schema=schema, batch=batch)
+            files += write_rows(made, location=found.location, schema=schema, batch=batch)
         assert found.append(files, head=head, positions=head.positions, run="run") is not None
     return found
 

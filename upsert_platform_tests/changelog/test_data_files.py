@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsert_platform.changelog import data_files, rows
-from upsert_platform.changelog.changes_here import change_batches
+from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.errors import ChangelogError, SourceLocation

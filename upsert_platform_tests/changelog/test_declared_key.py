@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.head import KEY_PROPERTY
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore, Head
@@ -44,7 +44,7 @@ def append(store: ChangelogStore, head: Head) -> Head | None:
     schema = rows.arrow_schema(store.table)
     row = {rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "t", rows.PARTITION: 0, rows.OFFSET: head.batch, rows.ROW: 0}
     batch = pa.RecordBatch.from_pylist([row], schema=schema)
-    files = write_here([batch], location=store.location, schema=schema, batch=head.batch + 1)
+    files = write_rows([batch], location=store.location, schema=schema, batch=head.batch + 1)
     return store.append(files, head=head, positions=head.positions, run="r")
 
 

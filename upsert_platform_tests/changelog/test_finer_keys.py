@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, rows
-from upsert_platform.changelog.changes_here import change_rows, last_rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.change_rows import change_rows, last_rows
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.declared_values import cut_keys
 from upsert_platform.changelog.erasure import EVERY_BATCH, KeyRows, held_rows
 from upsert_platform.changelog.latest import latest_per_key
@@ -54,7 +54,7 @@ def append(store: ChangelogStore, given: Iterable[tuple[int, int, str | None]]) 
         for at, offset, value in given
     ]  # fmt: skip
     batch = pa.RecordBatch.from_pylist(found, schema=schema)
-    files = write_here([batch], location=store.location, schema=schema, batch=head.batch + 1)
+    files = write_rows([batch], location=store.location, schema=schema, batch=head.batch + 1)
     assert store.append(files, head=head, positions=Positions(), run="r") is not None
 
 

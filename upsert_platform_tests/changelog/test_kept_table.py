@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.kept_table import KeptTable
 from upsert_platform.changelog.store import ChangelogStore
@@ -34,12 +34,12 @@ class Writer:
         account[rows.ACCOUNTING] = f'{{"batch": {batch}}}'
         schema = rows.arrow_schema(self.store.table)
         made = pa.RecordBatch.from_pylist([row, account], schema=schema)
-        files = write_here([made], location=self.store.location, schema=schema, batch=batch)
+        files = write_rows([made], location=self.store.location, schema=schema, batch=batch)
         after = Positions({"users": {0: batch + 1}}, {"users": "id"})
         assert self.store.append(files, head=head, positions=after, run="run") is not None
 
     def merge(self) -> None:
-        compaction.merge_here(self.store)
+        compaction.merge_locally(self.store)
 
     def note(self) -> None:
         note_applied(self.store, "table", self.store.create().batch)

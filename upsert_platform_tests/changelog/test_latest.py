@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, latest_in_tasks, rows
-from upsert_platform.changelog.changes_here import last_rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.change_rows import last_rows
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
@@ -91,7 +91,7 @@ def test_arrow_in_tasks_finds_the_same(
         assert set(found) == wanted
 
 
-def reduced_here(
+def reduced_locally(
     monkeypatch: pytest.MonkeyPatch, store: ChangelogStore, *, tasks: int
 ) -> tuple[list[list[int]], list[tuple[int, str]], int]:
     """Keys per task, keys with their values, and how many tasks had to reduce."""
@@ -120,7 +120,7 @@ def test_files_are_dealt_to_tasks_only_where_few_keys_come_more_than_once(
         head, schema, written = store.create(), rows.arrow_schema(store.table), []
         for records in files:
             found = [pa.RecordBatch.from_pylist([row_of(item) for item in records], schema=schema)]
-            written += write_here(found, location=store.location, schema=schema, batch=batch)
+            written += write_rows(found, location=store.location, schema=schema, batch=batch)
         assert store.append(written, head=head, positions=head.positions, run="run") is not None
 
     def of(batch: int, keys: range, name: str) -> list[Placed]:
@@ -129,18 +129,18 @@ def test_files_are_dealt_to_tasks_only_where_few_keys_come_more_than_once(
     commit(
         1, of(1, range(100), "a"), of(1, range(100, 200), "a"), of(1, range(200, 300), "a"), of(1, range(300, 400), "a")
     )
-    keys, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    keys, values, reduced = reduced_locally(monkeypatch, store, tasks=2)
     assert values == sorted((key, f"a {key}") for key in range(400))
     assert [len(of_task) for of_task in keys] == [200, 200]
     assert all(len({key // 100 for key in of_task}) == 2 for of_task in keys)  # two whole files each
     assert reduced == 0
     commit(2, of(2, range(50, 52), "b"))  # two keys again, in another file
-    keys, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    keys, values, reduced = reduced_locally(monkeypatch, store, tasks=2)
     assert values == sorted((key, f"{'b' if key in (50, 51) else 'a'} {key}") for key in range(400))
     assert sorted(len(of_task) for of_task in keys) == [198, 202]  # files of their own
     assert reduced == 0
     commit(3, of(3, range(100), "c"))  # a quarter of them
-    _, values, reduced = reduced_here(monkeypatch, store, tasks=2)
+    _, values, reduced = reduced_locally(monkeypatch, store, tasks=2)
     assert values == sorted((key, f"{'c' if key < 100 else 'a'} {key}") for key in range(400))
     assert reduced == 2
 
@@ -151,9 +151,9 @@ def test_a_file_with_most_of_the_rows_is_divided_by_keys(tmp_path: Path, monkeyp
     found = [
         pa.RecordBatch.from_pylist([row_of(Placed(1, 0, key, None, key, "x")) for key in range(500)], schema=schema)
     ]
-    files = write_here(found, location=store.location, schema=schema, batch=1)
+    files = write_rows(found, location=store.location, schema=schema, batch=1)
     assert store.append(files, head=head, positions=head.positions, run="run") is not None
-    keys, values, _ = reduced_here(monkeypatch, store, tasks=2)
+    keys, values, _ = reduced_locally(monkeypatch, store, tasks=2)
     assert values == sorted((key, "x") for key in range(500))
     assert min(map(len, keys)) > 200
 

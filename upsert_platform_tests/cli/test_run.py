@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.cli.main import main
-from upsert_platform.graph.job_run import SHIPPED, location_here
+from upsert_platform.graph.job_run import SHIPPED, current_location
 
 LOCATION = """
 import os
@@ -180,4 +180,4 @@ def test_watch_runs_what_the_sensor_asks_for(folder: Path) -> None:
 def test_location_is_what_the_folder_declares(tmp_path: Path, settings: str | None, module: str) -> None:
     if settings is not None:
         (tmp_path / "pyproject.toml").write_text(settings)
-    assert location_here(tmp_path) == module
+    assert current_location(tmp_path) == module

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import Positions
 from upsert_platform.cli.main import main
@@ -87,7 +87,7 @@ def commit(folder: Path, names: Sequence[str]) -> None:
         head, schema = store.create(), rows.arrow_schema(store.table)
         row = {rows.KIND: "+U", rows.TOPIC: "t", rows.PARTITION: 0, rows.OFFSET: 0, rows.ROW: 0, "id": 1, "v": "a"}
         batches = pa.Table.from_pylist([row], schema=schema.remove(0)).to_batches()
-        files = write_here(batches, location=store.location, schema=schema, batch=1)
+        files = write_rows(batches, location=store.location, schema=schema, batch=1)
         assert store.append(files, head=head, positions=Positions({}, {}), run="r")
 
 

@@ -18,8 +18,8 @@ from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_batch
 from upsert_platform.types import arrow_type, parse_type
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_changes_here import MemoryHere, append, hop_to, never
 from upsert_platform_tests.hops.test_equal_sums import DIFFERENT
+from upsert_platform_tests.hops.test_one_task import TaskMemory, append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def pairs(rows: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"id": key, "name": name} for key, name in rows], schema=PAIR)
 
 
-class InTasks(MemoryHere, ReadsInTasks):
+class InTasks(TaskMemory, ReadsInTasks):
     """A destination that tasks read by keys, as a whole, or with the deletes of a batch; or Spark, which is counted."""
 
     def __init__(self, place: Place, shape: str, *, native: bool) -> None:
@@ -144,7 +144,7 @@ class InTasks(MemoryHere, ReadsInTasks):
         self.closer_looks = 0
         self.told_rows: int | None = None
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         return self.native
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare:

@@ -17,7 +17,7 @@ from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.position import check_position
 from upsert_platform.hops.streaming.steps import DestinationStep
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
+from upsert_platform_tests.hops.test_one_task import append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 SPARK = OnDemand(never)

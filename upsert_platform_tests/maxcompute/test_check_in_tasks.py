@@ -19,7 +19,7 @@ from upsert_platform.maxcompute import read_back
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.maxstorage import told_rows
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
+from upsert_platform_tests.hops.test_one_task import append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import Positions
 from upsert_platform.graph.jobs import sync_job
@@ -61,7 +61,7 @@ def commit_everything(folder: Path, lake: Lake) -> None:
         head, schema = store.create(), rows.arrow_schema(store.table)
         row = {rows.KIND: "+U", rows.TOPIC: name, rows.PARTITION: 0, rows.OFFSET: 0, rows.ROW: 0, "id": 1, "v": "a"}
         batches = pa.Table.from_pylist([row], schema=schema.remove(0)).to_batches()
-        files = write_here(batches, location=store.location, schema=schema, batch=1)
+        files = write_rows(batches, location=store.location, schema=schema, batch=1)
         ends = Positions({name: dict.fromkeys(range(PARTITIONS), 1)}, {})
         assert store.append(files, head=head, positions=ends, run="r")
 

@@ -18,7 +18,7 @@ from upsert_platform.tablestore import destination as destinations
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_changes_here import append, hop_to, never
+from upsert_platform_tests.hops.test_one_task import append, hop_to, never
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 from upsert_platform_tests.writing.in_memory import Place

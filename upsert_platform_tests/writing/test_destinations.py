@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from upsert_platform.capabilities import WritesHere
+from upsert_platform.capabilities import WritesInTask
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
@@ -80,7 +80,7 @@ WITH_SPARK = {"upsert-kafka-exactly-once", "memory"}
 def test_who_needs_spark_for_few_rows(request: pytest.FixtureRequest, opened: Open) -> None:
     destination = opened()
     destination.prepare()
-    here = isinstance(destination, WritesHere) and destination.writes_here()
+    here = isinstance(destination, WritesInTask) and destination.writes_in_task()
     assert here != (request.node.callspec.params["declared"] in WITH_SPARK)
 
 
@@ -113,7 +113,7 @@ def test_few_rows_are_written_and_read_by_one_task(
     assert (report.upserts, report.deletes, opened().state().applied_batch) == (1, 1, 2)
     assert contents(spark, opened()) == {1: "a", 5: "é"}
     reader = opened()
-    assert isinstance(reader, WritesHere)
+    assert isinstance(reader, WritesInTask)
     keys = pa.table({"id": [1, 2, 5, 9]})
     read = reader.key_reader(since=0, most=100)
     assert read is not None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.capabilities import PacesCommits
-from upsert_platform.changelog.changes_here import change_times
+from upsert_platform.changelog.change_rows import change_times
 from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.pauses import Pause
 from upsert_platform.changelog.upkeep import applied_before, note_applied

@@ -51,6 +51,6 @@ class Upkeep:
         head = self._store.head() if self._store.merges_files else None
         if head is not None:
             try:
-                compaction.merge_tier_here(self._store, upto=head.batch - _NEWEST)
+                compaction.merge_tier_locally(self._store, upto=head.batch - _NEWEST)
             except ChangelogError:  # another run rewrote them meanwhile
                 return

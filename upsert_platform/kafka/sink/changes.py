@@ -47,6 +47,6 @@ class ChangeTopicDestination(KafkaDestination, TellsBefore):
                 self.topic,
             )
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         """Never: the images before a change are joined by Spark."""
         return False

@@ -24,7 +24,7 @@ from upsert_platform.capabilities import (
     RowsByShare,
     Shares,
     TellsBefore,
-    WritesHere,
+    WritesInTask,
 )
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.destination import (
@@ -42,7 +42,7 @@ from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.lease import KafkaLease
-from upsert_platform.kafka.sink.read_back import TopicRows, last_values, last_values_here, ranges_behind
+from upsert_platform.kafka.sink.read_back import TopicRows, last_values, last_values_in_task, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
@@ -61,7 +61,7 @@ _ALIKE = 1.3
 """Times the mean that the longest range may have, for one task to read several."""
 
 
-class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInTasks, ComparesSchema):
+class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:
@@ -344,7 +344,7 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesHere, ReadsInT
 
         return changes.mapInArrow(HeldRows(self.table, self.read_as), changes.schema)
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         """Unless exactly once: what a transaction of a broken attempt holds follows from how Spark dealt its rows."""
         return not self._exactly_once
 
@@ -414,7 +414,7 @@ def _in_one_share(changes: pa.Table) -> pa.Table:
 def _last_values(table: KafkaTable, ranges: Sequence[OffsetRange], keys: pa.Table) -> pa.Table:
     """The last values of all keys that ranges hold, those that are asked for among them."""
     del keys
-    return last_values_here(table, ranges)
+    return last_values_in_task(table, ranges)
 
 
 def _held(held: Callable[[Iterator[Any]], Iterator[Any]], changes: pa.Table) -> pa.Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.changelog.changes_here import last_rows
+from upsert_platform.changelog.change_rows import last_rows
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import TopicError
@@ -104,7 +104,7 @@ class TopicRows:
                     yield told.filter(pc.is_in(kind, value_set=kinds))
 
 
-def last_values_here(table: KafkaTable, ranges: Sequence[OffsetRange]) -> pa.Table:
+def last_values_in_task(table: KafkaTable, ranges: Sequence[OffsetRange]) -> pa.Table:
     """As `last_values`, of all keys in the ranges; read by this process."""
     import pyarrow as pa
     import pyarrow.compute as pc

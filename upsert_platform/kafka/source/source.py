@@ -118,7 +118,7 @@ def write_changes(
     return collect_files(_frame(spark, plan, ranges))
 
 
-def write_changes_here(
+def write_changes_in_task(
     table: KafkaTable, ranges: Sequence[OffsetRange], *, batch: int, mode: str, location: TableLocation
 ) -> list[DataFile]:
     """As `write_changes`, by the task's function in this process: fetched together where they are small.

@@ -17,7 +17,7 @@ from upsert_platform.kafka.source import offsets
 from upsert_platform.kafka.source.fetch import close_consumers
 from upsert_platform.kafka.source.oldest import first_times
 from upsert_platform.kafka.source.retention import unread_records
-from upsert_platform.kafka.source.source import write_changes, write_changes_here
+from upsert_platform.kafka.source.source import write_changes, write_changes_in_task
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
 from upsert_platform.task_runner import LocalTaskRunner
@@ -116,7 +116,7 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
                 f"table '{self.table.name}': 'scan.parallelism' = '{self.kafka.settings.scan_parallelism}' has no"
                 " effect on batches that the driver's process reads; it is the number of Spark's tasks",
             )
-        task = partial(write_changes_here, self.kafka, ranges, batch=batch, mode=self._reading, location=location)
+        task = partial(write_changes_in_task, self.kafka, ranges, batch=batch, mode=self._reading, location=location)
         return runner.call(task, what=f"read topics of table '{self.kafka.name}'")
 
     def publish(self, positions: Positions) -> None:

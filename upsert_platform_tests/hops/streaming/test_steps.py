@@ -16,7 +16,7 @@ from upsert_platform.hops.streaming import steps
 from upsert_platform.hops.streaming.steps import DestinationStep
 from upsert_platform.hops.verify import check_batch
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_changes_here import MemoryHere, append, hop_to, never
+from upsert_platform_tests.hops.test_one_task import TaskMemory, append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 SPARK = OnDemand(never)
@@ -62,7 +62,7 @@ def test_batches_that_a_check_passed_over_are_looked_at_by_the_next_sync(
     assert not checked_by_sync(hop)
 
 
-class Paced(MemoryHere, PacesCommits):
+class Paced(TaskMemory, PacesCommits):
     """A table that wants an hour between commits."""
 
     least_interval = timedelta(hours=1)
@@ -126,7 +126,7 @@ def test_a_new_batch_among_many_merged_rows_opens_no_spark(tmp_path: Path, monke
     for batch in range(1, 12):
         grow(hop, batch, range(3 * batch, 3 * batch + 3))
         if batch == 11:
-            assert compaction.merge_here(hop.store)
+            assert compaction.merge_locally(hop.store)
             assert len(hop.store.files()) == 1
         assert step.run(drains=False)
     assert len(place.rows) == 33
@@ -141,7 +141,7 @@ def test_a_sample_in_large_files_is_passed_over_and_opens_no_spark(tmp_path: Pat
     for batch in range(1, 11):
         grow(hop, batch, range(100 * batch, 100 * batch + 50))
         assert step.run(drains=False)
-    assert compaction.merge_here(hop.store)
+    assert compaction.merge_locally(hop.store)
     (merged,) = hop.store.files()
     grow(hop, 11, range(3))
     step.reset()

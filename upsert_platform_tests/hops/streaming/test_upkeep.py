@@ -17,7 +17,7 @@ import pytest
 
 from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.commit_times import last_batch_before
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.live_files import LiveFile
 from upsert_platform.changelog.store import ChangelogStore
@@ -32,7 +32,7 @@ def commit(store: ChangelogStore, batch: int, *, rows_of_batch: int = 1) -> None
     given = [{**row, "id": batch + number, "name": uuid.uuid4().hex} for number in range(rows_of_batch)]
     found = [pa.RecordBatch.from_pylist(given, schema=schema)]
     head = store.create()
-    files = write_here(found, location=store.location, schema=schema, batch=batch)
+    files = write_rows(found, location=store.location, schema=schema, batch=batch)
     after = store.append(files, head=head, positions=Positions({"users": {0: batch + 1}}, {}), run="run")
     assert after is not None
     note_applied(store, "table", batch)
@@ -121,10 +121,10 @@ def test_files_that_a_run_has_not_committed_yet_stay(tmp_path: Path, monkeypatch
         commit(store, batch)
     schema = rows.arrow_schema(store.table)
     row = {rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "users", rows.PARTITION: 0, rows.OFFSET: 9, "id": 9}
-    waiting = write_here(
+    waiting = write_rows(
         [pa.RecordBatch.from_pylist([row], schema=schema)], location=store.location, schema=schema, batch=4
     )
-    assert compaction.merge_here(store)
+    assert compaction.merge_locally(store)
     before = {path.name for path in (tmp_path / "users").glob("*.parquet")}
     assert len(before) == 3 + 1 + 1
     upkeep.Upkeep(store).after(1)

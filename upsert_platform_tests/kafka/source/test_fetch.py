@@ -23,7 +23,7 @@ from upsert_platform.kafka.source.fetch import (
     fetch_range,
     fetch_together,
 )
-from upsert_platform.kafka.source.source import write_changes_here
+from upsert_platform.kafka.source.source import write_changes_in_task
 from upsert_platform_tests.bench.kafka import users_table
 
 PARTITIONS = 5
@@ -100,7 +100,7 @@ def test_two_ranges_of_a_partition_are_read_whole(
     ranges = [OffsetRange(topic, 0, 0, 5), OffsetRange(topic, 0, 12, 20)]
     assert fetch_together(KafkaEndpoint(kafka_bootstrap), ranges, most_bytes=1 << 20) is None
     table = users_table(kafka_bootstrap, topic)
-    files = write_changes_here(table, ranges, batch=1, mode="upsert", location=TableLocation(str(tmp_path)))
+    files = write_changes_in_task(table, ranges, batch=1, mode="upsert", location=TableLocation(str(tmp_path)))
     found = [row for file in files for row in pq.read_table(tmp_path / file.path).to_pylist()]
     assert sorted(row["id"] for row in found if row["_kind"] == "+U") == [*range(5), *range(12, 20)]
 

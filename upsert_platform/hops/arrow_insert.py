@@ -1,7 +1,7 @@
-"""The change frame of an insert in Arrow: `transform.change_frame` for few rows, where Arrow gives what Spark would.
+"""The change frame of an insert in Arrow: `transform.change_frame` where Arrow computes the same values as Spark.
 
 Inserts that select columns as they are, constants, and conditions that Arrow evaluates alike, of a source with a
-primary key into a table with one. Other inserts have no form here, and Spark computes them.
+primary key into a table with one. Spark computes other inserts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from upsert_platform.capabilities import StoresOtherValues, WritesHere
-from upsert_platform.changelog.changes_here import can_be_told_apart
+from upsert_platform.capabilities import StoresOtherValues, WritesInTask
+from upsert_platform.changelog.change_rows import can_be_told_apart
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.connector import Writable
 from upsert_platform.destination import Destination
@@ -33,8 +33,8 @@ _NULL = "NULL"
 
 
 @dataclass(frozen=True)
-class InsertHere:
-    """An insert that is computed here.
+class ArrowInsert:
+    """An insert that Arrow computes.
 
     Attributes:
         native: what is computed.
@@ -53,7 +53,7 @@ class InsertHere:
         keyed = all(can_be_told_apart(stored.get(name)) for name in source.primary_key)
         if not (source.primary_key and keyed and target.table.primary_key and destination.primary_key):
             return None
-        if insert.overwrite or insert.failure is not None or not _is_written_here(destination):
+        if insert.overwrite or insert.failure is not None or not _is_written_in_task(destination):
             return None
         condition = native_condition(insert.predicate, stored) if insert.predicate else None
         if insert.predicate and condition is None:
@@ -81,8 +81,8 @@ class InsertHere:
         return ChangesOfSpan(self.native, store.table, store.location, tuple(paths), after, upto)
 
 
-def _is_written_here(destination: Destination) -> bool:
-    if not isinstance(destination, WritesHere) or not destination.writes_here():
+def _is_written_in_task(destination: Destination) -> bool:
+    if not isinstance(destination, WritesInTask) or not destination.writes_in_task():
         return False
     return not (isinstance(destination, StoresOtherValues) and destination.folded_key())
 

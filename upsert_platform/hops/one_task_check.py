@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from upsert_platform.capabilities import ComparesRecords, ExpiresRows, WritesByMode, WritesHere
-from upsert_platform.hops.changes_here import InsertHere
+from upsert_platform.capabilities import ComparesRecords, ExpiresRows, WritesByMode, WritesInTask
+from upsert_platform.hops.arrow_insert import ArrowInsert
 from upsert_platform.hops.comparison import (
     SAMPLE_ROWS,
     SAMPLE_SCANNED_ROWS,
@@ -21,7 +21,7 @@ from upsert_platform.task_runner import LocalTaskRunner
 from upsert_platform.writing.check_task import CheckOfBatch
 
 
-def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison | None:
+def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison | None:
     """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones.
 
     Args:
@@ -33,9 +33,9 @@ def check_batch_here(spark: OnDemand, hop: DestinationHop, *, after: int, upto: 
         been changed meanwhile.
     """
     destination = hop.destination
-    if not isinstance(destination, WritesHere) or not _is_plain(hop):
+    if not isinstance(destination, WritesInTask) or not _is_plain(hop):
         return None
-    insert = InsertHere.of(hop.target, destination)
+    insert = ArrowInsert.of(hop.target, destination)
     if insert is None:
         return None
     rows = hop.rows_between(after=after, upto=upto)

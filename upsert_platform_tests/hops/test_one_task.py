@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 import pytest
 
-from upsert_platform.capabilities import WritesHere
+from upsert_platform.capabilities import WritesInTask
 from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.accounting import RangeAccount
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.destination import RefusedRow
 from upsert_platform.graph.metadata import of_comparison
+from upsert_platform.hops.arrow_insert import ArrowInsert
 from upsert_platform.hops.binding import Target
-from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.few_files import few_files
@@ -56,10 +56,10 @@ def never() -> NoReturn:
     raise AssertionError("Spark is not needed")
 
 
-class MemoryHere(MemoryDestination, WritesHere):
+class TaskMemory(MemoryDestination, WritesInTask):
     """A destination that this process writes and reads."""
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         return True
 
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
@@ -91,7 +91,7 @@ def append(store: ChangelogStore, batch: int, records: list[Placed]) -> None:
     found.append({rows.KIND: rows.KIND_QUARANTINED, rows.TOPIC: "users", rows.OFFSET: 10**6, "id": records[0].key})
     head = store.create()
     schema = rows.arrow_schema(store.table)
-    files = write_here(
+    files = write_rows(
         [pa.RecordBatch.from_pylist(found, schema=schema)], location=store.location, schema=schema, batch=batch
     )
     assert store.append(files, head=head, positions=head.positions, run="run") is not None
@@ -103,7 +103,7 @@ def hop_to(place: Place, path: Path, *, insert: Insert = INSERT) -> DestinationH
     target = Target(replace(declared, name="memory"), insert, source, None, None)  # type: ignore[arg-type]
     store = ChangelogStore(str(path / "lake"), declared)
     refused = RefusedStore(str(path / "refused"))
-    return DestinationHop(target, store, MemoryHere(place), refused=refused, run="run")
+    return DestinationHop(target, store, TaskMemory(place), refused=refused, run="run")
 
 
 @pytest.mark.parametrize("runner", ["this process", "Spark"])
@@ -131,7 +131,7 @@ def test_batch_after_batch_the_table_is_that_of_the_offsets(
         found = check_batch(spark, hop, after=batch - 1, upto=batch)
         assert (found.passed, found.compared) == (True, len(last_values(read_so_far)))
         if batch == 2:
-            assert compaction.merge_here(hop.store)
+            assert compaction.merge_locally(hop.store)
             assert [(item.first_batch, item.last_batch) for item in hop.store.files()] == [(1, 2)]
 
 
@@ -209,7 +209,7 @@ def test_a_large_batch_in_a_file_with_small_ones_is_left_to_spark(spark: SparkSe
     sizes = [1, 1, 1, 1, 1, 1, 1, 1, 60, 2]
     for batch, size in enumerate(sizes, 1):
         append(hop.store, batch, [Placed(batch, 0, 100 * batch + row, None, row, f"of {batch}") for row in range(size)])
-    assert compaction.merge_here(hop.store)
+    assert compaction.merge_locally(hop.store)
     assert len(hop.store.files()) == 1
 
     def session() -> SparkSession:
@@ -238,7 +238,7 @@ def test_earlier_keys_are_sampled_behind_large_files_and_it_is_told_of_how_many_
         records = [Placed(batch, 0, 1000 * batch + key, None, key, f"of {batch}") for key in keys]
         append(hop.store, batch, records)
         if batch == 2:
-            assert compaction.merge_here(hop.store)
+            assert compaction.merge_locally(hop.store)
         hop.execute(OnDemand(never), hop.plan())
     *small, large = sorted(item.size for item in hop.store.files())
     assert large > sum(small)
@@ -261,15 +261,15 @@ def test_while_rows_are_refused_spark_looks(tmp_path: Path) -> None:
         check_batch(OnDemand(never), hop, after=0, upto=1)
 
 
-def of_sql(text: str) -> tuple[InsertHere | None, Table, Table]:
+def of_sql(text: str) -> tuple[ArrowInsert | None, Table, Table]:
     scripts, problems = read_sql(SOURCE + text)
     assert errors(problems) == []
     (insert,) = scripts.inserts
     source, target = scripts.tables[insert.source], scripts.tables[insert.target]
-    destination = MemoryHere(Place(), {column.name: str(column.type) for column in target.physical_columns})
+    destination = TaskMemory(Place(), {column.name: str(column.type) for column in target.physical_columns})
     destination.primary_key = target.primary_key or ("id",)
     bound = Target(target, insert, type("Source", (), {"table": source})(), None, None)  # type: ignore[arg-type]
-    return InsertHere.of(bound, destination), source, target
+    return ArrowInsert.of(bound, destination), source, target
 
 
 def changes(text: str, records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import latest_in_tasks, rows
-from upsert_platform.changelog.data_files import write_here
+from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.summed_in_tasks import ExpectedRows
 from upsert_platform.hops import equal_in_tasks
+from upsert_platform.hops.arrow_insert import ArrowInsert
 from upsert_platform.hops.binding import Target
-from upsert_platform.hops.changes_here import InsertHere
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.model import Table
 from upsert_platform.types import arrow_type
-from upsert_platform_tests.hops.test_changes_here import MemoryHere
+from upsert_platform_tests.hops.test_one_task import TaskMemory
 from upsert_platform_tests.sql.reading import errors
 from upsert_platform_tests.sql.reading import read as read_sql
 from upsert_platform_tests.writing.in_memory import Place
@@ -71,7 +71,7 @@ def declared(name: str, condition: str) -> tuple[Table, Table, Any]:
 
 def hop_of(name: str, condition: str, store: ChangelogStore) -> DestinationHop:
     source, target, insert = declared(name, condition)
-    destination = MemoryHere(Place(), {column.name: str(column.type) for column in target.physical_columns})
+    destination = TaskMemory(Place(), {column.name: str(column.type) for column in target.physical_columns})
     destination.primary_key = ("id", "k")
     bound = Target(target, insert, type("Source", (), {"table": source})(), None, None)  # type: ignore[arg-type]
     return DestinationHop(bound, store, destination, refused=RefusedStore(f"{store.uri}-refused"), run="run")
@@ -97,7 +97,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ChangelogStore:
             })  # fmt: skip
         rng.shuffle(given)
         head = found.create()
-        files = write_here([pa.RecordBatch.from_pylist(given, schema=schema)], location=found.location, schema=schema,
+        files = write_rows([pa.RecordBatch.from_pylist(given, schema=schema)], location=found.location, schema=schema,
                            batch=batch)  # fmt: skip
         assert found.append(files, head=head, positions=head.positions, run="run") is not None
     return found
@@ -120,7 +120,7 @@ def test_changes_are_those_of_spark(
     monkeypatch.setattr(latest_in_tasks, "MOST_ROWS", 0)  # Spark's own reduction judges
     for condition in CONDITIONS if name == "tablestore" else CONDITIONS[:3]:
         hop = hop_of(name, condition, store)
-        here = InsertHere.of(hop.target, hop.destination)
+        here = ArrowInsert.of(hop.target, hop.destination)
         assert here is not None, condition
         for after, upto in ((0, 3), (1, 2)) if condition in CONDITIONS[:3] else ((0, 3),):
             paths = [item.path for item in store.files()]
