@@ -93,7 +93,7 @@ class ChangeTopicSettings(UpsertKafkaSettings):
         OnError.FAIL,
         origin="platform",
         description="fail: a row that cannot be written stops its batch, which is written once the row is mended."
-        " quarantine is refused: later changes would tell of a row before that the topic never had.",
+        " quarantine is refused: later changes would contain a row before that the topic never had.",
     )
 
     @field_validator("value_format")

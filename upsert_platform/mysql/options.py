@@ -37,7 +37,7 @@ REPLACED: Final[Mapping[str, str]] = {
     "scan.only.deserialize.captured.tables.changelog.enabled": "only rows of tables that 'tables' names are decoded",
     "server-time-zone": "TIMESTAMP is read in UTC, from tables and from the log, whatever the zone of the server",
     "connect.max-retries": "a run that fails is tried again by Dagster",
-    "schema-change.enabled": "what a change of columns does is told by 'schema.change.behavior' of the pipeline",
+    "schema-change.enabled": "what a change of columns does is decided by 'schema.change.behavior' of the pipeline",
     "debezium.snapshot.locking.mode": "no lock is taken on the server",
 }
 """Options without an effect, to what takes their place."""
@@ -158,7 +158,7 @@ class ServerSettings(Settings):
         "heartbeat.interval",
         timedelta(seconds=30),
         origin=PAGES,
-        description="How often a silent server tells it lives.",
+        description="How often a silent server sends a sign of life.",
     )
     tinyint1_as_boolean: Boolean = option(
         "treat-tinyint1-as-boolean.enabled", True, origin="flink", description="Whether TINYINT(1) is BOOLEAN."
@@ -189,7 +189,7 @@ class ServerSettings(Settings):
         OnUnloggedValues.WARN,
         origin="platform",
         description="What an ALTER TABLE does that gives values to rows that are there, such as the DEFAULT of a new"
-        " column, which no log tells: warn names the columns until a new snapshot, snapshot takes one, fail stops.",
+        " column, which no log contains: warn names the columns until a new snapshot, snapshot takes one, fail stops.",
     )
     tls: Annotated[TlsMode, BeforeValidator(_lower)] = option(
         "tls.mode",

@@ -198,7 +198,7 @@ ENVIRONMENT: Final = {
     " credentials) for a lake behind a URI. The driver reads it, and gives the options to its tasks."),
     "UPSERT_PLATFORM_TRANSLATOR": (
         "",
-        "`module:Name` of a translator, which tells how assets are called and shown; see declaring.md.",
+        "`module:Name` of a translator, which names and describes assets; see declaring.md.",
     ),
     "UPSERT_PLATFORM_AUTOMATION": ("sensor", "What starts runs by itself: `sensor`, or `conditions` on data versions."),
     "UPSERT_PLATFORM_ALERT_WEBHOOK": ("", "URL to which alerts are posted as JSON: runs that failed, checks that"

@@ -39,7 +39,7 @@ class FailureSettings(Settings):
         "errors.deadletterqueue.context.headers.enable",
         False,
         origin="kafka-connect",
-        description="Whether those copies carry headers that tell where the record was and why it failed.",
+        description="Whether those copies carry headers with the place of the record and why it failed.",
     )
     dead_letter_replication: int = option(
         "errors.deadletterqueue.topic.replication.factor",
