@@ -6,6 +6,7 @@ makes it of a statement, `queries` carries it out.
 
 from upsert_platform.plan.columns import Call, Closing, Expression, Field, Keys, Native, Order, column
 from upsert_platform.plan.lookup import Lookup
+from upsert_platform.plan.materialize import Materialize
 from upsert_platform.plan.operators import (
     Aggregate,
     Arrivals,
@@ -23,6 +24,7 @@ from upsert_platform.plan.operators import (
     expressions,
     scans,
 )
+from upsert_platform.plan.sessions import Session
 from upsert_platform.plan.topn import ArrivedTopN, TopN
 from upsert_platform.plan.uniqueness import lacking, tells_apart
 
@@ -40,6 +42,7 @@ __all__ = [
     "Join",
     "Keys",
     "Lookup",
+    "Materialize",
     "Merge",
     "Native",
     "Node",
@@ -47,6 +50,7 @@ __all__ = [
     "Project",
     "Query",
     "Scan",
+    "Session",
     "TopN",
     "Union",
     "Window",

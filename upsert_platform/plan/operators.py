@@ -7,7 +7,9 @@ from itertools import product
 
 from upsert_platform.plan.columns import Call, Closing, Expression, Field, Keys
 from upsert_platform.plan.lookup import Lookup
+from upsert_platform.plan.materialize import Materialize
 from upsert_platform.plan.over_one import OverOne
+from upsert_platform.plan.sessions import Session
 from upsert_platform.plan.topn import TopN
 from upsert_platform.types import LogicalType
 
@@ -298,7 +300,21 @@ class Arrivals(OverOne):
         return self.first
 
 
-Node = Scan | Project | Filter | Window | Aggregate | TopN | Join | Lookup | Union | Arrivals | Expand
+Node = (
+    Scan
+    | Project
+    | Filter
+    | Window
+    | Aggregate
+    | TopN
+    | Join
+    | Lookup
+    | Union
+    | Arrivals
+    | Expand
+    | Materialize
+    | Session
+)
 
 
 @dataclass(frozen=True, slots=True)

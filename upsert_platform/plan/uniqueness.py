@@ -11,7 +11,9 @@ from collections.abc import Iterable
 
 from upsert_platform.plan.columns import Expression
 from upsert_platform.plan.lookup import Lookup
+from upsert_platform.plan.materialize import Materialize
 from upsert_platform.plan.operators import Aggregate, Arrivals, Filter, Join, Merge, Node, Project, Scan, Window
+from upsert_platform.plan.sessions import Session
 from upsert_platform.plan.topn import TopN
 from upsert_platform.types import quote_name
 
@@ -42,7 +44,7 @@ def _is_unique(node: Node, known: Names) -> bool:
             return _met_in_full_join(node, known) or _is_unique(node.input, _inside(node, known))
         case Filter():
             return _is_unique(node.input, _following(node.input, known))
-        case Lookup() | TopN():
+        case Lookup() | TopN() | Session():
             return _is_unique(node.input, _following(node.input, known & _names(node.input)))
         case Window():
             edge = node.kind == "tumble" or _edges(node, known) >= set(node.names)
@@ -78,11 +80,15 @@ def _following(node: Node, known: Names) -> Names:
             if node.kind == "tumble" and node.time in found:
                 found |= set(node.names)
             return found | _edges(node, found)
+        case Session():
+            found = known | _following(node.input, known & _names(node.input))
+            told = {node.time, *node.names} & found and set(node.partition) <= found
+            return found | set(node.names) if told else found
         case Aggregate():
             found = known | (_following(node.input, known & set(node.group)) & set(node.group))
             key = node.group if node.unique is None else node.unique
             return _names(node) if set(key) <= found else found
-        case Arrivals() | Merge() if set(node.key) <= known:
+        case Arrivals() | Merge() | Materialize() if set(node.key) <= known:
             return _names(node)
         case Join():
             return _joined(node, known)

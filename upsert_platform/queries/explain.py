@@ -16,10 +16,12 @@ from upsert_platform.plan import (
     GroupJoin,
     Join,
     Lookup,
+    Materialize,
     Merge,
     Node,
     Project,
     Scan,
+    Session,
     TopN,
     Union,
     Window,
@@ -87,6 +89,11 @@ def _told(node: Node) -> str:
             on = " AND ".join(f"{key} = {name}" for name, key in node.on)
             what = "or nulls" if node.padded else "and none without"
             return f"find the row of {node.table} with {on} as rows arrive, {what}"
+        case Session():
+            of = f" of each {', '.join(node.partition)}" if node.partition else ""
+            return f"sessions of {node.time}{of}: gap {_span(node.gap)}"
+        case Materialize():
+            return f"upsert-materialize by {', '.join(node.key) or 'nothing'}: the row that arrived last"
         case Merge():
             return f"merge by {', '.join(node.key)}: the branch changed last"
         case Union():
@@ -131,6 +138,10 @@ def _state(node: Node) -> str | None:
             return f"the {what} per ({', '.join(node.key) or 'nothing'}): grows with the keys"
         case Lookup() if not node.input.appends:
             return f"what was found of {node.table} per row: grows with the rows; a batch asks for the keys of new rows"
+        case Session():
+            return "all rows of each partition: grows with the rows; a batch reads the partitions that it touches"
+        case Materialize():
+            return "all rows of each key: grows with the rows of the query; a batch reads the keys that it touches"
         case Merge():
             return f"the row of each branch per ({', '.join(node.key)}): grows with the keys of all branches"
         case Join():

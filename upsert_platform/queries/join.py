@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Field, GroupJoin, Join
-from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, match_rows, place_rows
+from upsert_platform.queries.partitions import move_rows, negated, rows_state
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
@@ -36,8 +35,8 @@ class Matches:
     def states(self) -> tuple[StateSchema, ...]:
         """Row to its count, for either side."""
         return (
-            _rows_state(self.left_state, self.node.left.fields),
-            _rows_state(self.right_state, self.node.right.fields),
+            rows_state(self.left_state, self.node.left.fields),
+            rows_state(self.right_state, self.node.right.fields),
         )
 
     def prepare(self, table: pa.Table) -> pa.Table:
@@ -61,23 +60,23 @@ class Matches:
             if pads_right:
                 out.append(self._padded_right(single))
         places = np.concatenate([place_rows(left, node.left_on), place_rows(right, node.right_on)])
-        left_before, left_after = _move(states[self.left_state], left, places, node.left_on)
-        right_before, right_after = _move(states[self.right_state], right, places, node.right_on)
+        left_before, left_after = move_rows(states[self.left_state], left, places, node.left_on)
+        right_before, right_after = move_rows(states[self.right_state], right, places, node.right_on)
         if node.kind not in ("semi", "anti"):
             out += [self._pairs(left, right_before), self._pairs(left_after, right)]
         elif node.kind == "semi":
             out += [
-                _negated(self._matched(left_before, right_before, found=True)),
+                negated(self._matched(left_before, right_before, found=True)),
                 self._matched(left_after, right_after, found=True),
             ]
         if pads_left:
             out += [
-                _negated(self._alone(self._matched(left_before, right_before, found=False))),
+                negated(self._alone(self._matched(left_before, right_before, found=False))),
                 self._alone(self._matched(left_after, right_after, found=False)),
             ]
         if pads_right:
             out += [
-                _negated(self._padded_right(self._unmatched_right(left_before, right_before))),
+                negated(self._padded_right(self._unmatched_right(left_before, right_before))),
                 self._padded_right(self._unmatched_right(left_after, right_after)),
             ]
         return consolidate(pa.concat_tables([self._shaped(table) for table in out]), weight=WEIGHT)
@@ -119,11 +118,6 @@ class Matches:
         return _with_nulls(right, self.node.left.fields)
 
 
-def _rows_state(name: str, fields: Sequence[Field]) -> StateSchema:
-    keys = tuple((field.name, arrow_type(field.type)) for field in fields)
-    return StateSchema(name, keys, ((COUNT, pa.int64()),))
-
-
 def _without_null_keys(table: pa.Table, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Rows whose key is complete, and the others."""
     there = np.ones(table.num_rows, dtype=bool)
@@ -131,29 +125,6 @@ def _without_null_keys(table: pa.Table, on: Sequence[str]) -> tuple[pa.Table, pa
         if table.column(name).null_count:
             there &= pc.is_valid(table.column(name)).to_numpy()
     return table.filter(pa.array(there)), table.filter(pa.array(~there))
-
-
-def _move(state: State, change: pa.Table, places: np.ndarray, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """One side at the keys that the batch touches, before and after; remembers what changed."""
-    names = [name for name, _, _ in state.schema.columns][:-1]
-    before = state.rows_of_groups(places).rename_columns([*names, WEIGHT])
-    change = change.select(before.column_names).cast(before.schema)
-    after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT) if before.num_rows else change
-    if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
-        raise ChangelogError("a row of a join was taken back more often than it was ever added; rebuild the query")
-    now = change.column(WEIGHT).to_numpy()
-    if before.num_rows:
-        here, there = code_rows([change, after], [names, names])
-        counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
-        counts[there] = after.column(WEIGHT).to_numpy()
-        now = counts[here]
-    rows = change.set_column(len(names), COUNT, pa.array(now))
-    state.put(rows, places=place_rows(rows, on, names), gone=now == 0)
-    return before, after
-
-
-def _negated(table: pa.Table) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(WEIGHT), WEIGHT, pc.negate(table.column(WEIGHT)))
 
 
 def _with_nulls(table: pa.Table, fields: Sequence[Field]) -> pa.Table:

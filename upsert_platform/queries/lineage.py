@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upsert_platform.plan import Aggregate, Arrivals, Expand, Lookup, Node, Project, Scan, TopN, Union, Window
+from upsert_platform.plan import Aggregate, Arrivals, Expand, Lookup, Node, Project, Scan, Session, TopN, Union, Window
 
 _Columns = tuple[tuple[str, str], ...]
 """Pairs of table and column."""
@@ -25,7 +25,7 @@ def lineage(node: Node) -> dict[str, _Columns]:
                 name: _together(found[read] for columns in node.sets for read in columns[at][1].reads)
                 for at, name in enumerate(names)
             }
-        case Window():
+        case Window() | Session():
             found = lineage(node.input)
             return found | dict.fromkeys(node.names, found[node.time])
         case Aggregate():

@@ -18,10 +18,12 @@ from upsert_platform.plan import (
     Filter,
     Join,
     Lookup,
+    Materialize,
     Merge,
     Node,
     Project,
     Scan,
+    Session,
     TopN,
     Union,
     Window,
@@ -33,14 +35,16 @@ from upsert_platform.queries.arrivals import Arrived
 from upsert_platform.queries.closing import end_of_group
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.lookup import Found
+from upsert_platform.queries.materialize import LastRows
 from upsert_platform.queries.merge import BRANCH, BRANCH_TYPE, LastChanged
 from upsert_platform.queries.results import Result
+from upsert_platform.queries.sessions import Sessions
 from upsert_platform.queries.sources import PUT, VERSION, Upserts
 from upsert_platform.queries.state import StateSchema
 from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, WindowStep, is_native
 from upsert_platform.queries.topn import FirstRows
 
-Operator = Upserts | Groups | Multiset | FirstRows | Matches | Found | LastChanged | Arrived
+Operator = Upserts | Groups | Multiset | FirstRows | Matches | Found | LastChanged | Arrived | LastRows | Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +209,18 @@ class _Compiler:
             case Aggregate():
                 return [self._aggregate(node)]
             case TopN():
-                return [self._first_rows(node)]
+                return [self._one_input(node.input, FirstRows(node, self._state()), node.partition, node.fields)]
             case Arrivals():
-                return [self._arrivals(node)]
+                return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields)]
             case Join():
                 return [self._join(node)]
             case Lookup():
-                return [self._lookup(node)]
+                on = tuple(name for name, _ in node.on)
+                return [self._one_input(node.input, Found(node, self._state()), on, node.fields)]
+            case Session():
+                return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields)]
+            case Materialize():
+                return [self._one_input(node.input, LastRows(node, self._state()), node.key, node.fields)]
             case Merge():
                 return [self._merge(node)]
             case Union():
@@ -338,27 +347,12 @@ class _Compiler:
         settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_end": end}
         return self._draft(node.fields, reads=(exchange,), **settings)
 
-    def _first_rows(self, node: TopN) -> _Draft:
-        operator = FirstRows(node, self._state())
+    def _one_input(self, given: Node, operator: Operator, by: tuple[str, ...], fields: Sequence[Field]) -> _Draft:
+        """An operator over one input, whose rows it takes by some columns."""
         exchange = self._exchange()
-        for draft in self._inputs(node.input):
-            draft.feeds.append(Feed(exchange, operator, group=node.partition))
-        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.partition)
-
-    def _arrivals(self, node: Arrivals) -> _Draft:
-        operator = Arrived(node, self._state())
-        exchange = self._exchange()
-        for draft in self._inputs(node.input):
-            draft.feeds.append(Feed(exchange, operator, group=node.key))
-        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key)
-
-    def _lookup(self, node: Lookup) -> _Draft:
-        operator = Found(node, self._state())
-        exchange = self._exchange()
-        on = tuple(operator.on)
-        for draft in self._inputs(node.input):
-            draft.feeds.append(Feed(exchange, operator, group=on))
-        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=on)
+        for draft in self._inputs(given):
+            draft.feeds.append(Feed(exchange, operator, group=by))
+        return self._draft(fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=by)
 
     def _join(self, node: Join) -> _Draft:
         operator = Matches(node, self._state(), self._state())

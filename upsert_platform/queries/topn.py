@@ -23,6 +23,7 @@ from upsert_platform.internal_columns import internal
 from upsert_platform.plan import ArrivedTopN, TopN
 from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, place_rows
+from upsert_platform.queries.partitions import negated
 from upsert_platform.queries.record_order import arrival_ranks, partition_columns
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
@@ -81,14 +82,14 @@ class FirstRows:
             raise ChangelogError("a row of the query was taken back more often than it was ever added; rebuild it")
         stays = self._cut(after, self.node.partition) if self.node.input.appends else after
         # Rows whose count differs from what is kept; those that left have none.
-        moved = consolidate(pa.concat_tables([stays, _negated(before)]), weight=WEIGHT)
+        moved = consolidate(pa.concat_tables([stays, negated(before)]), weight=WEIGHT)
         here, there = code_rows([moved, stays], [self.names, self.names])
         counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
         counts[there] = stays.column(WEIGHT).to_numpy()
         now = counts[here]
         rows = moved.set_column(len(self.names), COUNT, pa.array(now))
         state.put(rows, places=place_rows(rows, self.node.partition, self.names), gone=now == 0)
-        difference = pa.concat_tables([_negated(self._ranked(before)), self._ranked(stays)])
+        difference = pa.concat_tables([negated(self._ranked(before)), self._ranked(stays)])
         shown = [field.name for field in self.node.fields]
         return consolidate(difference.select([*shown, WEIGHT]), weight=WEIGHT)
 
@@ -102,7 +103,7 @@ class FirstRows:
         for at, item in enumerate(node.order):
             if at == arrival:
                 keys.append(("arrival", "ascending"))
-            values = _sortable(table.column(item.column))
+            values = sortable(table.column(item.column))
             nulls = values.is_null().to_numpy(zero_copy_only=False).astype(np.int8)
             columns[f"n{at}"] = pa.array(-nulls if item.nulls_first else nulls)
             columns[f"o{at}"] = values
@@ -114,7 +115,7 @@ class FirstRows:
                 keys.append(("arrival", "ascending"))
         for at, name in enumerate(self.names):
             if name in table.column_names:
-                columns[f"t{at}"] = _sortable(table.column(name))
+                columns[f"t{at}"] = sortable(table.column(name))
                 keys.append((f"t{at}", "ascending"))
         return pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy(), partitions
 
@@ -162,11 +163,7 @@ class FirstRows:
         return rows.append_column(self.node.rank.name, rank).append_column(WEIGHT, weights)
 
 
-def _negated(table: pa.Table) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(WEIGHT), WEIGHT, pc.negate(table.column(WEIGHT)))
-
-
-def _sortable(column: pa.ChunkedArray) -> pa.Array:
+def sortable(column: pa.ChunkedArray) -> pa.Array:
     """A column as Arrow orders it: NaN after every number, as in Java; booleans as numbers."""
     values = normal(column)
     if pa.types.is_boolean(values.type):

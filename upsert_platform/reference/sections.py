@@ -169,6 +169,8 @@ def platform_settings() -> Section:
     rows.append(Row("SET 'table.local-time-zone'", "UTC", "flink", texts.TIME_ZONE))
     rows.append(Row("SET 'table.exec.state.ttl'", "0", "flink", _capital(session_settings.STATE_TTL)))
     rows.append(Row(f"SET '{session_settings.LATENESS}'", "", "flink", _capital(session_settings.LATENESS_MEANS)))
+    means = _capital(session_settings.MATERIALIZE_MEANS)
+    rows.append(Row(f"SET '{session_settings.MATERIALIZE}'", "AUTO", "flink", means))
     for (name, value), reason in session_settings.REFUSED.items():
         rows.append(Row(f"SET '{name}' = '{value}'", "", "flink", _capital(reason), "refused"))
     return Section("platform", "Every table, and the environment", texts.PLATFORM, tuple(rows))

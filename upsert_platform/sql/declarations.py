@@ -99,6 +99,7 @@ class InsertDeclaration:
         sql: the statement as written, on one line.
         tells_before: the target needs to know what rows were before: the query is kept up, however simple it is.
         lateness: how long after their end windows stay open, in microseconds; None where they never close.
+        materializes: rows that share a key of the target are kept, and the last of them is shown.
     """
 
     target: str
@@ -110,6 +111,7 @@ class InsertDeclaration:
     overwrite: bool = False
     tells_before: bool = False
     lateness: int | None = None
+    materializes: bool = True
 
 
 @dataclass(slots=True)
@@ -117,7 +119,7 @@ class Declarations:
     """Everything that files declare, in order, and what is wrong with it.
 
     Attributes:
-        lateness: of the inserts that follow in a file.
+        lateness, materializes: of the inserts that follow in a file.
         connectors: names of Kafka Connect configurations, with the places of their first and any further one.
         logins: settings of a Kerberos login in a file, with their places.
         unread: words of statements that could not be read: what they name is in use.
@@ -128,6 +130,7 @@ class Declarations:
     inserts: list[InsertDeclaration] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     lateness: int | None = None
+    materializes: bool = True
     logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
     connectors: dict[str, list[SourceLocation]] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)

@@ -92,6 +92,7 @@ class InsertResolver:
         if (
             planned is None
             and given is not None
+            and not any(problem.severity == "error" for problem in self.problems)
             and self._needs_images(target, self.tables.by_name[relation.source], given)
         ):
             found = self._of_images(target)
@@ -147,18 +148,18 @@ class InsertResolver:
         given = self.match_columns(target, relation)
         assert given is not None, "they fit before"
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
-        try:
-            planned.check_key(target.primary_key, key, self.declaration.location.line)
-        except Fault:
-            return None
-        return planned, given
+        shared = planned.shared_key(target.primary_key, key) is not None
+        return None if shared and not self.declaration.materializes else (planned, given)
 
     def _needs_images(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
-        """Whether a key is computed of the source's: a delete has none of its values, what the row was before does."""
+        """Whether a key is not that of the source: a delete has no other values, what the row was before does."""
         if not target.primary_key or not source.primary_key or self.declaration.overwrite:
             return False
         filled = [given.get(name) for name in target.primary_key]
-        return any(value is not None and value.column is None and value.constant is None for value in filled)
+        if any(value is not None and value.column is None and value.constant is None for value in filled):
+            return True
+        columns = {value.column for value in filled if value is not None}
+        return self.declaration.materializes and columns != set(source.primary_key)
 
     def insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
         """An insert of the result of a query, which is kept up to date by itself."""
@@ -172,10 +173,7 @@ class InsertResolver:
             else:
                 self.check_type(value, target.column(name))
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
-        try:
-            planned.check_key(target.primary_key, key, self.declaration.location.line)
-        except Fault as fault:
-            self.error(fault.message, SourceLocation(self.declaration.location.file, fault.line))
+        shared = self.check_rows(planned, target, key)
         if any(problem.severity == "error" for problem in self.problems):
             return None
         used: dict[str, str] = {}
@@ -195,6 +193,7 @@ class InsertResolver:
             key=columns,
             keyed=bool(target.primary_key),
             statement=self.declaration.sql,
+            shared=shared,
         )
         if can_fail(query):
             self.error(
@@ -218,6 +217,26 @@ class InsertResolver:
             location=self.declaration.location,
             query=query,
         )
+
+    def check_rows(self, planned: PlannedQuery, target: Table, key: dict[str, str | None]) -> bool:
+        """Whether rows of a query may share a key of the target, which is said.
+
+        Args:
+            key: columns of the target's key to columns of the result; constants left out.
+        """
+        try:
+            planned.check_target(target.primary_key, self.declaration.location.line)
+        except Fault as fault:
+            self.error(fault.message)
+            return False
+        shared = planned.shared_key(target.primary_key, key)
+        if shared is None:
+            return False
+        if self.declaration.materializes:
+            self.error(shared.warning, severity="warning")
+        else:
+            self.error(shared.refusal)
+        return self.declaration.materializes
 
     def match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
         """Target column to expression; None when the shapes do not fit."""

@@ -11,7 +11,19 @@ from dataclasses import replace
 
 from upsert_platform.errors import Problem, SourceLocation
 from upsert_platform.model import Column, Insert, Table
-from upsert_platform.plan import Expression, Field, Filter, Merge, Node, Project, Scan, Union, Window, column
+from upsert_platform.plan import (
+    Expression,
+    Field,
+    Filter,
+    Materialize,
+    Merge,
+    Node,
+    Project,
+    Scan,
+    Union,
+    Window,
+    column,
+)
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.insert import InsertResolver, declared_order
 from upsert_platform.sql.planning.arrivals import last_arrivals
@@ -136,14 +148,17 @@ class _Branch:
                 self.resolver.check_type(value, target.column(name))
         if any(problem.severity == "error" for problem in self.resolver.problems):
             return []
-        line = declaration.location.line
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
-        planned.check_key(target.primary_key, key, line)
+        shared = self.resolver.check_rows(planned, target, key)
+        if any(problem.severity == "error" for problem in self.resolver.problems):
+            return []
         fields = {field.name: field for _, field in planned.found.columns}
         columns = tuple(
             (item.name, self._expression(given.get(item.name), item, fields)) for item in declared_order(target)
         )
         node = planned.found.node
+        if shared:
+            return [Materialize(Project(node, columns), target.primary_key)]
         if not node.appends or not target.primary_key:
             return [Project(node, columns)]
         if not is_ordered(node):

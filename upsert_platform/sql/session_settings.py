@@ -22,7 +22,6 @@ REPLACED: Final = (
     ("state.", "state is the changelog in the lake"),
     ("table.exec.mini-batch.", "every run is a batch"),
     ("table.exec.source.", "micro-batches need no watermarks"),
-    ("table.exec.sink.upsert-materialize", "rows are reduced to the last one per primary key in any case"),
     ("table.exec.", "Spark executes the query"),
     ("table.optimizer.", "Spark plans the query"),
     ("table.dml-sync", "a run ends when its batch is written"),
@@ -48,6 +47,12 @@ LATENESS_MEANS: Final = (
     "windows of the statements behind it close so long after their end; rows that come later are counted and left out."
     " Without it no window ever closes"
 )
+MATERIALIZE: Final = "table.exec.sink.upsert-materialize"
+MATERIALIZE_MEANS: Final = (
+    "where the primary key of a target does not tell the rows of a query apart, the row of each key that arrived last"
+    " is shown, and the one before it when that is taken back (AUTO, FORCE); with NONE such statements are refused"
+)
+_MATERIALIZES: Final = ("AUTO", "FORCE", "NONE")
 KERBEROS_LOGIN: Final = "security.kerberos.login."
 """Begins the settings of a job's Kerberos login, which Kafka tables take as options of the same names."""
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
@@ -99,6 +104,9 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
         return [] if kept else [Problem(f"SET '{name}': {STATE_TTL}", location)]
     if lowered.startswith(KERBEROS_LOGIN):
         return []  # options of the tables of the file: `statements.read_statements`
+    if lowered == MATERIALIZE:
+        taken = value.upper() in _MATERIALIZES
+        return [] if taken else [Problem(f"SET '{name}': takes {', '.join(_MATERIALIZES)}, not '{value}'", location)]
     if lowered == LATENESS:
         return [] if read_lateness(value) is not None else [Problem(f"SET '{name}': takes a duration: '1 h'", location)]
     refused = REFUSED.get((lowered, value.upper()))

@@ -19,6 +19,7 @@ from upsert_platform.sql.reader import Fault, TokenReader
 from upsert_platform.sql.session_settings import (
     KERBEROS_LOGIN,
     LATENESS,
+    MATERIALIZE,
     judge_setting,
     read_lateness,
     setting_of,
@@ -169,12 +170,14 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if reason is not None:
             raise Fault(f"CREATE {second.value.upper()} is not supported: {reason}", reader.line)
     elif reader.next_is("INSERT"):
-        found.inserts.append(replace(_read_insert(reader), lateness=found.lateness))
+        found.inserts.append(replace(_read_insert(reader), lateness=found.lateness, materializes=found.materializes))
         return
     elif reader.next_is("SET") or reader.next_is("RESET"):
         name, value = setting_of(reader) if reader.next_is("SET") else ("", "")
         if name.startswith(KERBEROS_LOGIN):
             found.logins[name] = (value, reader.location)
+        if name == MATERIALIZE:
+            found.materializes = value.upper() != "NONE"
         if name == LATENESS:
             found.lateness = read_lateness(value)
         found.problems.extend(judge_setting(reader))

@@ -17,7 +17,7 @@ from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.queries.test_merge import query_of
 from upsert_platform_tests.queries.world import DDL, Kept, World, same_rows
-from upsert_platform_tests.sql.reading import read_scripts
+from upsert_platform_tests.sql.reading import NONE, read_scripts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +143,7 @@ REFUSED = {
 @pytest.mark.parametrize("select", REFUSED)
 def test_keys_that_do_not_follow_are_refused_with_the_reason(select: str) -> None:
     target = _target("k BIGINT, v STRING, w BIGINT, PRIMARY KEY (k) NOT ENFORCED")
-    text = f"{DDL}{target}INSERT INTO t {select};"
+    text = f"{NONE}{DDL}{target}INSERT INTO t {select};"
     _, problems = read_scripts({"test.sql": text}, Variables({}, {}, {}))
     (found,) = [item.message for item in problems if item.severity == "error"]
     assert REFUSED[select] in found
@@ -164,7 +164,7 @@ def test_windows_are_told_by_their_edges(window: str, columns: str, follows: str
     """The start of CUMULATE tells no end; a text tells no window that is shorter than its last unit."""
     shown = follows or "window_start"
     target = _target(f"{columns}, n BIGINT, PRIMARY KEY (s) NOT ENFORCED")
-    text = f"{DDL}{target}INSERT INTO t SELECT {shown}, COUNT(*) FROM {window} GROUP BY window_start, window_end;"
+    text = f"{NONE}{DDL}{target}INSERT INTO t SELECT {shown}, COUNT(*) FROM {window} GROUP BY window_start, window_end;"
     scripts, problems = read_scripts({"test.sql": text}, Variables({}, {}, {}))
     refused = any(item.severity == "error" for item in problems)
     assert refused == (follows is None or follows.startswith("DATE_FORMAT"))

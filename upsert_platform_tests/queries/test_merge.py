@@ -15,7 +15,7 @@ from upsert_platform.plan import Query
 from upsert_platform.queries import store
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.queries.world import DDL, Kept, World, same_rows
-from upsert_platform_tests.sql.reading import read_scripts
+from upsert_platform_tests.sql.reading import NONE, read_scripts
 
 TARGET = """
 CREATE TABLE t (k INT, v BIGINT, w STRING, PRIMARY KEY (k) NOT ENFORCED)
@@ -192,7 +192,7 @@ def test_table_without_key_holds_the_rows_of_all(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_inserts_that_cannot_be_joined_are_refused(statements: list[str], message: str) -> None:
-    text = f"{DDL}{TARGET}{';'.join(statements)};"
+    text = f"{NONE}{DDL}{TARGET}{';'.join(statements)};"
     _, problems = read_scripts({"test.sql": text}, Variables({}, {}, {}))
     found = [item.message for item in problems if item.severity == "error"]
     assert any(message in item for item in found), found

@@ -11,6 +11,9 @@ from upsert_platform.sql.scripts import Scripts, resolve
 from upsert_platform.sql.statements import read_statements
 from upsert_platform.sql.variables import Variables
 
+NONE = "SET 'table.exec.sink.upsert-materialize' = 'NONE'; "
+"""Before statements whose keys have to tell rows apart."""
+
 
 def read_scripts(texts: Mapping[str, str], variables: Variables) -> tuple[Scripts, list[Problem]]:
     """Reads SQL files together, from file name to content."""

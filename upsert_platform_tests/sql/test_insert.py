@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform_tests.sql.reading import errors, one_insert, read
+from upsert_platform_tests.sql.reading import NONE, errors, one_insert, read
 
 TABLES = """CREATE TABLE users (
   user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), address ROW<city STRING, geo ROW<lat DOUBLE>>,
@@ -171,7 +171,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("statement", "message"), REFUSED, ids=[message[:50] for _, message in REFUSED])
 def test_faults_name_the_column_and_line(statement: str, message: str) -> None:
-    _, problems = read(f"{TABLES}INSERT INTO target\n  {statement};")
+    _, problems = read(f"{NONE}{TABLES}INSERT INTO target\n  {statement};")
     found = errors(problems)[0]
     assert message in found
     assert found.split(":")[0] in (str(AFTER), str(AFTER + 1))
@@ -207,7 +207,7 @@ CREATE TABLE two (x INT, y BIGINT, v STRING, PRIMARY KEY (y, x) NOT ENFORCED) WI
     ids=["renamed, reordered, widened", "subset", "same column twice", "append-only source has no deletes"],
 )
 def test_the_key_of_the_target_is_the_key_of_the_source(statement: str, message: str | None) -> None:
-    _, problems = read(KEYS + statement)
+    _, problems = read(NONE + KEYS + statement)
     if message is None:
         assert errors(problems) == []
     else:

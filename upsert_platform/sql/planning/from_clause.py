@@ -10,7 +10,7 @@ from typing import Final
 from sqlglot import exp
 
 from upsert_platform.model import ColumnKind, Table
-from upsert_platform.plan import Expression, Field, Node, Project, Scan, column
+from upsert_platform.plan import Expression, Field, Node, Project, Scan, Session, column
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -116,6 +116,12 @@ class FromClause(ABC):
         """A window that closes, where the statement says that windows do."""
         if self.lateness is None:
             return window
+        if isinstance(window, Session):
+            raise self.fault(
+                "SESSION windows do not close, since a row that comes late may join two of them; statements before SET"
+                " 'table.exec.emit.allow-lateness' keep their windows open",
+                node,
+            )
         try:
             return closing_window(window, self.find, self.lateness)
         except Fault as fault:

@@ -12,18 +12,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Node, Window
+from upsert_platform.plan import Node, Session, Window
+from upsert_platform.sql.planning.joins import with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, length_of
 from upsert_platform.types import TypeName
 
-_LENGTHS: Final = {"TUMBLE": ("size",), "HOP": ("slide", "size")}
+_LENGTHS: Final = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "SESSION": ("gap",)}
 _PARTS: Final = {"START": 0, "END": 1, "ROWTIME": 2, "PROCTIME": 2}
 _SHOWN: Final = ("start of the window", "end of the window", "time of the window")
 """Names by which expressions over the rows know the three columns; no statement can write them."""
-_SESSIONS: Final = (
-    "SESSION windows are not supported: a late row would join windows that were written as two; group by TUMBLE or HOP"
-    " windows of the gap's length"
-)
 
 
 @dataclass(frozen=True)
@@ -31,13 +28,13 @@ class GroupWindow:
     """The window of a GROUP BY.
 
     Attributes:
-        call: TUMBLE or HOP as it is written.
+        call: TUMBLE, HOP or SESSION as it is written.
         columns: those in scope, with the window's.
         timed: TUMBLE_ROWTIME or the like is asked for.
     """
 
     call: exp.Anonymous
-    node: Window
+    node: Window | Session
     columns: Columns
     timed: bool
 
@@ -84,11 +81,7 @@ def group_window(
     Raises:
         Fault: it is not a window that is supported, or TUMBLE_START and the like stand without one.
     """
-    calls = [item for item in (group.expressions if group is not None else []) if _name(item) in (*_LENGTHS, "SESSION")]
-    sessions = [item for root in asked for item in root.walk() if _name(item).startswith("SESSION_")]
-    for item in (*calls, *sessions):
-        if _name(item).startswith("SESSION"):
-            raise columns.fault(_SESSIONS, item)
+    calls = [item for item in (group.expressions if group is not None else []) if _name(item) in _LENGTHS]
     if not calls:
         loose = next((item for root in asked for item in root.walk() if _part_of(item) is not None), None)
         if loose is not None:
@@ -99,13 +92,21 @@ def group_window(
     assert isinstance(call, exp.Anonymous)
     if len(calls) > 1:
         raise columns.fault("GROUP BY takes one window", calls[1])
-    window = _window(call, rows, columns, names)
+    assert group is not None
+    window = _window(call, rows, columns, names, [item for item in group.expressions if item is not call])
     own = [Named((), shown, field) for shown, field in zip(_SHOWN, window.fields[-3:], strict=True)]
     timed = any(_part_of(item) == _PARTS["ROWTIME"] for root in asked for item in root.walk())
     return GroupWindow(call, window, Columns((*columns.named, *own), columns.first_line, columns.outer), timed)
 
 
-def _window(call: exp.Anonymous, rows: Node, columns: Columns, names: Names) -> Window:
+def _window(
+    call: exp.Anonymous, rows: Node, columns: Columns, names: Names, others: Sequence[exp.Expr]
+) -> Window | Session:
+    """The rows with their windows.
+
+    Args:
+        others: what else is grouped by: each of its values has sessions of its own.
+    """
     kind = _name(call)
     asked = _LENGTHS[kind]
     time, *lengths = call.expressions or [exp.Null()]
@@ -122,6 +123,11 @@ def _window(call: exp.Anonymous, rows: Node, columns: Columns, names: Names) -> 
     if step <= 0 or size <= 0 or size % step:
         raise columns.fault(f"{kind}: the size is a whole multiple of the slide, both above zero", call)
     own = (names.fresh("window_start"), names.fresh("window_end"), names.fresh("window_time"))
+    if kind == "SESSION":
+        by = [columns.expression(item) for item in others]
+        given = [(item.column or names.fresh("of"), item) for item in by]
+        partition = tuple(dict.fromkeys(name for name, _ in given))
+        return Session(with_columns(rows, given), partition, found[0].field.name, size, own)
     return Window(rows, kind.lower(), found[0].field.name, size, step, 0, own)
 
 

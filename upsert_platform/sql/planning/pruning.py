@@ -13,10 +13,12 @@ from upsert_platform.plan import (
     Filter,
     Join,
     Lookup,
+    Materialize,
     Merge,
     Node,
     Project,
     Scan,
+    Session,
     TopN,
     Union,
     Window,
@@ -38,6 +40,9 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             return Filter(prune(node.input, {*needed, *node.condition.reads}), node.condition)
         case Window():
             inner = prune(node.input, {*needed, node.time} - set(node.names))
+            return replace(node, input=inner)
+        case Session():
+            inner = prune(node.input, {*needed, node.time, *node.partition} - set(node.names))
             return replace(node, input=inner)
         case Aggregate():
             calls = tuple(call for call in node.calls if call.name in needed)
@@ -70,6 +75,8 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             inner = prune(node.input, {*needed, *key, *(name for name, _ in node.on)})
             columns_found = tuple(item for item in node.columns if item[0] in needed)
             return Lookup(inner, node.table, columns_found, node.on, node.padded)
+        case Materialize():
+            return Materialize(prune(node.input, {*needed, *node.key}), node.key)
         case Merge():
             stay = [at for at, field in enumerate(node.fields) if field.name in {*needed, *node.key}]
             branches = (_only(branch, [branch.fields[at].name for at in stay]) for branch in node.branches)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.plan import Node, Project, Query, column, expressions, lacking, tells_apart
+from upsert_platform.plan import Materialize, Node, Project, Query, column, expressions, lacking, tells_apart
 from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -45,6 +45,33 @@ def plan_query(tokens: tuple[Token, ...], find: Find, *, lateness: int | None = 
 
 
 @dataclass(frozen=True)
+class SharedKey:
+    """Rows of a query may have one key of the target.
+
+    Attributes:
+        reason: why.
+        remedy: the ways to a key that tells the rows apart, and what does not follow.
+    """
+
+    reason: str
+    remedy: str
+
+    @property
+    def refusal(self) -> str:
+        """What is said where upsert-materialize is turned off."""
+        return f"{self.reason}; rows would overwrite each other, and none could be taken back: {self.remedy}"
+
+    @property
+    def warning(self) -> str:
+        """What is said where it is not."""
+        return (
+            f"{self.reason}; of the rows of a key the one that arrived last is shown, and when it is taken back the one"
+            " before it (upsert-materialize): the state holds all rows of the query, and rows that arrive in one batch"
+            f" have no order. To do without, {self.remedy}"
+        )
+
+
+@dataclass(frozen=True)
 class PlannedQuery:
     """A query before it is known what of it is written."""
 
@@ -58,42 +85,42 @@ class PlannedQuery:
         )
         return folded.Relation(name, columns)
 
-    def check_key(self, primary_key: Sequence[str], key: Mapping[str, str | None], line: int) -> None:
-        """Refuses a target whose key does not tell the rows of the result apart.
-
-        Args:
-            primary_key: of the target.
-            key: its columns to columns of the result; constants left out.
+    def check_target(self, primary_key: Sequence[str], line: int) -> None:
+        """Refuses a target that cannot take rows back.
 
         Raises:
-            Fault: rows would overwrite each other, or there is no key by which rows could be taken back.
+            Fault: rows change, and the target has no key.
         """
-        node = self.found.node
-        if node.appends:
-            return
-        shown = {field.name: name for name, field in self.found.columns}
-        if not primary_key:
+        if not primary_key and not self.found.node.appends:
             raise Fault(
                 "the rows of the query change, and a table without a PRIMARY KEY cannot take a row back; declare one",
                 line,
             )
+
+    def shared_key(self, primary_key: Sequence[str], key: Mapping[str, str | None]) -> SharedKey | None:
+        """Why the key of a target does not tell the rows of the result apart; None where it does.
+
+        Args:
+            primary_key: of the target.
+            key: its columns to columns of the result; constants left out.
+        """
+        node = self.found.node
+        shown = {field.name: name for name, field in self.found.columns}
         given = {name for name in key.values() if name is not None}
-        if tells_apart(node, given):
-            return
+        if node.appends or tells_apart(node, given):
+            return None
         choices = [sorted(shown[name] for name in unique) for unique in node.keys if unique <= set(shown)]
         of = f"the primary key of the target is ({', '.join(primary_key)})"
         why = self._why(given, shown)
         if not choices:
-            raise Fault(
-                f"nothing tells the rows of the query apart, so none can be taken back; {of}: group by what fills it,"
-                f" or select the keys of the tables that are joined, {_ONE_ROW}{why}",
-                line,
+            return SharedKey(
+                f"nothing tells the rows of the query apart, and {of}",
+                f"group by what fills it, or select the keys of the tables that are joined, {_ONE_ROW}{why}",
             )
         told = " or ".join(f"({', '.join(names)})" if names else "nothing: it has one row" for names in choices[:3])
-        raise Fault(
-            f"the rows of the query are told apart by {told}, but {of}; rows would overwrite each other: group by the"
-            f" key's columns, or add what is missing to the key, {_ONE_ROW}{why}",
-            line,
+        return SharedKey(
+            f"the rows of the query are told apart by {told}, but {of}",
+            f"group by the key's columns, or add what is missing to the key, {_ONE_ROW}{why}",
         )
 
     def _why(self, given: set[str], shown: Mapping[str, str]) -> str:
@@ -113,19 +140,31 @@ class PlannedQuery:
             why += f"; {', '.join(missing)} does not follow from the key"
         return why
 
-    def query(self, name: str, *, used: Mapping[str, str], key: tuple[str, ...], keyed: bool, statement: str) -> Query:
+    def query(
+        self,
+        name: str,
+        *,
+        used: Mapping[str, str],
+        key: tuple[str, ...],
+        keyed: bool,
+        statement: str,
+        shared: bool = False,
+    ) -> Query:
         """The query, with the columns that are written.
 
         Args:
             used: columns of the result to what the query calls them.
             key: of those names; without constants.
             keyed: the target has a key: of rows that are only added the last one of each wins.
+            shared: rows may have one key: the one that arrived last is shown.
         """
         pruned = prune(self.found.node, list(used))
         types = {field.name: field for field in pruned.fields}
         plan: Node = Project(pruned, tuple((new, column(types[old])) for old, new in used.items()))
         if plan.appends and keyed and not any(unique <= set(key) for unique in plan.keys):
             plan = last_arrivals(plan, key)
+        if shared:
+            plan = Materialize(plan, key)
         return Query(name, plan, () if plan.appends else key, statement)
 
 

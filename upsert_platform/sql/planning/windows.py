@@ -7,14 +7,19 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Window
+from upsert_platform.plan import Session, Window
 from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.planning.scope import Columns, Names, Relation, length_of
 from upsert_platform.sql.reader import Fault
 from upsert_platform.types import TypeName
 
-FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE")
-_ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}
+FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE"), "SESSION": ("GAP",)}
+
+
+_PARTITIONED: Final = "SESSION_PARTITIONED_BY"
+"""How the columns of ``SESSION(TABLE t PARTITION BY a, ...)`` are handed to the parser: as a further argument."""
+_ADDED: Final = ("window_start", "window_end", "window_time")
 
 
 def unwrap_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
@@ -45,6 +50,11 @@ def unwrap_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             functions[-1] = _named(functions[-1], word, token)
             at += 3
             continue
+        if functions and functions[-1][0] == "SESSION" and token.is_word("PARTITION"):
+            keys, at = _partition(tokens, at)
+            found += keys
+            kept = at
+            continue
         if token.is_word("("):
             depth += 1
             if before is not None and before.value.upper() in FUNCTIONS:
@@ -67,10 +77,32 @@ def unwrap_tables(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
 
 def _named(function: tuple[str, int, int], word: str, token: Token) -> tuple[str, int, int]:
     kind, depth, place = function
-    order = ("DATA", "TIMECOL", *_ARGUMENTS[kind], "OFFSET")
+    order = ("DATA", "TIMECOL", *_ARGUMENTS[kind], *(() if kind == "SESSION" else ("OFFSET",)))
     if place >= len(order) or order[place] != word:
         raise Fault(f"{kind}: arguments are named in this order: {', '.join(order)}", token.line)
     return kind, depth, place + 1
+
+
+def _partition(tokens: tuple[Token, ...], at: int) -> tuple[list[Token], int]:
+    """``PARTITION BY a, b`` behind the table of SESSION as a further argument, and where what follows begins."""
+    like, at = tokens[at], at + 2
+    names: list[Token] = []
+    while at < len(tokens) and not tokens[at].is_word("DESCRIPTOR"):
+        following = [item.value for item in tokens[at + 1 : at + 3]]
+        if following == ["=", ">"] or (tokens[at].is_word(")") and not tokens[at + 1].is_word(",")):
+            break
+        names.append(tokens[at])
+        at += 1
+    while names and names[-1].is_word(","):
+        names.pop()
+    if names and names[0].is_word("("):
+        names = names[1:-1]
+
+    def added(text: str) -> Token:
+        kind = TokenKind.WORD if text == _PARTITIONED else TokenKind.SYMBOL
+        return replace(like, kind=kind, text=text, value=text, spaced=False)
+
+    return [*map(added, (",", _PARTITIONED, "(")), *names, *map(added, (")", ","))], at
 
 
 def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: Names) -> Relation:
@@ -78,7 +110,10 @@ def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: 
     kind = str(node.this).upper()
     arguments = list(node.expressions)[1:]
     asked = _ARGUMENTS[kind]
-    if not len(asked) < len(arguments) + 1 <= len(asked) + 2:
+    partition: list[str] = []
+    if kind == "SESSION" and arguments and _is_partition(arguments[0]):
+        partition = [_of_table(item, kind, columns, node) for item in arguments.pop(0).expressions]
+    if not len(asked) < len(arguments) <= len(asked) + (1 if kind == "SESSION" else 2):
         raise columns.fault(f"{kind} takes a table, DESCRIPTOR(time) and {', '.join(asked).lower()}", node)
     descriptor = arguments[0]
     if not isinstance(descriptor, exp.Anonymous) or str(descriptor.this).upper() != "DESCRIPTOR":
@@ -91,18 +126,46 @@ def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: 
     if field.type.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ):
         raise columns.fault(f"{kind}: '{found[0].shown}' is {field.type}, not a TIMESTAMP", node)
     lengths = [_microseconds(item, columns) for item in arguments[1:]]
+    _check_names(source, kind, columns, node)
+    own = (names.fresh("window_start"), names.fresh("window_end"), names.fresh("window_time"))
+    if kind == "SESSION":
+        session = Session(
+            source.node, tuple(dict.fromkeys(partition)), field.name, _gap(lengths[0], columns, node), own
+        )
+        return _with_window(source, session)
     step, size = (lengths[0], lengths[0]) if kind == "TUMBLE" else (lengths[0], lengths[1])
     offset = lengths[len(asked)] if len(lengths) > len(asked) else 0
     if step <= 0 or size <= 0 or size % step:
         raise columns.fault(f"{kind}: the size is a whole multiple of the {asked[0].lower()}, both above zero", node)
+    return _with_window(source, Window(source.node, kind.lower(), field.name, size, step, offset, own))
+
+
+def _check_names(source: Relation, kind: str, columns: Columns, node: exp.Expr) -> None:
     known = [shown for shown, _ in source.columns]
-    for name in ("window_start", "window_end", "window_time"):
+    for name in _ADDED:
         if name in known:
             raise columns.fault(f"{kind} adds a column '{name}', which the table has already; rename it", node)
-    own = (names.fresh("window_start"), names.fresh("window_end"), names.fresh("window_time"))
-    window = Window(source.node, kind.lower(), field.name, size, step, offset, own)
-    added = zip(("window_start", "window_end", "window_time"), window.fields[-3:], strict=True)
-    return Relation(window, (*source.columns, *added))
+
+
+def _with_window(source: Relation, window: Window | Session) -> Relation:
+    return Relation(window, (*source.columns, *zip(_ADDED, window.fields[-3:], strict=True)))
+
+
+def _gap(length: int, columns: Columns, node: exp.Expr) -> int:
+    if length <= 0:
+        raise columns.fault("SESSION: the gap is above zero", node)
+    return length
+
+
+def _is_partition(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() == _PARTITIONED
+
+
+def _of_table(node: exp.Expr, kind: str, columns: Columns, window: exp.Expr) -> str:
+    found = columns.find(node) if isinstance(node, exp.Column) else None
+    if found is None or found[1]:
+        raise columns.fault(f"{kind}: PARTITION BY names columns of the table", window)
+    return found[0].field.name
 
 
 def _microseconds(node: exp.Expr, columns: Columns) -> int:

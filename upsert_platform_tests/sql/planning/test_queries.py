@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from upsert_platform.plan import Closing, Node, Query, Window
-from upsert_platform_tests.sql.reading import errors, one_insert, read
+from upsert_platform_tests.sql.reading import NONE, errors, one_insert, read
 
 TABLES = """
 CREATE TABLE users (id INT, region STRING, age SMALLINT, spent DECIMAL(10, 2), score FLOAT, seen TIMESTAMP(3),
@@ -32,7 +32,7 @@ def planned(columns: str, query: str) -> Query:
 def refusal(query: str, columns: str = "a INT, b BIGINT, PRIMARY KEY (a) NOT ENFORCED") -> str:
     """The only error of an insert of a query."""
     target = f"CREATE TABLE t ({columns}) WITH ('connector' = 'tablestore');"
-    _, problems = read(f"{TABLES}{target}INSERT INTO t {query};")
+    _, problems = read(f"{NONE}{TABLES}{target}INSERT INTO t {query};")
     (found,) = errors(problems)
     return found.removeprefix(f"{AFTER}: INSERT INTO t: ")
 
@@ -153,11 +153,13 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
     [
         ("SELECT id, COUNT(*) FROM users GROUP BY region", "unknown column 'id'"),
         ("SELECT age, COUNT(*) FROM users GROUP BY age, region",
-         "nothing tells the rows of the query apart, so none can be taken back; the primary key of the target is (a):"
+         "nothing tells the rows of the query apart, and the primary key of the target is (a); rows would overwrite"
+         " each other, and none could be taken back:"
          " group by what fills it, or select the keys of the tables that are joined"),
         ("SELECT x.id, y.id FROM users x JOIN users y ON x.region = y.region",
          "the rows of the query are told apart by (id, id), but the primary key of the target is (a); rows would"
-         " overwrite each other: group by the key's columns, or add what is missing to the key"),
+         " overwrite each other, and none could be taken back: group by the key's columns, or add what is"
+         " missing to the key"),
         ("SELECT id, RANK() OVER (ORDER BY age) FROM users", "RANK OVER is not supported: write SELECT ... FROM (SELECT"
          " ..., ROW_NUMBER() OVER (...) AS rn ...) WHERE rn <= n"),
         ("SELECT id, rn FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY age) AS rn FROM users) AS t",
@@ -171,7 +173,7 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT id, GROUPING(id) FROM users GROUP BY id",
          "the aggregate GROUPING is not supported: it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE"),
         ("SELECT age, COUNT(*) FROM users GROUP BY ROLLUP (age)",
-         "nothing tells the rows of the query apart, so none can be taken back"),
+         "nothing tells the rows of the query apart, and the primary key"),
         ("SELECT id, COLLECT(region) FROM users GROUP BY id", "the aggregate COLLECT is not supported: write the rows"),
         ("SELECT id, ARRAY_AGG(region) FROM users GROUP BY id",
          "the aggregate ARRAY_AGG is not supported: write the rows to a table"),
@@ -225,8 +227,8 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
          "key column 'a' of 'dim' is INT, what it is compared with STRING: write TRY_CAST(... AS INT)"),
         (f"SELECT u.id, d.b FROM {ARRIVING} JOIN views FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.uid",
          "rows of 'views' are found by its PRIMARY KEY: declare one"),
-        ("SELECT uid, COUNT(*) FROM TABLE(SESSION(TABLE views, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY uid",
-         "the table function SESSION is not supported; windows are TUMBLE, HOP, CUMULATE"),
+        ("SELECT uid, COUNT(*) FROM TABLE(SESSIONS(TABLE views, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY uid",
+         "the table function SESSIONS is not supported; windows are TUMBLE, HOP, CUMULATE, SESSION"),
         ("SELECT uid, COUNT(*) FROM TABLE(HOP(TABLE views, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '3' MINUTE))"
          " GROUP BY uid", "HOP: the size is a whole multiple of the slide, both above zero"),
     ],
