@@ -69,6 +69,7 @@ ROOMS: Mapping[str, set[str]] = {
     | {"hops", "changelog", "queries", "maxcompute", "jvm", "declarations.starter", "writing.outcomes"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
+    "testing": VOCABULARY | {"graph", "hops", "kafka", "changelog", "declarations.pipeline_source", "writing", "local"},
     "reference": VOCABULARY
     | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
     "cli": VOCABULARY
@@ -76,7 +77,7 @@ ROOMS: Mapping[str, set[str]] = {
     | {"graph.stream_events", "graph.job_run"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
-MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run")
+MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run", "testing")
 LIGHT = (
     "model", "options", "destination", "source", "connector", "cli.main", "cli.local", "cli.options",
     "cli.project", "cli.quarantine", "cli.audit", "cli.explain", "queries.explain",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,7 @@ def load_project(
     describe: Describe | None = None,
     given: Mapping[str, str] | None = None,
     defaults: Mapping[str, Mapping[str, str]] | None = None,
+    unset: Callable[[str], str] | None = None,
 ) -> tuple[Project, list[Problem]]:
     """Reads everything that a project folder declares, file by file in the order of their names.
 
@@ -46,6 +47,7 @@ def load_project(
         describe: asks a database for the tables that a pipeline reads; without it they stay unknown.
         given: values of variables that win over the environment.
         defaults: connector to options that the source of a pipeline gets where it declares none.
+        unset: gives the value of a variable that nobody sets; such a variable is a problem without it.
 
     Returns:
         The project, with the tables and inserts that could be read, and every problem found. Use the project only when
@@ -54,7 +56,7 @@ def load_project(
     if not path.is_dir():
         message = "this is not a folder: a project is a folder with .sql files that declare tables and inserts"
         return Project(str(path)), [Problem(message, SourceLocation(str(path)))]
-    values, problems = load_variables(path, variables, given=given)
+    values, problems = load_variables(path, variables, given=given, unset=unset)
     found, pipelines = Declarations(problems=problems), list[Pipeline]()
     for file in sorted(path.iterdir()):
         if file.suffix in _SUFFIXES and file.name not in _OTHER_FILES and file.is_file():

@@ -71,7 +71,7 @@ class UpsertProjectScaffolder(dg.Scaffolder):
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Writes both into the folder of the new component."""
         dg.scaffold_component(request, {})
-        write_starter(Path(request.target_path))
+        write_starter(Path(request.target_path), tests=False)
 
 
 @dg.scaffold_with(UpsertProjectScaffolder)

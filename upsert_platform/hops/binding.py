@@ -6,7 +6,7 @@ Knows no dagster and opens no connection, so `validate`, the graph and tests sha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from upsert_platform.changelog.lake import Lake, home, local_variables, project_
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import local_path
 from upsert_platform.connector import KeyReader, Readable, Searchable, Writable
+from upsert_platform.declarations.pipeline_source import Describe
 from upsert_platform.declarations.project import load_project
 from upsert_platform.destination import Destination
 from upsert_platform.errors import ChangelogError, DeclarationError, Problem
@@ -328,7 +329,13 @@ def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str
 
 
 def load(
-    path: Path | None = None, *, root: str | None = None, endpoints: Endpoints | None = None, lake: Lake | None = None
+    path: Path | None = None,
+    *,
+    root: str | None = None,
+    endpoints: Endpoints | None = None,
+    lake: Lake | None = None,
+    unset: Callable[[str], str] | None = None,
+    ask: Describe | None = None,
 ) -> tuple[Project, list[Problem]]:
     """Loads a project folder; ``${NAME}`` falls back to the local stack's environment file.
 
@@ -338,6 +345,8 @@ def load(
         root: of the lake; that of the environment if left out.
         endpoints: what resources are given.
         lake: at `root`, where its storage is not as the environment describes it.
+        unset: gives the value of a variable that nobody sets; such a variable is a problem without it.
+        ask: returns the tables of a pipeline's database; the server is asked if left out.
     """
     folder, place, given = path or project_path(), root or home(), endpoints or Endpoints()
     variables = given.variables()
@@ -345,9 +354,10 @@ def load(
         folder,
         local_variables(place),
         connectors=CONNECTORS,
-        describe=lambda asked: describe(asked, lake=lake or Lake.at(place)),
+        describe=ask or (lambda asked: describe(asked, lake=lake or Lake.at(place))),
         given=variables,
         defaults=given.defaults(project_variables(folder, root=place, given=variables)),
+        unset=unset,
     )
 
 

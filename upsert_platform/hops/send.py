@@ -7,7 +7,7 @@ A line is a JSON object of columns. `_kind` = ``-D`` makes it a tombstone, of wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -142,13 +142,21 @@ def _checked(table: Table) -> KafkaTable:
     return kafka
 
 
-def send_lines(table: KafkaTable, lines: Iterable[bytes], *, deletes: bool = False, dry_run: bool = False) -> Sent:
+def send_lines(
+    table: KafkaTable,
+    lines: Iterable[bytes],
+    *,
+    deletes: bool = False,
+    dry_run: bool = False,
+    take: Callable[[EncodedRecords], None] | None = None,
+) -> Sent:
     """Sends one record per line, in order; lines of blanks are passed over.
 
     Args:
         lines: JSON objects in UTF-8.
         deletes: every line is a tombstone.
         dry_run: encode and count, send nothing.
+        take: is given the records instead of the brokers.
 
     Raises:
         TopicError: the topic does not exist.
@@ -161,12 +169,13 @@ def send_lines(table: KafkaTable, lines: Iterable[bytes], *, deletes: bool = Fal
     reader = LineReader(table, deletes=deletes)
     encoder, metadata = RecordEncoder(table), RecordMetadata(table)
     not_null = not_null_columns((*table.table.physical_columns, *table.written_metadata), table.primary_key)
-    sender = None if dry_run else _Sender(table, sent)
+    sender = None if dry_run or take is not None else _Sender(table, sent)
+    take = sender.send if sender is not None else take
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     while block := list(islice(numbered, BLOCK_LINES)):
         for records in _records(block, reader, encoder, metadata, not_null, sent):
-            if sender is not None:
-                sender.send(records)
+            if take is not None:
+                take(records)
     if sender is not None:
         sender.finish()
     sent.reasons.sort()
@@ -174,7 +183,7 @@ def send_lines(table: KafkaTable, lines: Iterable[bytes], *, deletes: bool = Fal
 
 
 @dataclass(frozen=True, slots=True)
-class _Records:
+class EncodedRecords:
     """Encoded records with the lines that they come from."""
 
     lines: list[int]
@@ -190,7 +199,7 @@ def _records(
     metadata: RecordMetadata,
     not_null: NotNull,
     sent: Sent,
-) -> Iterator[_Records]:
+) -> Iterator[EncodedRecords]:
     """The records of a block of lines, counted; refused lines are told instead."""
     import pyarrow as pa
 
@@ -214,7 +223,7 @@ def _records(
     sent.deletes += int(encoded.deletes[kept].sum())
     sent.puts += len(kept) - int(encoded.deletes[kept].sum())
     taken = pa.array(kept, pa.int64())
-    yield _Records(
+    yield EncodedRecords(
         [numbers[index] for index in kept],
         list(zip(encoded.keys.take(taken).to_pylist(), encoded.values.take(taken).to_pylist(), strict=True)),
         None if timestamps is None else [timestamps[index] for index in kept],
@@ -238,7 +247,7 @@ class _Sender:
         self._producer = table.endpoint.open_producer(**overrides)
         self._sent = sent
 
-    def send(self, records: _Records) -> None:
+    def send(self, records: EncodedRecords) -> None:
         """Queues records."""
         from upsert_platform.kafka.sink.send import send
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +34,14 @@ class Variables:
         declared: of ``variables.yaml``; nested mappings are joined with dots.
         extra: passed by the caller.
         given: values that win over all of them: those that a run's resources are configured with.
+        unset: gives the value of a name that nobody sets; None where that is a problem.
     """
 
     environment: Mapping[str, str]
     declared: Mapping[str, str]
     extra: Mapping[str, str]
     given: Mapping[str, str] = field(default_factory=dict)
+    unset: Callable[[str], str] | None = None
 
     def __repr__(self) -> str:
         return f"Variables({len(self.declared)} declared, {len(self.extra)} extra)"
@@ -50,7 +52,7 @@ class Variables:
             for spelling in (name, environment_name(name)):
                 if spelling in values:
                     return values[spelling]
-        return None
+        return self.unset(name) if self.unset is not None else None
 
     def put_into(self, text: str, location: SourceLocation, problems: list[Problem]) -> str:
         """Replaces the variables of a text; one that nobody sets stays, with a problem added for it."""
@@ -75,7 +77,11 @@ def missing(name: str, location: SourceLocation) -> Problem:
 
 
 def load_variables(
-    folder: Path, extra: Mapping[str, str] | None = None, *, given: Mapping[str, str] | None = None
+    folder: Path,
+    extra: Mapping[str, str] | None = None,
+    *,
+    given: Mapping[str, str] | None = None,
+    unset: Callable[[str], str] | None = None,
 ) -> tuple[Variables, list[Problem]]:
     """Reads the variables that declarations of a folder can use.
 
@@ -83,6 +89,7 @@ def load_variables(
         folder: where ``variables.yaml`` may stand; flat or nested names to scalars.
         extra: values that apply where neither the environment nor the file sets a name.
         given: values that win over the environment.
+        unset: gives the value of a name that nobody sets; such a name is a problem without it.
     """
     declared: dict[str, str] = {}
     problems: list[Problem] = []
@@ -90,7 +97,7 @@ def load_variables(
         path = folder / name
         if path.is_file():
             _read_yaml(path, declared, problems)
-    return Variables(os.environ, declared, dict(extra or {}), dict(given or {})), problems
+    return Variables(os.environ, declared, dict(extra or {}), dict(given or {}), unset), problems
 
 
 def _read_yaml(path: Path, declared: dict[str, str], problems: list[Problem]) -> None:

@@ -119,16 +119,25 @@ def write_changes(
 
 
 def write_changes_in_task(
-    table: KafkaTable, ranges: Sequence[OffsetRange], *, batch: int, mode: str, location: TableLocation
+    table: KafkaTable,
+    ranges: Sequence[OffsetRange],
+    *,
+    batch: int,
+    mode: str,
+    location: TableLocation,
+    fetch: Fetch | None = None,
 ) -> list[DataFile]:
     """As `write_changes`, by the task's function in this process: fetched together where they are small.
+
+    Args:
+        fetch: gives the records of a range, or of a part of one; from the brokers unless it is given.
 
     Raises:
         RecordError, TopicError, EndpointError: as a task would. Nothing was committed.
     """
     import pyarrow as pa
 
-    fetched = _fetched(table, ranges)
+    fetched = fetch or _fetched(table, ranges)
     plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
     manifests = _reading(plan, [tuple(ranges)], fetched)(iter([pa.record_batch({"id": pa.array([0])})]))
     return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]

@@ -1,0 +1,181 @@
+"""A bound project whose topics and tables are held by the test, under the same sources, inserts and checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NoReturn
+
+from upsert_platform.capabilities import ComparesRecords, KeepsOlderRows, TellsBefore, WritesByMode
+from upsert_platform.connector import Writable
+from upsert_platform.declarations.pipeline_source import AskedSource
+from upsert_platform.destination import Destination
+from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.hops.binding import Binding, QuerySource, Target
+from upsert_platform.hops.endpoints import ENDPOINT_VALUES
+from upsert_platform.kafka.modes import BoundedMode, StartupMode
+from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.model import Options, Project, Table
+from upsert_platform.source import Source
+from upsert_platform.testing.tables import MemoryDestination, MemoryKeyReader, MemoryTable, MemoryTopicDestination
+from upsert_platform.testing.topics import MemoryTopics, MemoryTopicSource
+
+UNSET: Final = "unset-"
+"""Beginning of the value of a variable that nobody sets."""
+_NO_KEY: Final = "no-key-in-tests"
+"""For credentials: whatever looks like one is taken out of messages, wherever it stands."""
+PLACES: Final = {
+    "kafka": {"bootstrap_servers": "memory:9092"},
+    "tablestore": {
+        "endpoint": "http://memory",
+        "instance": "memory",
+        "access_key_id": _NO_KEY,
+        "access_key_secret": _NO_KEY,
+    },
+    "maxcompute": {"endpoint": "http://memory", "project": "memory", "access_id": _NO_KEY, "access_key": _NO_KEY},
+    "mysql": {"hostname": "memory", "port": "3306", "username": _NO_KEY, "password": _NO_KEY},
+}
+"""Values of the endpoints' resources: nothing is reached at them."""
+_ASKS_REGISTRY: Final = ("confluent", "registry")
+_SERVERS: Final = 'open the project with servers="local"'
+
+
+@dataclass
+class MemorySystems:
+    """What a test holds instead of systems.
+
+    Attributes:
+        tables: by declared name.
+    """
+
+    topics: MemoryTopics = field(default_factory=MemoryTopics)
+    tables: dict[str, MemoryTable] = field(default_factory=dict)
+
+    def table(self, declared: Table) -> MemoryTable:
+        """The rows of a declared table; none at first."""
+        return self.tables.setdefault(declared.name, MemoryTable.of(declared))
+
+
+def unset_value(name: str) -> str:
+    """The value of a variable that nobody sets: nothing is reached by it."""
+    return UNSET + name.lower()
+
+
+def without_places(project: Project) -> Project:
+    """The project whose options name no endpoint by a variable that nobody sets."""
+    return replace(project, tables={name: _placed(table) for name, table in project.tables.items()})
+
+
+def _placed(table: Table) -> Table:
+    known = {item.option: PLACES[name][item.field] for name, items in ENDPOINT_VALUES.items() for item in items}
+    values = {
+        name: known.get(name, value) if UNSET in value else value
+        for name, value in table.options.items()
+        # Properties of a client that is never made, such as its login.
+        if name in known or not (name.startswith("properties.") and UNSET in value)
+    }
+    places = {name: place for name in values if (place := table.options.location(name)) is not None}
+    return replace(table, options=Options(values, places))
+
+
+def ask_nobody(asked: AskedSource) -> NoReturn:
+    """Refuses a pipeline that reads a database.
+
+    Raises:
+        DeclarationError: always.
+    """
+    told = (
+        f"a database has no form in memory: declare the tables of {asked.settings.server} as topics for this test, or"
+    )
+    raise DeclarationError([Problem(f"source: {told} {_SERVERS} and a server of your own", asked.place.location)])
+
+
+def in_memory(binding: Binding, systems: MemorySystems) -> Binding:
+    """The binding with topics and tables that the test holds.
+
+    Raises:
+        DeclarationError: a table that is read has no form in memory.
+    """
+    sources = {name: _source(source, systems) for name, source in binding.sources.items()}
+    targets = {name: _target(target, sources, systems) for name, target in binding.targets.items()}
+    readers = {name: MemoryKeyReader(systems.table(binding.project.tables[name])) for name in binding.key_readers}
+    return replace(binding, sources=sources, targets=targets, key_readers=readers)
+
+
+def _source(source: Source, systems: MemorySystems) -> Source:
+    if not isinstance(source, TopicSource):
+        if source.table.connector in ("faker", "datagen") or not source.table.options.get("hostname"):
+            return source
+        raise _refused(source.table, f"connector '{source.table.connector}'")
+    kafka = source.kafka
+    for side in (kafka.key, kafka.value):
+        if side is not None and any(word in side.format for word in _ASKS_REGISTRY):
+            raise _refused(source.table, f"format '{side.format}', which asks a schema registry,")
+    settings = kafka.settings
+    if settings.startup_mode in (StartupMode.TIMESTAMP, StartupMode.GROUP):
+        raise _refused(source.table, f"'scan.startup.mode' = '{settings.startup_mode.value}'")
+    if settings.bounded_mode in (BoundedMode.TIMESTAMP, BoundedMode.GROUP):
+        raise _refused(source.table, f"'scan.bounded.mode' = '{settings.bounded_mode.value}'")
+    return MemoryTopicSource(source.table, kafka, source.every_record, systems.topics)
+
+
+def _target(target: Target, sources: dict[str, Source], systems: MemorySystems) -> Target:
+    held = _HeldConnector(target.connector, systems, target.table)
+    source = target.source
+    if not isinstance(source, QuerySource):
+        source = sources[source.table.name]
+    return replace(target, connector=held, source=source)
+
+
+class _HeldConnector(Writable[Any]):
+    """The connector of one table whose rows the test holds; rules of declarations stay those of the real one."""
+
+    name = kind = endpoint = "memory"
+
+    def __init__(self, real: Writable[Any], systems: MemorySystems, table: Table) -> None:
+        self._real, self._systems, self._table = real, systems, table
+
+    def check(self, table: Table) -> tuple[Any, list[Problem]]:
+        """As the real connector does."""
+        return self._real.check(table)
+
+    def places(self, checked: Any) -> tuple[str, ...]:
+        """As the real connector does."""
+        return self._real.places(checked)
+
+    def open(self, checked: Any) -> Destination:
+        """The rows that the test holds.
+
+        Raises:
+            DeclarationError: the table keeps or loses rows by rules that memory does not have.
+        """
+        real = self._real.open(checked)
+        try:
+            rule = _own_rule(real)
+        finally:
+            real.close()
+        if rule is not None:
+            raise _refused(self._table, rule)
+        held = self._systems.table(self._table)
+        if isinstance(checked, KafkaTable):
+            return MemoryTopicDestination(checked, held, self._systems.topics.named(checked.settings.topic[0]))
+        return MemoryDestination(self._table, held)
+
+
+def _own_rule(real: Destination) -> str | None:
+    """By which rule a destination holds other rows than the last value per key; None where it has none."""
+    if isinstance(real, TellsBefore):
+        return "a topic of changes"
+    if isinstance(real, ComparesRecords):
+        return "a table written as the sink for Kafka Connect writes it"
+    if isinstance(real, KeepsOlderRows) and real.places:
+        return "a partitioned table that keeps a row per partition and key"
+    if isinstance(real, WritesByMode) and (real.skips_nulls or real.keeps_deleted):
+        return "a write mode that keeps cells or rows"
+    return None
+
+
+def _refused(table: Table, what: str) -> DeclarationError:
+    return DeclarationError(
+        [Problem(f"table '{table.name}': {what} has no form in memory: {_SERVERS}", table.location)]
+    )

@@ -1,0 +1,52 @@
+"""Resources of a project under test.
+
+Annotations are evaluated here: Dagster reads those of resources as objects.
+"""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import PrivateAttr
+
+from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.hops.binding import Binding, bind, load
+from upsert_platform.testing.memory import MemorySystems, ask_nobody, in_memory, unset_value, without_places
+
+
+class MemoryPlatform(PlatformResource):
+    """The platform's resource, with topics and tables that the test holds."""
+
+    _systems: Any = PrivateAttr(default=None)
+
+    def binding(self) -> Binding:
+        """The project, bound to memory.
+
+        Raises:
+            DeclarationError: the project cannot be used, or not in memory.
+        """
+        if self._binding is None:
+            lake = self.lake
+            project, problems = load(
+                self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake, unset=unset_value, ask=ask_nobody
+            )
+            bound = bind(without_places(project), problems, defaults=self.defaults())
+            self._binding = in_memory(bound, self._systems)
+        return self._binding
+
+
+def holding(systems: MemorySystems) -> type[MemoryPlatform]:
+    """The resource's class for one test: Dagster makes a new object of it for each run."""
+    body = {
+        "__module__": __name__,
+        "__doc__": MemoryPlatform.__doc__,
+        "__annotations__": {"_systems": Any},
+        "_systems": PrivateAttr(default_factory=lambda: systems),
+    }
+    return type("MemoryPlatform", (MemoryPlatform,), body)
+
+
+class LastingSpark(SparkResource):
+    """A Spark resource whose session serves the next test too: it ends with the process."""
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Leaves the session open."""
