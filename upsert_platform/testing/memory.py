@@ -11,6 +11,7 @@ from upsert_platform.declarations.pipeline_source import AskedSource
 from upsert_platform.destination import Destination
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.hops.binding import Binding, QuerySource, Target
+from upsert_platform.hops.connectors import connector_of
 from upsert_platform.hops.endpoints import ENDPOINT_VALUES
 from upsert_platform.kafka.modes import BoundedMode, StartupMode
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -104,7 +105,8 @@ def in_memory(binding: Binding, systems: MemorySystems) -> Binding:
 
 def _source(source: Source, systems: MemorySystems) -> Source:
     if not isinstance(source, TopicSource):
-        if source.table.connector in ("faker", "datagen") or not source.table.options.get("hostname"):
+        connector = connector_of(source.table)
+        if connector is None or connector.endpoint == "none":
             return source
         raise _refused(source.table, f"connector '{source.table.connector}'")
     kafka = source.kafka
