@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.capabilities import WritesHere
+from upsert_platform.capabilities import WritesInTask
 from upsert_platform.connector import KeyReader
 from upsert_platform.destination import (
     OPERATION,
@@ -121,7 +121,7 @@ def _send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield RefusedOutput("memory", open_file=None).end(_Sent(rows=text).to_json())
 
 
-class MemoryDestination(Destination, WritesHere):
+class MemoryDestination(Destination, WritesInTask):
     """A declared table whose rows the test holds. Nulls of NOT NULL columns are refused as in any destination."""
 
     kind = "memory"
@@ -206,7 +206,7 @@ class MemoryDestination(Destination, WritesHere):
         """Keeps the result of a check beside the applied batch."""
         self._held.state = replace(self._held.state, verdict=verdict)
 
-    def writes_here(self) -> bool:
+    def writes_in_task(self) -> bool:
         """Always."""
         return True
 

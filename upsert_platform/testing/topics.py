@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.kafka.source.offsets import PartitionOffsets, TopicOffsets
-from upsert_platform.kafka.source.source import write_changes_here
+from upsert_platform.kafka.source.source import write_changes_in_task
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.source import Unread
 
@@ -177,7 +177,7 @@ class MemoryTopicSource(TopicSource):
         return self._written(ranges, batch=batch, location=location)
 
     def _written(self, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation) -> list[DataFile]:
-        return write_changes_here(
+        return write_changes_in_task(
             self.kafka, ranges, batch=batch, mode=self._reading, location=location, fetch=self.topics.fetch
         )
 
