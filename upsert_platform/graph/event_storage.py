@@ -38,6 +38,7 @@ class KeptEventStorage(SqliteEventLogStorage):
 
     def __init__(self, base_dir: str | None, inst_data: ConfigurableClassData | None = None) -> None:
         self._engines: OrderedDict[tuple[int, str], Engine] = OrderedDict()
+        self._tables: set[str] = set()
         self._waits = base_dir is None
         self._given_data = inst_data
         if base_dir is not None:
@@ -62,6 +63,14 @@ class KeptEventStorage(SqliteEventLogStorage):
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Self:
         return cls(config_value.get("base_dir") or None, inst_data)
+
+    def has_table(self, table_name: str) -> bool:
+        """Return whether a table is there. One that was seen is not asked for again, as Dagster does for each event."""
+        if table_name not in self._tables:
+            if not super().has_table(table_name):
+                return False
+            self._tables.add(table_name)
+        return True
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
@@ -107,6 +116,7 @@ class KeptEventStorage(SqliteEventLogStorage):
         with self._db_lock:
             while self._engines:
                 self._engines.popitem()[1].dispose()
+        self._tables.clear()
         super().wipe()
 
 

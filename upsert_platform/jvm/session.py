@@ -25,6 +25,7 @@ from upsert_platform.jvm.settings_file import settings_file
 from upsert_platform.redaction import remember_settings
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _LOGGING: Final = Path(__file__).parent / "log4j2.properties"
@@ -153,6 +154,22 @@ def open_session(
     return session
 
 
+def stop_session(session: SparkSession) -> None:
+    """Stop a session and its SparkContext, once no job runs any more."""
+    end_accumulators(session.sparkContext)
+    session.stop()
+
+
+def end_accumulators(context: SparkContext) -> None:
+    """End PySpark's server of accumulators in the background, before the context is stopped.
+
+    The server looks once a second whether it should end, and ``SparkContext.stop`` waits for that.
+    """
+    server, context._accumulatorServer = context._accumulatorServer, None  # noqa: SLF001 - `stop` looks for it there
+    if server is not None:
+        threading.Thread(target=server.shutdown, name="end-accumulators", daemon=True).start()
+
+
 def deal_for_cores(session: SparkSession, place: SparkPlace) -> None:
     """Shuffles into as many parts as a cluster has cores, unless a number is given."""
     if "spark.sql.shuffle.partitions" not in place.given:
@@ -167,7 +184,7 @@ def _await_executors(session: SparkSession, place: SparkPlace) -> None:
     deadline = time.monotonic() + _EXECUTORS_SECONDS
     while registered.getExecutorMemoryStatus().size() < 2:
         if time.monotonic() > deadline:
-            session.stop()
+            stop_session(session)
             raise EndpointError(
                 f"{place.master} gave no executor within {_EXECUTORS_SECONDS:.0f} s: it has no cores or memory to"
                 " spare, or executors end at once. Look at its pages; ask for less with 'spark.cores.max',"

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.jvm.gateway import connect
 from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
-from upsert_platform.jvm.session import deal_for_cores, open_session, prepare_environment
+from upsert_platform.jvm.session import (
+    deal_for_cores,
+    end_accumulators,
+    open_session,
+    prepare_environment,
+    stop_session,
+)
 from upsert_platform.jvm.warm_offer import Offer, Turn, folder, withdraw
 
 if TYPE_CHECKING:
@@ -54,7 +60,7 @@ def session_for_run(
 def close_session(session: SparkSession) -> None:
     """Stops a session of `session_for_run`, or leaves it where it is the warm one."""
     if _turn is None:
-        session.stop()
+        stop_session(session)
     else:
         _leave(session)
 
@@ -195,6 +201,7 @@ def _disconnect(session: SparkSession | None, gateway: ClientServer) -> None:
     from pyspark.sql import SparkSession as Sessions
 
     if session is not None:
+        end_accumulators(session.sparkContext)
         session.sparkContext._jsc = None  # noqa: SLF001 - `stop` would stop the SparkContext of the JVM
         session.sparkContext.stop()
     Sessions._instantiatedSession = Sessions._activeSession = None  # noqa: SLF001

@@ -99,3 +99,19 @@ def test_a_temporary_instance_keeps_its_events_in_its_own_folder(
             assert len(other.all_logs(done.run_id)) == len(instance.all_logs(done.run_id)) > 0
     assert (tmp_path / "temporary" / "history" / "runs" / f"{done.run_id}.db").is_file()
     assert [path.name for path in (tmp_path / "checkout").iterdir()] == ["dagster.yaml"]
+
+
+def test_a_table_that_was_seen_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    own = SqliteEventLogStorage.has_table
+
+    def noted(storage: SqliteEventLogStorage, name: str) -> bool:
+        asked.append(name)
+        return own(storage, name)
+
+    monkeypatch.setattr(SqliteEventLogStorage, "has_table", noted)
+    with shipped(tmp_path / "home", monkeypatch) as instance:
+        storage = instance.event_log_storage
+        assert [storage.has_table("asset_keys") for _ in range(3)] == [True] * 3  # type: ignore[attr-defined]
+        assert [storage.has_table("no_table") for _ in range(2)] == [False] * 2  # type: ignore[attr-defined]
+    assert asked == ["asset_keys", "no_table", "no_table"]
