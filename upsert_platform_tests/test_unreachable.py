@@ -11,7 +11,7 @@ from upsert_platform.errors import EndpointError
 from upsert_platform.kafka import endpoint as kafka
 from upsert_platform.local.process import free_port
 from upsert_platform.mysql.connection import Connection, Server
-from upsert_platform.unreachable import reaching, waiting_once
+from upsert_platform.unreachable import reaching, wait_once_for, waiting_once
 
 
 def fail(endpoint: object, text: str) -> str:
@@ -32,6 +32,22 @@ def test_an_endpoint_is_waited_for_once_within_a_look() -> None:
             assert fail(("a", 1), "a look within") == "a look within"
         assert fail(("a", 2), "again") == "other"
     assert fail(("a", 1), "behind it") == "behind it"
+
+
+def test_an_endpoint_is_waited_for_once_and_tried_again_later() -> None:
+    wait_once_for(0.3)
+    try:
+        assert fail("a", "first") == "first"
+        assert fail("a", "second") == "first"
+        with waiting_once():
+            assert fail("a", "a look within") == "a look within"
+        time.sleep(0.35)
+        with reaching("a"):
+            pass
+        assert fail("a", "third") == "third"
+    finally:
+        wait_once_for(None)
+    assert fail("a", "behind it") == "behind it"
 
 
 def test_another_failure_is_not_the_endpoints() -> None:

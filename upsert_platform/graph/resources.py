@@ -37,7 +37,10 @@ from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.spark_work import SparkWork, WorkCounter
 from upsert_platform.jvm.warm_session import close_session, session_for_run
+from upsert_platform.unreachable import wait_once_for
 
+_AWAY_SECONDS = 30.0
+"""How long an endpoint that was not reached counts as away for the other steps of a run."""
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
 
@@ -189,8 +192,12 @@ class PlatformResource(HoldsSecrets):
         super().__init__(**{"mysql": MySqlResource(), "storage": LakeResource(), **data})
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Notes with a run where it is carried out, and keeps connections for its short questions."""
+        """Notes with a run where it is carried out, and keeps connections for its short questions.
+
+        Steps of tables whose endpoint is away wait for it once, and not in turn.
+        """
         keep_connections()
+        wait_once_for(_AWAY_SECONDS)
         if self.home is not None and context.log is not None:
             context.log.warning(
                 "'home' of resource 'platform' is superseded by 'root' of resource 'lake'; it still wins"
@@ -201,6 +208,7 @@ class PlatformResource(HoldsSecrets):
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Lets the connections go."""
         keep_connections(keep=False)
+        wait_once_for(None)
 
     @property
     def root(self) -> str:
