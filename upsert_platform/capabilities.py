@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.destination import Lease
+
 
 class ReadsRecent(ABC):
     """A destination that finds a row only by reading on from a position: a topic has no index."""
@@ -176,6 +178,32 @@ class ExpiresRows(ABC):
     @abstractmethod
     def time_to_live(self) -> int | None:
         """Seconds after which a row that was written, or a cell of it, may be gone; None when rows stay. No Spark."""
+
+
+class Resets(ABC):
+    """A destination that the platform makes forget what was applied to it, or drops, so that it is written anew."""
+
+    @abstractmethod
+    def forget_applied(self, lease: Lease) -> None:
+        """Forget position and verdict, so that the next sync writes every batch again; rows stay. No Spark.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+            EndpointError: no answer, or credentials refused.
+        """
+
+    @abstractmethod
+    def drop_refusal(self) -> str | None:
+        """Return why `drop_table` would do harm that nobody asked for, with the remedy; None where it does not."""
+
+    @abstractmethod
+    def drop_table(self) -> None:
+        """Drop the table, or the topic, with its rows; no error where there is none. No Spark.
+
+        Raises:
+            EndpointError: no answer, or credentials refused.
+            DestinationError: any other refusal.
+        """
 
 
 class ComparesRecords(ABC):

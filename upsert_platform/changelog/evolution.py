@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.head import KEY_PROPERTY
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-BUILD_ANEW: Final = (
-    "move the changelog's folder out of the lake to have it built anew from the topic, and drop the tables that are"
-    " written from it"
-)
+def build_anew(table: str) -> str:
+    """Return what to do where a declaration is to stay: the end of a sentence."""
+    return (
+        f"have it built anew from the topic, with the tables that are written from it: 'upsert-platform reset {table}"
+        " --drop-target'"
+    )
 
 
 def key_text(table: Table) -> str:
@@ -41,7 +43,7 @@ def check_key(delta: DeltaTable, table: Table) -> bool:
         raise ChangelogError(
             f"the changelog of '{table.name}' at {delta.table_uri} has {_shown(json.loads(kept))}, and the table is"
             f" declared with {_shown(table.primary_key)}: rows of one key would be taken for those of others. Declare"
-            f" the old key, or {BUILD_ANEW}"
+            f" the old key, or {build_anew(table.name)}"
         )
     return kept is not None
 
@@ -85,7 +87,7 @@ def missing_columns(delta: DeltaTable, table: Table) -> list[pa.Field]:
             raise ChangelogError(
                 f"the changelog of '{table.name}' at {delta.table_uri} has a column '{other}', and the table is"
                 f" declared with '{item.name}': a changelog does not keep names apart that differ in case alone."
-                f" Declare '{other}' again, and rename it in the SELECT of the insert, or {BUILD_ANEW}"
+                f" Declare '{other}' again, and rename it in the SELECT of the insert, or {build_anew(table.name)}"
             )
     differences = [
         f"column '{item.name}' is declared as {item.type}, stored as {stored[item.name]}"
@@ -96,7 +98,7 @@ def missing_columns(delta: DeltaTable, table: Table) -> list[pa.Field]:
         raise ChangelogError(
             f"the changelog of '{table.name}' at {delta.table_uri} does not fit its declaration: "
             + "; ".join(differences)
-            + f". Declare the old types, or {BUILD_ANEW}"
+            + f". Declare the old types, or {build_anew(table.name)}"
         )
     return [item for item in declared if item.name not in stored]
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +48,44 @@ class Discard:
         """The inverse of `text`."""
         told = json.loads(text)
         return Discard(told["discarded_by"], datetime.fromisoformat(told["at"]), told["why"])
+
+
+@dataclass(frozen=True, slots=True)
+class NothingDecoded:
+    """A changelog whose every record waits in quarantine: the declaration does not fit its topic.
+
+    Attributes:
+        records: in quarantine.
+        reason: of the first of them.
+    """
+
+    records: int
+    reason: str
+
+    def told(self, table: str) -> str:
+        """Return what happened and what to do, in words."""
+        return (
+            f"table '{table}' stays empty: all of its records, {self.records}, are in quarantine. The first one:"
+            f" {self.reason}. Correct the declaration, then 'upsert-platform quarantine replay {table}' and"
+            f" 'upsert-platform sync'; where a type or the key has to change, 'upsert-platform reset {table}'"
+        )
+
+
+def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
+    """Return what is known of a changelog whose records were all quarantined; None where one was decoded. No JVM.
+
+    Args:
+        mask: of its table: reasons repeat parts of records.
+    """
+    waiting = store.quarantined_count()
+    head = store.head() if waiting else None
+    if head is None:
+        return None
+    accounts = store.accounts(after=0, upto=head.batch)
+    if any(item.kept or item.rows for ranges in accounts.values() for item in ranges):
+        return None
+    (first,) = store.quarantined(limit=1).column(rows.REASON).to_pylist()
+    return NothingDecoded(waiting, mask.reason(first or ""))
 
 
 def rows_of(kind: str, *, after: int, upto: int | None) -> pc.Expression:

@@ -103,16 +103,18 @@ class ChangelogStore:
             check_key(delta, self.table)
         return found
 
-    def check_declared(self) -> None:
-        """Check that the changelog, if there is one, fits the table as it is declared. No JVM.
+    def check_declared(self) -> Head | None:
+        """Return `head` of a changelog that fits the table as it is declared. No JVM.
 
         Raises:
             ChangelogError: its key, or a type or a name of a column, is another one, or it is no changelog.
         """
         delta = self._looked_at()
-        if delta is not None:
-            self._head_in(delta)
-            missing_columns(delta, self.table)
+        if delta is None:
+            return None
+        found = self._head_in(delta)
+        missing_columns(delta, self.table)
+        return found
 
     def head_and_files(self, *, after: int) -> tuple[Head, list[LiveFile]] | None:
         """`head`, and `files` if it has a batch after `after`, of one version of the table; None where there is none.

@@ -27,6 +27,7 @@ _COMMANDS: Mapping[str, str] = {
     "peek": "upsert_platform.cli.peek:peek",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
     "reconcile": "upsert_platform.cli.verify:reconcile",
+    "reset": "upsert_platform.cli.reset:reset",
     "resume": "upsert_platform.cli.pause:resume",
     "replay": "upsert_platform.cli.replay:replay",
     "run": "upsert_platform.cli.run:run",

@@ -31,6 +31,11 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
     return _completed(ctx, incomplete, lambda binding: dict.fromkeys(binding.sources, ""))
 
 
+def complete_tables_and_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tables that an insert reads or writes."""
+    return _completed(ctx, incomplete, lambda binding: dict.fromkeys([*binding.sources, *binding.targets], ""))
+
+
 def _completed(
     ctx: click.Context, incomplete: str, named: Callable[[Binding], Mapping[str, str]]
 ) -> list[CompletionItem]:

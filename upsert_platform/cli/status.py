@@ -33,8 +33,9 @@ def status(project: Path | None, interval: float, timeout: float, *, watch: bool
     """Show how far topics, changelogs and tables are: lag, applied batches, last checks, what waits in quarantine.
 
     The delay of a table is the age of the oldest record that is not in it. Asks all of them at once, starts no Spark
-    and writes nothing. Ends with 1 if one did not answer, the last check of a table failed, or its delay is above
-    its 'freshness.max-delay'; being behind is no fault by itself.
+    and writes nothing. Ends with 1 if one did not answer, the lake or a table is not as it is declared, all records
+    of a topic are in quarantine, the last check of a table failed, or its delay is above its 'freshness.max-delay';
+    being behind is no fault by itself.
     """
     from upsert_platform.hops.binding import bind, load
     from upsert_platform.hops.status import as_data, status_of
@@ -89,6 +90,7 @@ def _shown(status: Status) -> Group:
     for table in status.tables:
         written.add_row(*_table_cells(table), style="red" if table.stale else "yellow" if table.late else "")
     errors = [Text(f"{name}: {reason}", style="red") for name, reason in status.errors]
+    errors += [Text(item.empty, style="red") for item in status.changelogs if item.empty]
     errors += [
         Text(f"{item.table}: {item.late}", style="red" if item.stale else "") for item in status.tables if item.late
     ]

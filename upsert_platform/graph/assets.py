@@ -228,6 +228,9 @@ def destination_asset(
             hop = platform.destination_hop(target.name, run=context.run.run_id)
             try:
                 plan = hop.plan()
+                pause = paused(platform.lake).get(target.name)
+                if pause is None and plan.head is not None and not plan.behind:
+                    hop.destination.prepare()  # refuses a declaration that the table does not fit, as a write does
             finally:
                 hop.destination.close()
         shown = {
@@ -235,7 +238,6 @@ def destination_asset(
             "dagster/uri": hop.destination.uri,
             "dagster/column_lineage": lineage,
         }
-        pause = paused(platform.lake).get(target.name)
         if pause is not None:
             context.log.warning(f"{pause}; 'upsert-platform resume {target.name}' ends that")
             told = f"{plan.state.changelog_id}:{plan.state.applied_batch}"

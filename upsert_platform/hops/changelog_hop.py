@@ -101,8 +101,9 @@ class ChangelogHop:
         Raises:
             TopicError: a topic is missing, was recreated, or lost records before they were read.
             EndpointError: the brokers cannot be reached.
+            ChangelogError: the changelog does not fit the table as it is declared now.
         """
-        head = self.store.head()
+        head = self.store.check_declared()
         topics = self.source.discover()
         backlog = self.source.backlog(topics, head.positions if head else Positions())
         versions = {topic.name: self.source.version(topic) for topic in topics}

@@ -15,7 +15,7 @@ from upsert_platform.errors import DestinationError
 _AFTER_RESTORE: Final = (
     "Nothing was written: rows that are in neither would be lost. Restore the newer copy of the lake, or let"
     " 'upsert-platform reconcile {table}' make the table equal to this changelog (--dry-run shows what that writes), or"
-    " drop the destination table to have it built anew"
+    " 'upsert-platform reset {table} --drop-target' has it built anew"
 )
 
 
@@ -37,15 +37,15 @@ def check_position(store: ChangelogStore, head: Head | None, state: DestinationS
         if applied:
             raise DestinationError(
                 f"{what} has applied batch {applied}, but there is no changelog at {store.uri}: it was moved or"
-                " deleted, or the lake is not mounted. Nothing was compared or written. Restore it, or drop the"
-                " destination table to have both built anew from the source"
+                " deleted, or the lake is not mounted. Nothing was compared or written. Restore it, or have both built"
+                f" anew from the source: 'upsert-platform reset {table} --drop-target'"
             )
         return
     if state.changelog_id and state.changelog_id != head.changelog_id:
         raise DestinationError(
             f"{what} was written from another changelog ({state.changelog_id}) than the one at {store.uri}"
-            f" ({head.changelog_id}); rows that are in neither would stay for ever. Restore that changelog, or drop the"
-            " destination table to have it built anew"
+            f" ({head.changelog_id}); rows that are in neither would stay for ever. Restore that changelog, or have the"
+            f" table built anew: 'upsert-platform reset {table} --drop-target'"
         )
     restored = restored_from_older(store, head, state)
     if restored:
@@ -54,7 +54,7 @@ def check_position(store: ChangelogStore, head: Head | None, state: DestinationS
         raise DestinationError(
             f"{what} has applied batch {applied}, but deletes up to batch {head.floor} were removed from the changelog"
             f" at {store.uri} by a compaction, while the table was not declared or not reached: its deleted rows would"
-            " stay for ever. Drop the destination table to have it built anew"
+            f" stay for ever. Have it built anew: 'upsert-platform reset {table} --drop-target'"
         )
 
 

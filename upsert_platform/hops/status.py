@@ -14,12 +14,14 @@ from typing import Generic, TypeVar
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.pauses import paused
+from upsert_platform.changelog.quarantine import nothing_decoded
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import Positions
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.freshness import Freshness, FreshnessLimits, Waiting, unapplied, unread_of
 from upsert_platform.hops.position import check_position
+from upsert_platform.masking import Mask
 from upsert_platform.source import Source
 
 _AT_ONCE = 16
@@ -39,6 +41,7 @@ class ChangelogStatus:
         committed_at: UTC, of that batch; None before the first.
         quarantined: records that wait in quarantine.
         warnings: what its positions have to tell: columns that may differ from a database.
+        empty: why its table stays empty, where every record is in quarantine.
         error: why it could not be asked; the other attributes then tell nothing.
     """
 
@@ -49,6 +52,7 @@ class ChangelogStatus:
     committed_at: datetime | None = None
     quarantined: int = 0
     warnings: tuple[str, ...] = ()
+    empty: str = ""
     error: str = ""
 
 
@@ -100,11 +104,13 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether everything answered, no check failed, and no table is older than is declared.
+        """Whether everything answered, no check failed, no table is older than is declared, and some record decodes.
 
         Lag by itself is no fault: it is what the next run reads.
         """
-        return not self.errors and all(item.checked is not False and not item.stale for item in self.tables)
+        if self.errors or any(item.empty for item in self.changelogs):
+            return False
+        return all(item.checked is not False and not item.stale for item in self.tables)
 
     @property
     def errors(self) -> tuple[tuple[str, str], ...]:
@@ -198,8 +204,8 @@ def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
     def ask() -> _Found[ChangelogStatus]:
         store = changelog_of(source, lake)
         store.keep_open()
-        store.check_declared()
-        head = store.head()
+        head = store.check_declared()
+        nothing = nothing_decoded(store, Mask.of(source.table))
         streams = source.discover()
         backlog = source.backlog(streams, head.positions if head else Positions())
         waiting = unread_of(source, backlog)
@@ -211,6 +217,7 @@ def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
             store.committed_at(),
             store.quarantined_count(),
             tuple(source.warnings(head.positions)) if head else (),
+            nothing.told(source.table.name) if nothing else "",
         )
         return _Found(status, () if waiting is None else (waiting,))
 

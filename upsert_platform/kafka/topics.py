@@ -91,6 +91,24 @@ def create_topic(
             time.sleep(0.05)
 
 
+def delete_topic(endpoint: KafkaEndpoint, name: str) -> None:
+    """Deletes a topic and waits until the brokers know it no more; no error where there is none.
+
+    Raises:
+        EndpointError: the brokers cannot be reached, or do not let this user do so.
+    """
+    with endpoint.admin() as admin:
+        if not admin.has_topic(name):
+            return
+        future = admin.client.delete_topics([name], request_timeout=REQUEST_SECONDS)[name]
+        admin.result(future, f"deleting topic '{name}'")
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while admin.has_topic(name):
+            if time.monotonic() > deadline:
+                raise EndpointError(f"Kafka {endpoint.servers}: topic '{name}' is still there; run the command again")
+            time.sleep(0.05)
+
+
 def add_partitions(endpoint: KafkaEndpoint, name: str, total: int) -> None:
     """Gives a topic more partitions; no error when it has them by now.
 

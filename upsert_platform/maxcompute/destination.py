@@ -20,6 +20,7 @@ from upsert_platform.capabilities import (
     KeepsOlderRows,
     PacesCommits,
     ReadsInTasks,
+    Resets,
     RowsByShare,
     StoresOtherValues,
     WritesInTask,
@@ -65,7 +66,7 @@ _VERDICT_TRIES = 10
 
 
 class MaxComputeDestination(
-    Destination, KeepsOlderRows, StoresOtherValues, WritesInTask, ReadsInTasks, PacesCommits, ComparesSchema
+    Destination, KeepsOlderRows, StoresOtherValues, WritesInTask, ReadsInTasks, PacesCommits, ComparesSchema, Resets
 ):
     """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
 
@@ -287,6 +288,42 @@ class MaxComputeDestination(
         """
         with self.lease(owner=owner, duration=_RECOVERY_LEASE) as lease:
             return compact_partitions(lease, self._client, self.table)
+
+    def forget_applied(self, lease: Lease) -> None:
+        """Drops position and verdict from the control record.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+        """
+        assert isinstance(lease, ControlLease)
+        lease.change(applied_batch=0, changelog_id="", commit="", verdict="", table_id="")
+
+    def drop_refusal(self) -> str | None:
+        """Why the table is not dropped: nobody would create it again, or others write its other partitions."""
+        if self.table.partitions.static_text:
+            return (
+                f"table '{self.name}': 'partition' = '{self.table.partitions.static_text}' is a part of"
+                f" {self.table.target}, whose other partitions would go too; drop that partition by SQL"
+            )
+        if self.table.settings.auto_create:
+            return None
+        return (
+            f"table '{self.name}': 'auto.create' is off, so that nothing would create {self.table.target} again;"
+            " declare 'auto.create' = 'true', or drop and create it by SQL"
+        )
+
+    def drop_table(self) -> None:
+        """Drops the table; no error where there is none.
+
+        Raises:
+            EndpointError: no answer, or no right to drop it.
+            DestinationError: any other refusal.
+        """
+        try:
+            self._client.execute_sql(f"DROP TABLE IF EXISTS {self.table.target.sql}")
+        except ServiceError as error:
+            explain(error, self._client.connection, f"dropping {self.table.target}")
+        self._state = None
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch.

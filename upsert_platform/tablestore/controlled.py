@@ -9,10 +9,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from upsert_platform.capabilities import Resets
 from upsert_platform.destination import BatchSpan, Destination, DestinationState, Lease, Verdict, WriteReport
 from upsert_platform.errors import DestinationError
-from upsert_platform.tablestore.client import Client
+from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.control import ControlRecord, ControlTable
+from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.writing.lease import RenewedLease
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from upsert_platform.writing.outcomes import Written
 
 
-class ControlledDestination(Destination):
+class ControlledDestination(Destination, Resets):
     """A table with a record in the control table.
 
     Args:
@@ -34,6 +36,7 @@ class ControlledDestination(Destination):
     def __init__(self, name: str, table_name: str, settings: TablestoreSettings) -> None:
         self.name = name
         self.uri = f"{settings.endpoint}/{settings.instance_name}/{table_name}"
+        self._settings = settings
         self._client = Client.of(settings)
         self._control = ControlTable(self._client, settings, table_name)
 
@@ -65,6 +68,32 @@ class ControlledDestination(Destination):
             LeaseHeldError: someone else has it.
         """
         return RenewedLease(self._control, f"table '{self._control.table_name}'", owner=owner, duration=duration)
+
+    def forget_applied(self, lease: Lease) -> None:
+        """Drops the position from the control record.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+        """
+        lease.check()
+        self._control.forget_position()
+
+    def drop_refusal(self) -> str | None:
+        """Why the table is not dropped: nobody would create it again."""
+        if self._settings.auto_create:
+            return None
+        return (
+            f"table '{self.name}': 'auto.create' is off, so that nothing would create Tablestore table"
+            f" '{self._control.table_name}' again; declare 'auto.create' = 'true', or drop and create it in the console"
+        )
+
+    def drop_table(self) -> None:
+        """Deletes the table; no error where there is none."""
+        try:
+            self._client.repeat("delete_table", self._control.table_name)
+        except ServiceError as error:
+            if not is_missing(error):
+                raise
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""

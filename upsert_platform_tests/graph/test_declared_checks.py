@@ -7,9 +7,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from upsert_platform.cli.main import main
 from upsert_platform.hops.binding import bind, load
 from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 from upsert_platform_tests.graph.test_reconcile import spoil_serving
@@ -114,7 +116,7 @@ def test_lake_and_tables_that_are_declared_otherwise_are_told(stack: Stack) -> N
         "users": "ERROR", "users_serving": "ERROR", "users_warehouse": "WARN",
     }  # fmt: skip
     for name, told in {
-        "users": "out of the lake to have it built anew",
+        "users": "'upsert-platform reset users --drop-target'",
         "users_serving": "is INTEGER, declared is STRING",
     }.items():
         assert told in str(matches[name].description)
@@ -188,3 +190,53 @@ def test_what_is_declared_wrongly_is_told_with_its_place(stack: Stack) -> None:
     (asset,) = [item for item in stack.definitions().assets or () if item.key.path == ["changelogs", "users"]]
     assert list(asset.owners_by_key[asset.key]) == ["team:data", "ann@example.org"]
     assert {"tier": "1", "gdpr": ""}.items() <= asset.tags_by_key[asset.key].items()
+
+
+def test_topic_of_which_no_record_is_read_fails_its_run_until_one_is(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in stack.environment().items():
+        monkeypatch.setenv(name, text)
+    stack.declare(warehouse=None)
+    producer = Producer({"bootstrap.servers": servers(stack)})
+    for key in ("7", "8"):
+        producer.produce(stack.topic, key=key, value=value(int(key)))
+    producer.flush()
+    for _ in range(2):  # and a run that finds nothing new fails too
+        run = stack.run()
+        (below,) = [item for item in run.get_asset_check_evaluations() if item.check_name == "quarantine_below"]
+        assert (run.success, below.passed, below.severity.value) == (False, False, "ERROR")
+        assert "all of its records, 2, are in quarantine" in str(below.description)
+        assert "'key.format' = 'csv' reads them" in str(below.description)
+    shown = CliRunner().invoke(main, ["status", "--project", str(stack.project)])
+    assert shown.exit_code == 1
+    assert "table 'users' stays empty" in shown.output.replace("\n", " ")
+    stack.declare(warehouse=None)
+    file = stack.project / "users.sql"
+    file.write_text(file.read_text().replace("'key.format' = 'json'", "'key.format' = 'csv'"))
+    assert CliRunner().invoke(main, ["quarantine", "replay", "users"]).exit_code == 0
+    assert stack.run().success
+    assert [row[0] for row in stack.serving_rows()] == [7, 8]
+    shown = CliRunner().invoke(main, ["status", "--project", str(stack.project)])
+    assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.parametrize("changed", ["users", "users_warehouse"])
+def test_sync_with_nothing_new_compares_lake_and_table_with_what_is_declared(stack: Stack, changed: str) -> None:
+    stack.declare(serving=None)
+    send(stack, value(1))
+    assert stack.run().success
+    file = stack.project / "users.sql"
+    before, marker, after = file.read_text().partition("CREATE TABLE users_warehouse")
+    if changed == "users":
+        before = before.replace("updated_at TIMESTAMP(3)", "updated_at TIMESTAMP_LTZ(3)")
+        told = "column 'updated_at' is declared as"
+    else:
+        after = after.replace("updated_at TIMESTAMP(3)", "updated_at TIMESTAMP(3), again STRING")
+        after = after.replace("updated_at FROM", "updated_at, name FROM")
+        told = "again"
+    file.write_text(before + marker + after)
+    run = stack.run()
+    assert not run.success
+    reasons = [str(event.event_specific_data) for event in run.all_events if event.is_step_failure]
+    assert told in "\n".join(reasons)

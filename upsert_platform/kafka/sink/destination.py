@@ -21,6 +21,7 @@ from upsert_platform.capabilities import (
     HoldsLess,
     ReadsInTasks,
     ReadsRecent,
+    Resets,
     RowsByShare,
     Shares,
     TellsBefore,
@@ -45,7 +46,7 @@ from upsert_platform.kafka.sink.lease import KafkaLease
 from upsert_platform.kafka.sink.read_back import TopicRows, last_values, last_values_in_task, ranges_behind
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.kafka.topics import TopicInfo, create_topic, describe_topic, wait_until_stable
+from upsert_platform.kafka.topics import TopicInfo, create_topic, delete_topic, describe_topic, wait_until_stable
 from upsert_platform.masking import Mask
 from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
@@ -61,7 +62,7 @@ _ALIKE = 1.3
 """Times the mean that the longest range may have, for one task to read several."""
 
 
-class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema):
+class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema, Resets):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:
@@ -247,6 +248,34 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsI
     @property
     def _exactly_once(self) -> bool:
         return self.settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def forget_applied(self, lease: Lease) -> None:
+        """Records a position before the first batch, and ends what a write that broke off left open.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+        """
+        assert isinstance(lease, KafkaLease)
+        before = self._control.read().applied
+        self._fence(before)
+        lease.record_applied(Applied())
+
+    def drop_refusal(self) -> str | None:
+        """Why the topic is not deleted: nobody would create it again."""
+        if self.settings.auto_create and self.settings.apsara is None:
+            return None
+        return (
+            f"table '{self.name}': nothing would create topic '{self.topic}' again; declare 'auto.create' = 'true', or"
+            " delete and create it with your own tools"
+        )
+
+    def drop_table(self) -> None:
+        """Deletes the topic; no error where there is none.
+
+        Raises:
+            EndpointError: the brokers cannot be reached, or do not let this user do so.
+        """
+        delete_topic(self.table.endpoint, self.topic)
 
     def _described(self) -> TopicInfo:
         found = describe_topic(self.table.endpoint, self.topic)

@@ -57,6 +57,12 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
         self._prepared = self._created()
         self._reporter.prepare()
 
+    def drop_refusal(self) -> str | None:
+        """Why the table is not dropped: nobody would create it again, or it is a time-series table."""
+        if self.sink.points is not None:
+            return f"table '{self.name}': time-series table '{self.sink.table_name}' is dropped in the console alone"
+        return super().drop_refusal()
+
     def _created(self) -> int | None:
         return sink_created_at(self._client, self.sink)
 
