@@ -88,7 +88,7 @@ LIGHT = (
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
     "cli.stream", "hops.streaming.loop", "hops.streaming.metrics_page",
-    "cli.run",
+    "cli.run", "cli.reset", "hops.reset", "changelog.set_aside",
     "cli.erase", "hops.erase", "hops.erasures", "hops.erased_key", "hops.erased_elsewhere", "changelog.erasure",
     "hops.masks", "masking",
     "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",

@@ -52,7 +52,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class NothingDecoded:
-    """A changelog whose every record waits in quarantine: the declaration does not fit its topic.
+    """A changelog of which no record with a value was decoded: the declaration does not fit its topic.
 
     Attributes:
         records: in quarantine.
@@ -65,14 +65,14 @@ class NothingDecoded:
     def told(self, table: str) -> str:
         """Return what happened and what to do, in words."""
         return (
-            f"table '{table}' stays empty: all of its records, {self.records}, are in quarantine. The first one:"
-            f" {self.reason}. Correct the declaration, then 'upsert-platform quarantine replay {table}' and"
+            f"table '{table}' stays empty: none of its records can be read, {self.records} are in quarantine. The"
+            f" first: {self.reason}. Correct the declaration, then 'upsert-platform quarantine replay {table}' and"
             f" 'upsert-platform sync'; where a type or the key has to change, 'upsert-platform reset {table}'"
         )
 
 
 def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
-    """Return what is known of a changelog whose records were all quarantined; None where one was decoded. No JVM.
+    """Return what is known of a changelog without a decoded value; None where there is one, or nothing waits. No JVM.
 
     Args:
         mask: of its table: reasons repeat parts of records.
@@ -82,7 +82,7 @@ def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
     if head is None:
         return None
     accounts = store.accounts(after=0, upto=head.batch)
-    if any(item.kept or item.rows for ranges in accounts.values() for item in ranges):
+    if any(item.kept > item.tombstones for ranges in accounts.values() for item in ranges):
         return None
     (first,) = store.quarantined(limit=1).column(rows.REASON).to_pylist()
     return NothingDecoded(waiting, mask.reason(first or ""))

@@ -37,7 +37,7 @@ class ProtoRegistryDecoder(FramedDecoder):
         super().__init__(columns, self._of_message, data_at=data_at)
 
     def _of_message(self, schema_id: int, head: bytes) -> ProtobufDecoder:
-        message = ProtoFile(self._registry.schema(schema_id, kind="PROTOBUF")).at(_path(head))
+        message = ProtoFile(self._registry.schema(schema_id, kind="PROTOBUF")).at(path_of_message(head))
         wrong = list(misfits(message.DESCRIPTOR, self._columns, may_lack=True))
         if wrong:
             raise ValueError("; ".join(wrong))
@@ -118,7 +118,7 @@ def data_at(message: bytes) -> int:
     return at
 
 
-def _path(head: bytes) -> tuple[int, ...]:
+def path_of_message(head: bytes) -> tuple[int, ...]:
     count, at = _varint(head, 0)
     path = []
     for _ in range(count):

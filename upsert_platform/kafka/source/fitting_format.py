@@ -31,7 +31,7 @@ def fitting_format(side: Literal["key", "value"], declared: FormatSide, sample: 
             return ""
         return (
             f"the {side}s begin as records of a schema registry do: try '{side}.format' = 'avro-confluent',"
-            " 'json-registry' or 'protobuf-registry'"
+            " 'json-registry' or 'proto-registry'"
         )
     columns = declared.format_columns
     order = _TEXT if all(kind.name in _CHARACTERS for _, kind in columns) else _OTHER
