@@ -206,6 +206,14 @@ class Resets(ABC):
         """
 
 
+class FindsDuplicates(ABC):
+    """A destination that can hold several rows of a key, of which `Destination.read` gives one."""
+
+    @abstractmethod
+    def duplicates(self, spark: SparkSession) -> DataFrame:
+        """Return the keys of which it holds several rows: the columns of the primary key, each key once."""
+
+
 class ComparesRecords(ABC):
     """A destination whose rows follow from records by rules of its own, so that it compares itself with them."""
 

@@ -106,6 +106,12 @@ class PlatformSettings(Settings):
         origin="platform",
         description="Of a table that is written: what the check says where the referee finds a difference.",
     )
+    equals_source: _Severity = option(
+        "check.equals-source",
+        Severity.ERROR,
+        origin="platform",
+        description="Of a table that is written: what the check says where a proof finds a difference.",
+    )
     schema_matches: _Severity = option(
         "check.schema-matches",
         Severity.ERROR,

@@ -65,15 +65,16 @@ ROOMS: Mapping[str, set[str]] = {
     "hops": VOCABULARY
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
     | {"mysql", "writing", "referee"},
+    "proofs": VOCABULARY | {"hops", "changelog", "kafka", "writing"},
     "graph": VOCABULARY
-    | {"hops", "changelog", "queries", "maxcompute", "jvm", "declarations.starter", "writing.outcomes"},
+    | {"hops", "proofs", "changelog", "queries", "maxcompute", "jvm", "declarations.starter", "writing.outcomes"},
     "definitions": {"graph", "hops"},
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "testing": VOCABULARY | {"graph", "hops", "kafka", "changelog", "declarations.pipeline_source", "writing", "local"},
     "reference": VOCABULARY
     | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
     "cli": VOCABULARY
-    | {"queries", "declarations", "hops", "changelog", "local", "demo", "jvm", "reference", "referee"}
+    | {"queries", "declarations", "hops", "proofs", "changelog", "local", "demo", "jvm", "reference", "referee"}
     | {"graph.stream_events", "graph.job_run"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
@@ -103,6 +104,7 @@ LIGHT = (
     "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
     "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream", "mysql.connector",
     "mysql.table_source", "hops.checkups.databases", "hops.databases",
+    "cli.prove", "proofs.ends", "proofs.inputs", "proofs.proof",
     "cli.submit_args", "cli.setup", "jvm.profiles", "jvm.placement",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
     "jvm.warm_session", "jvm.warm_offer", "jvm.warm_process", "jvm.warm_start",

@@ -94,6 +94,10 @@ class Lake:
         """The folder with the tables of replays into new tables."""
         return self._folder("replays")
 
+    def proof(self, table: str, run: str) -> Lake:
+        """The lake of a proof of a table: it lasts as long as the proof."""
+        return Lake(self._table("proofs", table, run).uri, self.options)
+
     def erasures(self) -> TableLocation:
         """The Delta table that tells which keys were erased, when and by whom."""
         return self._folder("erasures")

@@ -11,9 +11,16 @@ from upsert_platform.options import parse_duration
 
 
 class Seconds(click.ParamType):
-    """A duration above zero, in seconds."""
+    """A duration above zero, in seconds.
+
+    Args:
+        zero: takes zero as well.
+    """
 
     name = "duration"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        self._zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds of ``1s``, ``500 ms`` or ``10 min``."""
@@ -23,6 +30,6 @@ class Seconds(click.ParamType):
             found = parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if not isinstance(found, timedelta) or found <= timedelta(0):
+        if not isinstance(found, timedelta) or found < timedelta(0) or not (found or self._zero):
             self.fail(f"'{value}' is not a duration above zero, such as 1s or 500 ms", param, ctx)
         return found.total_seconds()

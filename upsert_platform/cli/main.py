@@ -25,6 +25,7 @@ _COMMANDS: Mapping[str, str] = {
     "package": "upsert_platform.cli.package:package",
     "pause": "upsert_platform.cli.pause:pause",
     "peek": "upsert_platform.cli.peek:peek",
+    "prove": "upsert_platform.cli.prove:prove",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
     "reconcile": "upsert_platform.cli.verify:reconcile",
     "reset": "upsert_platform.cli.reset:reset",

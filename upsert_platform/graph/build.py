@@ -31,6 +31,7 @@ from upsert_platform.graph.resources import (
     top_level,
 )
 from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
+from upsert_platform.graph.source_check import source_check
 from upsert_platform.graph.stream import stream_job
 from upsert_platform.graph.topic_check import topic_check
 from upsert_platform.graph.translator import UpsertTranslator, translator_of
@@ -83,7 +84,7 @@ def build_definitions(
         jobs.watch_job(project, names),
     )
     optional = (
-        *(jobs.ingest_job(project, names), jobs.audit_job(project, names), watch),
+        *(jobs.ingest_job(project, names), jobs.audit_job(project, names), jobs.prove_job(project, names), watch),
         *(major_compact_job(project, names), rebuild_job(project, names), replay_job(project, names)),
     )
     upkeep = [job for job in optional if job is not None]
@@ -140,6 +141,8 @@ def declared_checks(
             yield table_schema_check(table, names)
         if settings.equals_topic is not Severity.OFF:
             yield topic_check(table, names)
+        if settings.equals_source is not Severity.OFF:
+            yield source_check(table, names)
         if FreshnessLimits.of(table) is not None:
             yield freshness_check(table, names)
 

@@ -1,4 +1,4 @@
-"""The jobs `sync`, `ingest`, `verify`, `audit` and `watch`, and the schedules that may start some of them."""
+"""The jobs `sync`, `ingest`, `verify`, `audit`, `prove` and `watch`, and the schedules that may start some of them."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -18,6 +18,7 @@ SYNC = "sync"
 VERIFY = "verify"
 INGEST = "ingest"
 AUDIT = "audit"
+PROVE = "prove"
 WATCH = "watch"
 _SCHEDULES: Final = {
     VERIFY: ("weekly", "0 3 * * 0"),
@@ -89,6 +90,22 @@ def audit_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     )
 
 
+def prove_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
+    """Proves destinations against their topics; None where no table declares that it may."""
+    checks = _source_checks(project, names)
+    if not checks:
+        return None
+    return dg.define_asset_job(
+        names.named(PROVE),
+        selection=dg.AssetSelection.checks(*checks),
+        executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
+        tags={keys.COMPLETE_TAG: "true"},
+        description="Proves that tables equal their topics, whoever wrote them: reads the topics anew in Spark's tasks,"
+        " compares every row, and looks again at keys that move. Writes nothing.",
+    )
+
+
 def watch_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     """The checks that cost a few requests each; None for a project that reads nothing."""
     read = [names.changelog_key(table.name) for table in project.sources()]
@@ -139,6 +156,14 @@ def _topic_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
     ]
 
 
+def _source_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
+    return [
+        dg.AssetCheckKey(names.destination_key(name), keys.CHECK_SOURCE)
+        for name in dict.fromkeys(insert.target for insert in project.inserts)
+        if name in project.tables and platform_settings(project.tables[name]).equals_source is not Severity.OFF
+    ]
+
+
 def _loss_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
     return [
         dg.AssetCheckKey(names.changelog_key(table.name), keys.CHECK_LOSS)
@@ -161,7 +186,10 @@ def _schema_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]
 def _by_themselves(project: Project, names: AssetKeys) -> dg.AssetSelection:
     """Checks that are no part of a sync: it refuses by itself what these foresee, or would cost too much."""
     return dg.AssetSelection.checks(
-        *_topic_checks(project, names), *_loss_checks(project, names), *_schema_checks(project, names)
+        *_topic_checks(project, names),
+        *_source_checks(project, names),
+        *_loss_checks(project, names),
+        *_schema_checks(project, names),
     )
 
 

@@ -276,11 +276,12 @@ def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> Data
     return join_by_key(judged, moving, [f"k{index}" for index in range(len(key))], "left_anti")
 
 
-def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool) -> Comparison:
+def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool, most: int = SHOWN_ROWS) -> Comparison:
     """Counts what `judged_rows` found, and describes some rows that differ.
 
     Args:
         judged: persisted; it is read twice.
+        most: rows that are described.
     """
     from pyspark.sql import functions as F
 
@@ -293,8 +294,8 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
     # As texts: Python has no moment before the year 1 in any time zone, nor one after 9999.
     texts = [F.col(name).cast("string").alias(name) if _has_times(kind) else name for name, kind in judged.dtypes]
-    wrong = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(SHOWN_ROWS)
-    shown = wrong.select(*texts).collect() if differs else ()
+    wrong = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(most)
+    shown = wrong.select(*texts).collect() if differs and most else ()
     mask = Mask.of(hop.target.table)
     sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls, mask=mask) for row in shown)
     return Comparison(

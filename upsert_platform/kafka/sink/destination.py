@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from upsert_platform.capabilities import (
     ComparesSchema,
+    FindsDuplicates,
     HoldsLess,
     ReadsInTasks,
     ReadsRecent,
@@ -43,7 +44,13 @@ from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.lease import KafkaLease
-from upsert_platform.kafka.sink.read_back import TopicRows, last_values, last_values_in_task, ranges_behind
+from upsert_platform.kafka.sink.read_back import (
+    TopicRows,
+    keys_in_several_partitions,
+    last_values,
+    last_values_in_task,
+    ranges_behind,
+)
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, delete_topic, describe_topic, wait_until_stable
@@ -62,7 +69,9 @@ _ALIKE = 1.3
 """Times the mean that the longest range may have, for one task to read several."""
 
 
-class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema, Resets):
+class KafkaDestination(
+    Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema, FindsDuplicates, Resets
+):
     """Implements `upsert_platform.destination.Destination`.
 
     Args:
@@ -366,6 +375,11 @@ class KafkaDestination(Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsI
             keys: only rows with these primary keys.
         """
         return last_values(spark, self.read_as, ranges_behind(self.read_as), keys=keys)
+
+    def duplicates(self, spark: SparkSession) -> DataFrame:
+        """The keys that have a value in more than one partition: whoever reads partition by partition meets both."""
+        ranges = ranges_behind(self.read_as) if self.read_as.is_upsert else []
+        return keys_in_several_partitions(spark, self.read_as, ranges)
 
     def held(self, changes: DataFrame) -> DataFrame:
         """Rows as the table's formats hold them: the same when they are written and read again."""

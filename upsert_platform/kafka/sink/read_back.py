@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.change_rows import last_rows
-from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.latest import last_rows_per_partition, latest_per_key
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import TopicError
+from upsert_platform.internal_columns import internal
 from upsert_platform.kafka.source.offsets import discover
 from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.model import Column
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 from upsert_platform.types import quote_name, spark_type
 from upsert_platform.writing.same_key import join_by_key
@@ -22,6 +24,8 @@ from upsert_platform.writing.same_key import join_by_key
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+_HELD: Final = internal("held")
 
 
 def ranges_behind(table: KafkaTable, ends: Sequence[int] = ()) -> list[OffsetRange]:
@@ -62,15 +66,39 @@ def last_values(
     columns = table.table.physical_columns
     names = [quote_name(column.name) for column in columns]
     if not ranges:
-        ddl = ", ".join(f"{name} {spark_type(c.type)}" for name, c in zip(names, columns, strict=True) if c.type)
-        return spark.createDataFrame([], ddl)
+        return _none(spark, columns)
     key = [F.col(quote_name(name)) for name in table.primary_key]
-    mode = MODE_UPSERT if table.is_upsert else MODE_APPEND
-    found = read_changes(spark, table, ranges, batch=1, mode=mode).where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
+    found = _changes(spark, table, ranges)
     if keys is not None:
         found = join_by_key(found, keys.select(*key), table.primary_key, "left_semi")
     last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
+
+
+def keys_in_several_partitions(spark: SparkSession, table: KafkaTable, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """Return the keys whose last record in more than one partition is a value: the primary key, each key once."""
+    from pyspark.sql import functions as F
+
+    key = [column for column in table.table.physical_columns if column.name in table.primary_key]
+    if not ranges:
+        return _none(spark, key)
+    names = [quote_name(name) for name in table.primary_key]
+    last = last_rows_per_partition(_changes(spark, table, ranges), key=table.primary_key)
+    held = last.where(F.col(rows.KIND) != rows.KIND_DELETE).groupBy(*names).agg(F.count(F.lit(1)).alias(_HELD))
+    return held.where(F.col(_HELD) > 1).select(*names)
+
+
+def _changes(spark: SparkSession, table: KafkaTable, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """Return the change rows of ranges."""
+    from pyspark.sql import functions as F
+
+    mode = MODE_UPSERT if table.is_upsert else MODE_APPEND
+    return read_changes(spark, table, ranges, batch=1, mode=mode).where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
+
+
+def _none(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    """Return no rows, of declared columns."""
+    return spark.createDataFrame([], ", ".join(f"{quote_name(c.name)} {spark_type(c.type)}" for c in columns if c.type))
 
 
 @dataclass(frozen=True)

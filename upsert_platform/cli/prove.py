@@ -1,0 +1,136 @@
+"""`upsert-platform prove`: whether a table holds what its topics say, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from upsert_platform.changelog import lake
+from upsert_platform.cli.durations import Seconds
+from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.text import counted, printable
+from upsert_platform.cli.verify import DIFFERS
+
+if TYPE_CHECKING:
+    from upsert_platform.proofs.proof import Proof
+
+
+@click.command(short_help="Prove that a table equals its topics, whoever wrote it.")
+@click.argument("table", shell_complete=complete_tables)
+@click.option(
+    "--at",
+    "stated",
+    metavar="END",
+    help="Where the topics end: applied, latest, offsets such as 0:42,1:17, or a time such as 2026-11-01T12:00:00Z."
+    " Left out: what the platform has applied, or the latest offsets of a table that somebody else writes.",
+)
+@click.option(
+    "--settle",
+    type=Seconds(zero=True),
+    default="60s",
+    show_default=True,
+    help="Look again at rows that differ for so long, while the table is written.",
+)
+@click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
+@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def prove(table: str, stated: str | None, settle: float, examples: int, project: Path | None, *, as_json: bool) -> None:
+    """Prove that TABLE, which an insert writes, equals its topics up to a stated end; write nothing.
+
+    The topics are read anew, whatever the lake holds, and every row of the table is compared. The table may have been
+    filled by anybody: it needs no control record of the platform. Rows that differ are looked at again while the table
+    is written. Does what the job 'prove' does, without Dagster. Ends with 0 if they are equal, 3 if they differ, 1
+    after an error.
+    """
+    from upsert_platform.cli.session import spark_session
+    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.proofs.ends import At
+    from upsert_platform.proofs.proof import prove as prove_table
+
+    at = None if stated is None else At.parse(stated)
+    binding = bind(*load(project))
+    if table not in binding.targets:
+        known = ", ".join(sorted(binding.targets)) or "none"
+        raise click.ClickException(f"no insert writes table '{table}'; written are: {known}")
+    with spark_session(f"proving {table}") as (spark, tell):
+        proof = prove_table(
+            spark,
+            binding.targets[table],
+            binding,
+            lake.default_lake(),
+            at=at,
+            settle=settle,
+            examples=examples,
+            tell=(lambda message: None) if as_json else tell,
+        )
+    if as_json:
+        click.echo(json.dumps(_told(proof), ensure_ascii=False))
+    else:
+        _print(proof)
+    if not proof.equal:
+        sys.exit(DIFFERS)
+
+
+def _told(proof: Proof) -> dict[str, Any]:
+    found = proof.found
+    return {
+        "table": proof.table,
+        "equal": proof.equal,
+        "at": proof.at,
+        "proven_through": {
+            topic: {str(partition): end for partition, end in read.end.items()}
+            for topic, read in sorted(proof.through.items())
+        },
+        "proven_at": proof.proven_at.isoformat(timespec="seconds"),
+        "compared": found.compared,
+        "missing": found.missing,
+        "extra": found.extra,
+        "stale": found.stale,
+        "duplicates": proof.duplicates,
+        "refused": found.refused,
+        "moving": proof.moving,
+        "unknown": proof.unknown,
+        "quarantined": proof.quarantined,
+        "looks": proof.looks,
+        "seconds": round(proof.seconds, 1),
+        "examples": [dict(row) for row in found.sample],
+        "duplicate_keys": list(proof.duplicate_keys),
+        "moving_keys": list(proof.moving_keys),
+    }
+
+
+def _print(proof: Proof) -> None:
+    found = proof.found
+    through = f"through {proof.position or 'the beginning'} ({proof.at})"
+    if proof.equal:
+        click.echo(f"{proof.table}: equal {through}, {counted(found.compared, 'row')} compared")
+    else:
+        duplicates = f", {proof.duplicates} more than once" if proof.duplicates else ""
+        click.echo(
+            f"{proof.table}: differs {through}: {found.missing} missing, {found.extra} extra, {found.stale}"
+            f" stale{duplicates}, of {counted(found.compared, 'row')} compared"
+        )
+    for row in found.sample:
+        difference = f": {row['difference']}" if row.get("difference") else ""
+        click.echo(f"  {row['status']} {printable(row['key']).plain}{printable(difference).plain}")
+    for key in proof.duplicate_keys:
+        click.echo(f"  in several partitions: {printable(key).plain}")
+    if proof.moving:
+        keys = "; ".join(printable(key).plain for key in proof.moving_keys[:5])
+        click.echo(
+            f"  {counted(proof.moving, 'key')} moving, not judged: the topic changed them meanwhile ({keys}); a longer"
+            " --settle may judge them"
+        )
+    if proof.unknown:
+        click.echo(
+            f"  {counted(proof.unknown, 'row')} not judged: no record names the key, and the topic is not read from its"
+            " first record or has let go of some"
+        )
+    if found.refused:
+        click.echo(f"  {counted(found.refused, 'row')} refused by the table; see 'quarantine list {proof.table}'")
+    if proof.quarantined:
+        click.echo(f"  {counted(proof.quarantined, 'record')} cannot be decoded and have no part")
