@@ -40,6 +40,7 @@ WITHOUT_DECLARED_COLUMNS: Final = {
     "maxcompute/lookup.py": {"split"},
     "maxcompute/read_back.py": {"split"},
     "maxcompute/rows.py": {"__operation", "__value_cols"},
+    "proofs/proof.py": {"batch"},
     "queries/accumulators.py": {"{}_nan", "_"},
     "queries/aggregate.py": {"nan", "value", "value_max", "group"},
     "queries/exact.py": {"code", "limb", "value"},

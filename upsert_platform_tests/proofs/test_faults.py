@@ -290,7 +290,7 @@ def test_what_moves_is_looked_at_again_and_what_stays_wrong_is_found(
                 send(stack.topic, 5, 200)
 
     send(stack.topic, 5, 199)
-    proof = proven(stack, "copied", spark, settle=4.0, tell=writer)
+    proof = proven(stack, "copied", spark, settle=3.0, tell=writer)
     assert named(proof) == {("stale", "id=4"): "flag"}
     assert (proof.moving, proof.moving_keys, proof.found.stale) == (1, ("id=5",), 1)
     assert proof.looks > 1
