@@ -24,9 +24,11 @@ from upsert_platform.plan.operators import (
     expressions,
     scans,
 )
+from upsert_platform.plan.over import Over, OverCall
 from upsert_platform.plan.sessions import Session
 from upsert_platform.plan.topn import ArrivedTopN, TopN
 from upsert_platform.plan.uniqueness import lacking, tells_apart
+from upsert_platform.plan.unnest import Unnest
 
 __all__ = [
     "Aggregate",
@@ -47,12 +49,15 @@ __all__ = [
     "Native",
     "Node",
     "Order",
+    "Over",
+    "OverCall",
     "Project",
     "Query",
     "Scan",
     "Session",
     "TopN",
     "Union",
+    "Unnest",
     "Window",
     "column",
     "expressions",

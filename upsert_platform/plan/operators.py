@@ -8,9 +8,11 @@ from itertools import product
 from upsert_platform.plan.columns import Call, Closing, Expression, Field, Keys
 from upsert_platform.plan.lookup import Lookup
 from upsert_platform.plan.materialize import Materialize
+from upsert_platform.plan.over import Over
 from upsert_platform.plan.over_one import OverOne
 from upsert_platform.plan.sessions import Session
 from upsert_platform.plan.topn import TopN
+from upsert_platform.plan.unnest import Unnest
 from upsert_platform.types import LogicalType
 
 
@@ -313,6 +315,8 @@ Node = (
     | Arrivals
     | Expand
     | Materialize
+    | Over
+    | Unnest
     | Session
 )
 

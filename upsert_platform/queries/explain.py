@@ -19,11 +19,13 @@ from upsert_platform.plan import (
     Materialize,
     Merge,
     Node,
+    Over,
     Project,
     Scan,
     Session,
     TopN,
     Union,
+    Unnest,
     Window,
 )
 
@@ -89,6 +91,11 @@ def _told(node: Node) -> str:
             on = " AND ".join(f"{key} = {name}" for name, key in node.on)
             what = "or nulls" if node.padded else "and none without"
             return f"find the row of {node.table} with {on} as rows arrive, {what}"
+        case Unnest():
+            left = ", or nulls" if node.padded else ""
+            return f"unnest {node.column}: a row per element{left}"
+        case Over():
+            return _over(node)
         case Session():
             of = f" of each {', '.join(node.partition)}" if node.partition else ""
             return f"sessions of {node.time}{of}: gap {_span(node.gap)}"
@@ -105,6 +112,16 @@ def _call(node: Aggregate, name: str) -> str:
     distinct = "DISTINCT " if call.distinct else ""
     condition = f" FILTER (WHERE {call.filter})" if call.filter else ""
     return f"{call.function.upper()}({distinct}{call.argument or '*'}){condition} AS {call.name}"
+
+
+def _over(node: Over) -> str:
+    order = [f"{item.column}{' DESC' if item.descending else ''}" for item in node.order]
+    if node.records:
+        order.insert(node.at, f"arrival{' DESC' if node.latest else ''}")
+    calls = ", ".join(f"{call.function.upper()}({call.argument or ''}) AS {call.name}" for call in node.calls)
+    of = f" of each {', '.join(node.partition)}" if node.partition else ""
+    reach = "all rows" if node.preceding is None else f"{node.preceding} rows" if node.rows else _span(node.preceding)
+    return f"over the rows before{of} by {', '.join(order)}, back {reach}: {calls}"
 
 
 def _span(microseconds: int) -> str:
@@ -138,7 +155,7 @@ def _state(node: Node) -> str | None:
             return f"the {what} per ({', '.join(node.key) or 'nothing'}): grows with the keys"
         case Lookup() if not node.input.appends:
             return f"what was found of {node.table} per row: grows with the rows; a batch asks for the keys of new rows"
-        case Session():
+        case Session() | Over():
             return "all rows of each partition: grows with the rows; a batch reads the partitions that it touches"
         case Materialize():
             return "all rows of each key: grows with the rows of the query; a batch reads the keys that it touches"

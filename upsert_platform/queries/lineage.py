@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from upsert_platform.plan import Aggregate, Arrivals, Expand, Lookup, Node, Project, Scan, Session, TopN, Union, Window
+from upsert_platform.plan import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Lookup,
+    Node,
+    Over,
+    Project,
+    Scan,
+    Session,
+    TopN,
+    Union,
+    Unnest,
+    Window,
+)
 
 _Columns = tuple[tuple[str, str], ...]
 """Pairs of table and column."""
@@ -41,6 +55,20 @@ def lineage(node: Node) -> dict[str, _Columns]:
                 used = (*node.partition, *(item.column for item in node.order))
                 found = found | {node.rank.name: _together(found[name] for name in used)}
             return found
+        case Unnest():
+            found = lineage(node.input)
+            return found | {item.name: found[node.column] for item in node.added}
+        case Over():
+            found = lineage(node.input)
+            own = {
+                call.name: _together(
+                    found[name]
+                    for name in (call.argument, call.default, *node.partition, *(item.column for item in node.order))
+                    if name is not None
+                )
+                for call in node.calls
+            }
+            return found | own
         case Arrivals():
             found = lineage(node.input)
             return {field.name: found[field.name] for field in node.fields}

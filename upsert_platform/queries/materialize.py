@@ -21,9 +21,9 @@ from upsert_platform.plan import Materialize
 from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, is_member, last_rows, place_rows
 from upsert_platform.queries.partitions import negated
+from upsert_platform.queries.row_order import sortable
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
-from upsert_platform.queries.topn import sortable
 from upsert_platform.types import arrow_type
 
 SINCE: Final = internal("since")

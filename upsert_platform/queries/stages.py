@@ -21,11 +21,13 @@ from upsert_platform.plan import (
     Materialize,
     Merge,
     Node,
+    Over,
     Project,
     Scan,
     Session,
     TopN,
     Union,
+    Unnest,
     Window,
     column,
     scans,
@@ -37,14 +39,16 @@ from upsert_platform.queries.join import Matches
 from upsert_platform.queries.lookup import Found
 from upsert_platform.queries.materialize import LastRows
 from upsert_platform.queries.merge import BRANCH, BRANCH_TYPE, LastChanged
+from upsert_platform.queries.over import Overs
+from upsert_platform.queries.partitions import Partitions
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sessions import Sessions
 from upsert_platform.queries.sources import PUT, VERSION, Upserts
 from upsert_platform.queries.state import StateSchema
-from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, WindowStep, is_native
+from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
 from upsert_platform.queries.topn import FirstRows
 
-Operator = Upserts | Groups | Multiset | FirstRows | Matches | Found | LastChanged | Arrived | LastRows | Sessions
+Operator = Upserts | Groups | Multiset | FirstRows | Matches | Found | LastChanged | Arrived | LastRows | Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,8 @@ class _Compiler:
                 drafts = self._build(node.input)
                 self._watch(node)
                 return [self._windowed(self._sealed(draft), node) for draft in drafts]
+            case Unnest():
+                return [self._unnested(self._sealed(draft), node) for draft in self._build(node.input)]
             case Expand():
                 return [self._expanded(self._sealed(draft), node) for draft in self._build(node.input)]
             case Aggregate():
@@ -219,6 +225,8 @@ class _Compiler:
                 return [self._one_input(node.input, Found(node, self._state()), on, node.fields)]
             case Session():
                 return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields)]
+            case Over():
+                return [self._one_input(node.input, Overs(node, self._state()), node.partition, node.fields)]
             case Materialize():
                 return [self._one_input(node.input, LastRows(node, self._state()), node.key, node.fields)]
             case Merge():
@@ -274,6 +282,11 @@ class _Compiler:
 
     def _windowed(self, draft: _Draft, node: Window) -> _Draft:
         draft.steps.append(WindowStep(node))
+        draft.fields = node.fields
+        return draft
+
+    def _unnested(self, draft: _Draft, node: Unnest) -> _Draft:
+        draft.steps.append(UnnestStep(node))
         draft.fields = node.fields
         return draft
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.internal_columns import internal
-from upsert_platform.plan import Expand, Expression, Field, Native, Window
+from upsert_platform.plan import Expand, Expression, Field, Native, Unnest, Window
+from upsert_platform.queries.unnest import unnested
 from upsert_platform.types import arrow_type
 
 WEIGHT: Final = internal("w")
@@ -78,7 +79,14 @@ class ExpandStep:
     expand: Expand
 
 
-Step = ProjectStep | FilterStep | WindowStep | ExpandStep
+@dataclass(frozen=True, slots=True)
+class UnnestStep:
+    """Repeats rows for the elements of a collection."""
+
+    unnest: Unnest
+
+
+Step = ProjectStep | FilterStep | WindowStep | ExpandStep | UnnestStep
 
 
 def is_native(step: Step) -> bool:
@@ -107,6 +115,8 @@ def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table
                     table = table.set_column(table.schema.get_field_index(step.into), step.into, both)
             case WindowStep():
                 table = _windows(table, step, tally)
+            case UnnestStep():
+                table = unnested(table, step.unnest)
             case ExpandStep():
                 table = pa.concat_tables([_project(table, ProjectStep(columns)) for columns in step.expand.sets])
     return table
@@ -194,6 +204,8 @@ def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field,
             found = tuple(Field(name, expression.type) for name, expression in step.columns)
         elif isinstance(step, WindowStep):
             found = (*found, *step.window.fields[-3:])
+        elif isinstance(step, UnnestStep):
+            found = (*found, *step.unnest.added)
         elif isinstance(step, ExpandStep):
             found = step.expand.fields
     return found

@@ -11,26 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from upsert_platform.changelog.row_hashes import normal
 from upsert_platform.errors import ChangelogError
-from upsert_platform.internal_columns import internal
 from upsert_platform.plan import ArrivedTopN, TopN
 from upsert_platform.queries.aggregate import COUNT
 from upsert_platform.queries.keys import code_rows, consolidate, place_rows
 from upsert_platform.queries.partitions import negated
-from upsert_platform.queries.record_order import arrival_ranks, partition_columns
+from upsert_platform.queries.record_order import partition_columns
+from upsert_platform.queries.row_order import ARRIVED, Arrival, rows_in_order
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
-
-ARRIVED: Final = internal("arrived")
-"""BIGINT: the batch of the query that brought a row."""
 
 
 @dataclass(frozen=True)
@@ -97,38 +91,10 @@ class FirstRows:
         """Positions in order, by partition, and the partitions' codes."""
         node = self.node
         partitions = code_rows([table], [partition])[0] if partition else np.zeros(table.num_rows, dtype=np.int64)
-        columns: dict[str, pa.Array | pa.ChunkedArray] = {"partition": pa.array(partitions)}
-        keys = [("partition", "ascending")]
-        arrival = node.at if isinstance(node, ArrivedTopN) else None
-        for at, item in enumerate(node.order):
-            if at == arrival:
-                keys.append(("arrival", "ascending"))
-            values = sortable(table.column(item.column))
-            nulls = values.is_null().to_numpy(zero_copy_only=False).astype(np.int8)
-            columns[f"n{at}"] = pa.array(-nulls if item.nulls_first else nulls)
-            columns[f"o{at}"] = values
-            keys += [(f"n{at}", "ascending"), (f"o{at}", "descending" if item.descending else "ascending")]
+        arrival = None
         if isinstance(node, ArrivedTopN):
-            equal = [*partition, *(item.column for item in node.order[: node.at])]
-            columns["arrival"] = pa.array(self._arrival(table, equal))
-            if node.at >= len(node.order):
-                keys.append(("arrival", "ascending"))
-        for at, name in enumerate(self.names):
-            if name in table.column_names:
-                columns[f"t{at}"] = sortable(table.column(name))
-                keys.append((f"t{at}", "ascending"))
-        return pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy(), partitions
-
-    def _arrival(self, table: pa.Table, equal: Sequence[str]) -> np.ndarray:
-        """Numbers in the order of arrival for rows that are equal in these columns."""
-        assert isinstance(self.node, ArrivedTopN)
-        codes = code_rows([table], [equal])[0] if equal else np.zeros(table.num_rows, dtype=np.int64)
-        ranks = np.zeros(table.num_rows, dtype=np.int64)
-        ties = np.bincount(codes)[codes] > 1 if len(codes) else np.zeros(0, dtype=bool)
-        several = table.filter(pa.array(ties))
-        arrived = ARRIVED if ARRIVED in table.column_names else None
-        ranks[ties] = arrival_ranks(several, codes[ties], self.node.records, latest=self.node.latest, arrived=arrived)
-        return ranks
+            arrival = Arrival(node.records, node.at, node.latest)
+        return rows_in_order(table, partition, partitions, node.order, self.names, arrival), partitions
 
     def _positions(self, table: pa.Table, partition: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Positions of rows in order, and the row number that each begins at, from 0."""
@@ -161,16 +127,3 @@ class FirstRows:
         rank = pa.array(numbers + 1).cast(arrow_type(self.node.rank.type))
         weights = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
         return rows.append_column(self.node.rank.name, rank).append_column(WEIGHT, weights)
-
-
-def sortable(column: pa.ChunkedArray) -> pa.Array:
-    """A column as Arrow orders it: NaN after every number, as in Java; booleans as numbers."""
-    values = normal(column)
-    if pa.types.is_boolean(values.type):
-        return values.cast(pa.int8())
-    if pa.types.is_floating(values.type):
-        numbers = values.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.int64)
-        # The bits of a double, turned so that they are ordered as the doubles are; NaN is the greatest.
-        ordered = np.where(numbers < 0, np.int64(np.iinfo(np.int64).min) - numbers, numbers)
-        return pa.array(ordered, mask=values.is_null().to_numpy(zero_copy_only=False))
-    return values

@@ -205,7 +205,7 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
             raise columns.fault(f"{name} takes an expression, not *", node)
         return Call(names.fresh(wish), function, _count_type(), None, filter=filtered)
     argument = columns.expression(arguments[0])
-    kind = _result_type(function, argument.type)
+    kind = result_type(function, argument.type)
     if kind is None and function in _MOMENTS.values() and argument.type.name in _NUMBERS:
         # Flink multiplies and divides in the argument's own type: whole numbers overflow, and are cut to whole ones.
         raise columns.fault(f"{name} takes DOUBLE or FLOAT, not {argument.type}: write CAST(... AS DOUBLE)", node)
@@ -233,7 +233,7 @@ def _count_type() -> LogicalType:
     return LogicalType(TypeName.BIGINT, nullable=False)
 
 
-def _result_type(function: str, argument: LogicalType) -> LogicalType | None:
+def result_type(function: str, argument: LogicalType) -> LogicalType | None:
     """Flink's type of an aggregate's result; None for one that does not take such values."""
     if function == "count":
         return _count_type()

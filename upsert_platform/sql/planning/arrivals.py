@@ -16,10 +16,12 @@ from upsert_platform.plan import (
     Join,
     Lookup,
     Node,
+    Over,
     Project,
     Scan,
     TopN,
     Union,
+    Unnest,
     Window,
     column,
 )
@@ -49,7 +51,7 @@ def last_arrivals(node: Node, key: tuple[str, ...]) -> Node:
     Within one batch the record of the first table in FROM decides, then that of the next; what a later batch brings
     comes after everything. A row of SELECT DISTINCT comes with its first record, as in Flink.
     """
-    found, orders = _Places().add(node)
+    found, orders = _Places(_taken(node)).add(node)
     return Arrivals(found, key, orders, first=False)
 
 
@@ -67,7 +69,7 @@ def arrived_values(node: Node, group: tuple[str, ...], argument: str, condition:
     if condition is not None:
         rows = Filter(rows, column(fields[condition]))
     kept = dict.fromkeys((*group, argument))
-    found, orders = _Places().add(Project(rows, tuple((name, column(fields[name])) for name in kept)))
+    found, orders = _Places(_taken(rows)).add(Project(rows, tuple((name, column(fields[name])) for name in kept)))
     return Arrivals(found, group, orders, first)
 
 
@@ -78,8 +80,14 @@ def first_rows(top: TopN, *, at: int, latest: bool) -> ArrivedTopN:
         at: how many columns of the order decide before it.
         latest: the row that arrived last comes first.
     """
-    found, records = _Places(record=(_BATCH, *_RECORD)).add(top.input)
+    found, records = _Places(_taken(top.input), record=(_BATCH, *_RECORD)).add(top.input)
     return ArrivedTopN(found, top.partition, top.order, top.limit, top.rank, records, at, latest)
+
+
+def placed(over: Over, *, at: int, latest: bool, by_arrival: bool) -> Over:
+    """An OVER of rows that are only added, with the order of arrival as a part of its order."""
+    found, records = _Places(_taken(over.input), record=(_BATCH, *_RECORD)).add(over.input)
+    return replace(over, input=found, records=records, at=at, latest=latest, by_arrival=by_arrival)
 
 
 Orders = tuple[tuple[str, ...], ...]
@@ -89,6 +97,7 @@ Orders = tuple[tuple[str, ...], ...]
 class _Places:
     """Adds the places of records as columns, from the tables up."""
 
+    taken: int
     names: list[str] = field(default_factory=list)
     record: tuple[Field, ...] = _RECORD
 
@@ -100,11 +109,12 @@ class _Places:
             case Project(input=Scan() as scan):
                 order = tuple(self._fresh(item.name) for item in self.record)
                 placed = tuple((name, column(item)) for name, item in zip(order, self.record, strict=True))
-                return Project(replace(scan, columns=(*scan.columns, *self.record)), (*node.columns, *placed)), (order,)
+                more = (item for item in self.record if item not in scan.columns)
+                return Project(replace(scan, columns=(*scan.columns, *more)), (*node.columns, *placed)), (order,)
             case Project():
                 inner, orders = self.add(node.input)
                 return Project(inner, (*node.columns, *_kept(inner, orders))), orders
-            case Filter() | Window() | Lookup():
+            case Filter() | Window() | Lookup() | Over() | Unnest():
                 inner, orders = self.add(node.input)
                 return replace(node, input=inner), orders
             case Expand():
@@ -142,8 +152,14 @@ class _Places:
 
     def _fresh(self, wish: str) -> str:
         """A name that no column has: those of a plan do not begin so."""
-        self.names.append(f"_p{len(self.names)}{wish}")
+        self.names.append(f"_p{self.taken + len(self.names)}{wish}")
         return self.names[-1]
+
+
+def _taken(node: Node) -> int:
+    """How many places of records a plan has already."""
+    own = sum(len(record) for record in getattr(node, "records", ()))
+    return own + sum(_taken(item) for item in node.inputs)
 
 
 def _kept(node: Node, orders: Orders) -> tuple[tuple[str, Expression], ...]:

@@ -18,6 +18,7 @@ from upsert_platform.sql.planning.closing import closing_window
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, padded, split_pairs
 from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
+from upsert_platform.sql.planning.unnest import unnest_rows
 from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
 from upsert_platform.types import quote_name
@@ -191,6 +192,8 @@ class FromClause(ABC):
     ) -> tuple[Relation, list[Named], list[exp.Expr]]:
         if isinstance(join.this, exp.Table) and join.this.args.get("version") is not None:
             return *self._lookup(left, named, join), parts
+        if isinstance(join.this, exp.Unnest):
+            return *unnest_rows(left, named, join, self.names, self.first_line), parts
         right, qualifiers = self._table(join.this)
         self.check_no_rank(right, join)
         side, way = (join.side or "").upper(), (join.kind or "").upper()

@@ -16,9 +16,12 @@ from upsert_platform.plan import (
     Join,
     Lookup,
     Node,
+    Over,
     Project,
+    Session,
     TopN,
     Union,
+    Unnest,
     Window,
     column,
 )
@@ -37,7 +40,9 @@ def is_processing_time(node: Node, name: str) -> bool:
             if expression.column is not None:
                 return is_processing_time(node.input, expression.column)
             return expression.sql == _processing_time()
-        case Filter() | TopN() | Window() if name in {item.name for item in node.input.fields}:
+        case Filter() | TopN() | Window() | Session() | Over() | Unnest() if name in {
+            item.name for item in node.input.fields
+        }:
             return is_processing_time(node.input, name)
         case Union():
             at = [item.name for item in node.fields].index(name)
@@ -48,6 +53,10 @@ def is_processing_time(node: Node, name: str) -> bool:
                 is_processing_time(side, name) for side in sides if name in {field.name for field in side.fields}
             )
     return False
+
+
+def _has(node: Node, name: str) -> bool:
+    return any(item.name == name for item in node.fields)
 
 
 @lru_cache(maxsize=1)

@@ -16,11 +16,13 @@ from upsert_platform.plan import (
     Materialize,
     Merge,
     Node,
+    Over,
     Project,
     Scan,
     Session,
     TopN,
     Union,
+    Unnest,
     Window,
     column,
 )
@@ -59,6 +61,16 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             if isinstance(node, ArrivedTopN):
                 used |= {name for record in node.records for name in record}
             return replace(node, input=prune(node.input, {*needed, *used}), rank=rank)
+        case Unnest():
+            inner = prune(node.input, {*needed, node.column} - {item.name for item in node.added})
+            return replace(node, input=inner)
+        case Over():
+            calls_used = tuple(call for call in node.calls if call.name in needed)
+            used = {*node.partition, *(item.column for item in node.order)}
+            used |= {name for record in node.records for name in record}
+            used |= {name for call in calls_used for name in (call.argument, call.default) if name is not None}
+            inner = prune(node.input, {*needed, *used} - {call.name for call in node.calls})
+            return replace(node, input=inner, calls=calls_used)
         case Arrivals():
             used = {*node.key, *(name for order in node.orders for name in order)}
             return Arrivals(prune(node.input, {*needed, *used}), node.key, node.orders, node.first)

@@ -13,9 +13,12 @@ from upsert_platform.plan import (
     Lookup,
     Node,
     Order,
+    Over,
     Project,
+    Session,
     TopN,
     Union,
+    Unnest,
     Window,
 )
 from upsert_platform.sql.planning.arrivals import first_rows
@@ -29,12 +32,7 @@ _MIRRORED: dict[type, type] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT,
 
 
 def check_rank(node: exp.Window, columns: Columns) -> None:
-    """Refuses window functions that are not kept up to date."""
-    inner = node.this
-    name = str(inner.this).upper() if isinstance(inner, exp.Anonymous) else inner.key.upper()
-    if name != "ROW_NUMBER":
-        remedy = REMEDY if name in ("RANK", "DENSE_RANK") else "group in a subquery and join it"
-        raise columns.fault(f"{name} OVER is not supported: {remedy}", node)
+    """Refuses a ROW_NUMBER with a frame, or without an order."""
     if node.args.get("spec") is not None:
         raise columns.fault("ROW_NUMBER takes no frame (ROWS, RANGE)", node)
     if node.args.get("order") is None:
@@ -101,7 +99,9 @@ def is_event_time(node: Node, name: str, names: Names) -> bool:
             expression = dict(node.columns).get(name)
             inner = expression.column if expression is not None else None
             return inner is not None and is_event_time(node.input, inner, names)
-        case Filter() | Window() | Lookup() if name in {item.name for item in node.input.fields}:
+        case Filter() | Window() | Lookup() | Session() | Over() | Unnest() if name in {
+            item.name for item in node.input.fields
+        }:
             return is_event_time(node.input, name, names)
         case Union():
             at = [item.name for item in node.fields].index(name)

@@ -17,6 +17,7 @@ from upsert_platform.sql.planning.from_clause import Find, View
 from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered
+from upsert_platform.sql.planning.overs import over_rows, with_named_windows
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
 from upsert_platform.sql.planning.sets import common_rows
 from upsert_platform.sql.planning.where_clause import WhereClause
@@ -24,7 +25,7 @@ from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unw
 from upsert_platform.types import LogicalType, TypeName
 
 _CLAUSES: Final = {
-    "laterals": "LATERAL", "qualify": "QUALIFY", "windows": "WINDOW", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
+    "laterals": "LATERAL", "qualify": "QUALIFY", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
     "sample": "TABLESAMPLE", "locks": "FOR UPDATE", "into": "INTO", "sort": "SORT BY", "cluster": "CLUSTER BY",
     "distribute": "DISTRIBUTE BY", "connect": "CONNECT BY", "offset": "OFFSET",
 }  # fmt: skip
@@ -147,6 +148,7 @@ class _Planner(WhereClause):
         for name, clause in _CLAUSES.items():
             if node.args.get(name):
                 raise self.fault(f"{clause} is not supported", node)
+        node = with_named_windows(node)
         where = node.args.get("where")
         relation, named, parts, _ = self._from(node, conjuncts(where.this if where else None))
         relation = self._where(relation, named, parts)
@@ -168,6 +170,10 @@ class _Planner(WhereClause):
             items = [(name, grouped.replaced(value)) for name, value in items]
             if having is not None:
                 rows = filtered(rows, columns, [grouped.replaced(part) for part in conjuncts(having.this)])
+        overs = over_rows(rows, columns, self.names, [value for _, value in items])
+        if overs is not None:
+            rows, columns = overs.node, overs.columns
+            items = [(name, overs.replaced(value)) for name, value in items]
         result = self._listed(replace(relation, node=rows), items, columns)
         if node.args.get("distinct"):
             if node.args["distinct"].args.get("on"):

@@ -1,0 +1,238 @@
+"""OVER in a select list: aggregates, LAG and LEAD, and ranks, each over the rows before a row in its partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from upsert_platform.plan import Expression, Field, Node, Order, Over, OverCall
+from upsert_platform.sql.planning.aggregates import result_type
+from upsert_platform.sql.planning.arrivals import placed
+from upsert_platform.sql.planning.joins import with_columns
+from upsert_platform.sql.planning.lookups import is_processing_time
+from upsert_platform.sql.planning.scope import Columns, Named, Names, as_type, common_type, length_of
+from upsert_platform.types import LogicalType, TypeName
+
+_AGGREGATES: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE")
+_RANKS: Final = ("RANK", "DENSE_RANK")
+_NEIGHBOURS: Final = ("LAG", "LEAD")
+FUNCTIONS: Final = (*_AGGREGATES, *_RANKS, *_NEIGHBOURS)
+_BIGINT: Final = LogicalType(TypeName.BIGINT, nullable=False)
+_FRAME: Final = "a frame is written ROWS or RANGE BETWEEN ... PRECEDING AND CURRENT ROW"
+
+
+@dataclass(frozen=True)
+class Overs:
+    """A select list whose OVERs are columns.
+
+    Attributes:
+        columns: those in scope, with the results.
+        known: each OVER as it is written, and its result.
+    """
+
+    node: Node
+    columns: Columns
+    known: tuple[tuple[exp.Expr, str], ...]
+
+    def replaced(self, node: exp.Expr) -> exp.Expr:
+        """An expression with OVERs as columns."""
+
+        def swap(item: exp.Expr) -> exp.Expr:
+            for known, shown in self.known:
+                if item == known:
+                    found = exp.Column(this=exp.Identifier(this=shown, quoted=True))
+                    found.meta.update(item.meta)
+                    return found
+            return item
+
+        return node.transform(swap)
+
+
+def with_named_windows(node: exp.Select) -> exp.Select:
+    """A query with the windows of its WINDOW clause in the place of their names."""
+    windows = {item.name.upper(): item for item in node.args.get("windows") or []}
+    if not windows:
+        return node
+
+    def swap(item: exp.Expr) -> exp.Expr:
+        known = windows.get(item.alias.upper()) if isinstance(item, exp.Window) and item.alias else None
+        if known is None or item.args.get("order") is not None:
+            return item
+        found = exp.Window(this=item.this)
+        for name in ("partition_by", "order", "spec"):
+            if known.args.get(name):
+                found.set(name, known.args[name])
+        found.meta.update(item.meta)
+        return found
+
+    found = node.transform(swap)
+    assert isinstance(found, exp.Select)
+    found.set("windows", None)
+    return found
+
+
+def over_rows(rows: Node, columns: Columns, names: Names, asked: Sequence[exp.Expr]) -> Overs | None:
+    """Plans the OVERs of a select list; None where there are none but ROW_NUMBERs, which wait for their limit.
+
+    Raises:
+        Fault: a function or a frame that is not supported.
+    """
+    found: list[exp.Window] = []
+    for root in asked:
+        for item in root.walk(prune=lambda item: isinstance(item, exp.Select)):
+            if isinstance(item, exp.Window) and _name(item.this) != "ROW_NUMBER" and item not in found:
+                found.append(item)
+    if not found:
+        return None
+    planner = _Planner(rows, columns, names)
+    alike: dict[tuple[object, ...], list[exp.Window]] = {}
+    for item in found:
+        parts = (*(item.args.get("partition_by") or []), None, item.args.get("order"), None, item.args.get("spec"))
+        alike.setdefault((_whole_rows(_name(item.this)), *parts), []).append(item)
+    known = [pair for windows in alike.values() for pair in planner.add(windows)]
+    own = [Named((), shown, field) for shown, field in planner.given]
+    return Overs(planner.node, Columns((*columns.named, *own), columns.first_line, columns.outer), tuple(known))
+
+
+class _Planner:
+    """Stacks one OVER on the other."""
+
+    def __init__(self, rows: Node, columns: Columns, names: Names) -> None:
+        self.node = rows
+        self.columns = columns
+        self.names = names
+        self.given: list[tuple[str, Field]] = []
+
+    def add(self, windows: Sequence[exp.Window]) -> list[tuple[exp.Expr, str]]:
+        """Calls over one window, each with the name of its result in expressions, which no statement can write."""
+        columns, window = self.columns, windows[0]
+        for item in windows:
+            function = _name(item.this)
+            if function not in FUNCTIONS:
+                raise columns.fault(f"{function} OVER is not supported: there are {', '.join(FUNCTIONS)}", item)
+            if item.args.get("order") is None:
+                raise columns.fault(f"{function} OVER needs an ORDER BY, of event time or processing time", item)
+        partition = tuple(dict.fromkeys(self._column(item) for item in window.args.get("partition_by") or []))
+        terms = [
+            (self._column(item.this), bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+            for item in window.args["order"].expressions
+        ]
+        order = tuple(Order(*term) for term in terms)
+        rows, preceding = self._frame(window, _name(window.this), order)
+        calls = tuple(self._call(item, _name(item.this)) for item in windows)
+        self.node = self._arranged(Over(self.node, partition, order, calls, rows, preceding), window)
+        known: list[tuple[exp.Expr, str]] = []
+        for item, call in zip(windows, calls, strict=True):
+            known.append((item, f"over {len(self.given)}"))
+            self.given.append((known[-1][1], Field(call.name, call.type)))
+        return known
+
+    def _arranged(self, over: Over, window: exp.Window) -> Over:
+        """With the order of arrival: of rows that are only added it decides between equals, as processing time does."""
+        at = next((at for at, item in enumerate(over.order) if is_processing_time(over.input, item.column)), None)
+        if not over.input.appends:
+            if at is not None:
+                raise self.columns.fault(
+                    "rows that change have no order of processing time: order them by a column of theirs", window
+                )
+            return over
+        if at is None:
+            return placed(over, at=len(over.order), latest=False, by_arrival=False)
+        if not over.rows and over.preceding is not None:
+            raise self.columns.fault("RANGE of an interval takes event time; of processing time write ROWS", window)
+        rest = tuple(item for number, item in enumerate(over.order) if number != at)
+        arriving = replace(over, order=rest, rows=True)
+        return placed(arriving, at=at, latest=over.order[at].descending, by_arrival=True)
+
+    def _frame(self, window: exp.Window, function: str, order: tuple[Order, ...]) -> tuple[bool, int | None]:
+        """Whether the frame counts rows, and how far it reaches back."""
+        spec = window.args.get("spec")
+        if spec is None:
+            return _whole_rows(function), None
+        if _whole_rows(function):
+            raise self.columns.fault(f"{function} takes no frame (ROWS, RANGE)", window)
+        start, end = spec.args.get("start"), spec.args.get("end")
+        if (
+            spec.args.get("start_side") != "PRECEDING"
+            or (end is not None and str(end).upper() != "CURRENT ROW")
+            or spec.args.get("exclude")
+        ):
+            raise self.columns.fault(f"{_FRAME}; rows that follow are not looked at, as in Flink", window)
+        rows = str(spec.args.get("kind")).upper() == "ROWS"
+        if str(start).upper() == "UNBOUNDED":
+            return rows, None
+        if rows and isinstance(start, exp.Literal) and not start.is_string and start.name.isdigit():
+            return True, int(start.name)
+        length = length_of(start) if isinstance(start, exp.Expr) else None
+        if rows or length is None:
+            taken = "a number of rows" if rows else "INTERVAL '10' MINUTE, in seconds to weeks"
+            raise self.columns.fault(f"{_FRAME}, with {taken} before PRECEDING", window)
+        kinds = {item.name: item.type for item in self.node.fields}
+        times = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+        if len(order) != 1 or order[0].descending or kinds[order[0].column].name not in times:
+            raise self.columns.fault("RANGE of an interval needs ORDER BY one column of time, ascending", window)
+        return False, length
+
+    def _call(self, window: exp.Window, function: str) -> OverCall:
+        inner = window.this
+        arguments = list(inner.expressions) if isinstance(inner, exp.Anonymous) else [inner.this, *inner.expressions]
+        name = self.names.fresh(function.lower())
+        if function in _RANKS:
+            if arguments:
+                raise self.columns.fault(f"{function} takes no argument", window)
+            return OverCall(name, function.lower(), _BIGINT)
+        if any(isinstance(item, exp.Distinct) for item in arguments):
+            raise self.columns.fault(f"DISTINCT is not supported in {function} OVER: count in a GROUP BY", window)
+        if function in _NEIGHBOURS:
+            return self._neighbour(window, function, arguments, name)
+        if len(arguments) != 1:
+            raise self.columns.fault(f"{function} takes one argument, not {len(arguments)}", window)
+        if isinstance(arguments[0], exp.Star):
+            if function != "COUNT":
+                raise self.columns.fault(f"{function} takes an expression, not *", window)
+            return OverCall(name, "count", _BIGINT)
+        argument = self.columns.expression(arguments[0])
+        kind = result_type(function.lower(), argument.type)
+        if kind is None:
+            raise self.columns.fault(f"{function} does not take a value of type {argument.type}", window)
+        return OverCall(name, function.lower(), kind, self._given(argument))
+
+    def _neighbour(self, window: exp.Window, function: str, arguments: list[exp.Expr], name: str) -> OverCall:
+        if not 1 <= len(arguments) <= 3:
+            raise self.columns.fault(f"{function} takes a value, a number of rows and a default", window)
+        value = self.columns.expression(arguments[0])
+        offset = arguments[1] if len(arguments) > 1 else exp.Literal.number(1)
+        if not isinstance(offset, exp.Literal) or offset.is_string or not offset.name.isdigit():
+            raise self.columns.fault(f"the second argument of {function} is a number of rows", window)
+        kind = replace(value.type, nullable=True)
+        default: str | None = None
+        if len(arguments) > 2:
+            given = self.columns.expression(arguments[2])
+            shared = common_type(given.type, value.type)
+            if shared is None or replace(shared, nullable=True) != kind:
+                raise self.columns.fault(
+                    f"the default of {function} is {given.type}, its value {value.type}; CAST it", window
+                )
+            default = self._given(as_type(given, kind))
+        return OverCall(name, function.lower(), kind, self._given(value), int(offset.name), default)
+
+    def _column(self, node: exp.Expr) -> str:
+        return self._given(self.columns.expression(node))
+
+    def _given(self, expression: Expression) -> str:
+        """The column of an expression, which is added where it is none."""
+        name = expression.column or self.names.fresh("of")
+        self.node = with_columns(self.node, [(name, expression)])
+        return name
+
+
+def _whole_rows(function: str) -> bool:
+    """Whether a function has no frame, but looks at rows of the whole partition."""
+    return function in (*_NEIGHBOURS, *_RANKS)
+
+
+def _name(node: exp.Expr) -> str:
+    return str(node.this).upper() if isinstance(node, exp.Anonymous) else node.key.upper()

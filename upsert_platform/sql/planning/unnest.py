@@ -1,0 +1,72 @@
+"""CROSS JOIN UNNEST and LEFT JOIN UNNEST of arrays, maps and multisets, WITH ORDINALITY."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from upsert_platform.plan import Field, Unnest
+from upsert_platform.sql.planning.joins import padded, with_columns
+from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
+from upsert_platform.types import LogicalType, TypeName
+
+_COLLECTIONS = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET)
+
+
+def unnest_rows(
+    left: Relation, named: Sequence[Named], join: exp.Join, names: Names, first_line: int
+) -> tuple[Relation, list[Named]]:
+    """The rows with the elements of a collection of theirs, and their columns in scope.
+
+    Raises:
+        Fault: it is not a collection, or the columns are not named as they are.
+    """
+    node = join.this
+    columns = Columns(named, first_line)
+    side, on = (join.side or "").upper(), join.args.get("on")
+    always = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
+    if side not in ("", "LEFT") or not always or join.args.get("using"):
+        raise columns.fault("UNNEST stands in CROSS JOIN UNNEST(...) or LEFT JOIN UNNEST(...) ON TRUE", join)
+    if len(node.expressions) != 1:
+        raise columns.fault(f"UNNEST takes one collection, not {len(node.expressions)}", join)
+    expression = columns.expression(node.expressions[0])
+    if expression.type.name not in _COLLECTIONS:
+        raise columns.fault(f"UNNEST takes an ARRAY, MAP or MULTISET, not {expression.type}", join)
+    column = expression.column or names.fresh("unnested")
+    source = with_columns(left.node, [(column, expression)])
+    own = _elements(expression.type)
+    alias = node.args.get("alias")
+    shown = [part.name for part in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    offset = node.args.get("offset")
+    numbered = isinstance(offset, exp.Identifier)
+    if not shown and not numbered and all(name for name, _ in own):
+        shown = [name for name, _ in own]
+    if len(shown) != len(own) or (offset and not numbered):
+        wanted = ", ".join([*(name or "element" for name, _ in own), *(["number"] if offset else [])])
+        raise columns.fault(f"name the columns of UNNEST: AS t ({wanted})", join)
+    elements = tuple(
+        Field(names.fresh(name), replace(kind, nullable=kind.nullable or bool(side)))
+        for name, (_, kind) in zip(shown, own, strict=True)
+    )
+    number = Field(names.fresh(offset.name), LogicalType(TypeName.INT, nullable=bool(side))) if numbered else None
+    unnest = Unnest(source, column, elements, number, bool(side))
+    qualifiers = (node.alias,) if node.alias else ()
+    added = [Named(qualifiers, name, field) for name, field in zip(shown, elements, strict=True)]
+    if number is not None:
+        added.append(Named(qualifiers, offset.name, number))
+    scope = [*padded(named, unnest), *added]
+    return Relation(unnest, tuple((item.shown, item.field) for item in scope)), scope
+
+
+def _elements(kind: LogicalType) -> list[tuple[str, LogicalType]]:
+    """Names, as far as they follow, and types of an element's columns."""
+    assert kind.element is not None
+    if kind.name is TypeName.MAP:
+        assert kind.key is not None
+        return [("", kind.key), ("", kind.element)]
+    if kind.element.name is TypeName.ROW:
+        null = kind.element.nullable
+        return [(item.name, replace(item.type, nullable=item.type.nullable or null)) for item in kind.element.fields]
+    return [("", kind.element)]
