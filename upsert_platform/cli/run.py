@@ -185,9 +185,8 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
     console = Console(highlight=False)
     if result.assets:
         console.print(table)
-    for item in result.assets:
-        if item.failed:
-            console.print(f"{item.asset}: {item.failed}", style="red", markup=False)
+    for names, reason in result.reasons.items():
+        console.print(f"{names}: {reason}", style="red", markup=False, soft_wrap=True)
     told = "succeeded" if result.success else "failed"
     console.print(f"{job} {told} in {seconds:.1f} s, run {result.run}", markup=False)
     if not result.success:

@@ -67,7 +67,7 @@ class ConsoleFormatter(logging.Formatter):
             elif event.event_type in _ENDS:
                 reasons = _failed.pop(run, {})
                 if event.event_type is dg.DagsterEventType.RUN_FAILURE:
-                    told += "".join(f"\n    {name}: {reason}" for name, reason in reasons.items())
+                    told += "".join(f"\n    {name}: {reason}" for name, reason in joined_by_reason(reasons).items())
             message = f"{event.event_type_value} {message}" if self.everything else told
         elif not self.everything and (record.levelno < logging.INFO or _NO_OUTPUT in message):
             return ""
@@ -88,6 +88,14 @@ class _Lines(logging.StreamHandler[Any]):
         if line:
             self.stream.write(line + self.terminator)
             self.flush()
+
+
+def joined_by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return names with their reason, with one entry, of names joined by commas, for each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return {", ".join(found): reason for reason, found in names.items()}
 
 
 def _fails(event: dg.DagsterEvent) -> bool:

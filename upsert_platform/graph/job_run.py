@@ -60,6 +60,11 @@ class JobResult:
     success: bool
     assets: Sequence[AssetResult]
 
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Assets whose steps failed to the reason; those of one reason are joined by commas."""
+        return console.joined_by_reason({item.asset: item.failed for item in self.assets if item.failed})
+
 
 def current_location(folder: Path) -> str:
     """Return the module of the code location that the pyproject.toml of a folder declares, else the shipped one.

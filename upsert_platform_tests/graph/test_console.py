@@ -133,3 +133,8 @@ def test_an_asset_of_ones_own_tells_its_numbers(capsys: pytest.CaptureFixture[st
     assert sorted(lines) == [
         ("own", "succeeded"), ("plain", "done"), ("scores", "done (rows 7, mean 0.5, note a, t | a |)"),
     ]  # fmt: skip
+
+
+def test_steps_of_one_reason_are_one_line() -> None:
+    reasons = {"a": "failed: no Java", "b": "failed: the disk is full", "c": "failed: no Java"}
+    assert console.joined_by_reason(reasons) == {"a, c": "failed: no Java", "b": "failed: the disk is full"}
