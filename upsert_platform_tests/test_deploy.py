@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
+from importlib import metadata
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,18 @@ from upsert_platform.kafka.endpoint import client_has_kerberos
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
+
+
+def _script(name: str) -> Any:
+    """A script without an ending, as a module."""
+    spec = importlib.util.spec_from_loader(name, SourceFileLoader(name, str(ROOT / "scripts" / name)))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LICENCES = _script("licences")
 
 
 def read(name: str) -> Any:
@@ -56,11 +73,42 @@ def test_the_image_copies_what_is_there_and_runs_commands_that_are_installed() -
     installed = " ".join(text for instruction, text in instructions() if instruction == "RUN")
     for package in ("openjdk-17-jre-headless", "tini"):
         assert package in installed
-    assert {"--constraint", ".[${EXTRAS}]"} <= set(shlex.split(installed))
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    for place, name in (("Dockerfile", r"ARG EXTRAS=(\S+)"), ("helm-values.yaml", r"--build-arg EXTRAS=([\w,]+)")):
-        (wanted,) = re.findall(name, (DEPLOY / place).read_text("utf-8"))
-        assert set(wanted.split(",")) <= extras.keys()
+    assert {"--require-hashes", "--no-deps", "--no-build-isolation", "--no-index"} <= set(shlex.split(installed))
+    installs = re.findall(r"pip install ([^&]*)", installed)
+    assert all("--no-deps" in text and ("--require-hashes" in text or "--no-index" in text) for text in installs), (
+        installs
+    )
+    assert {text for instruction, text in instructions() if instruction == "FROM"} == {
+        "${PYTHON}",
+        "${PYTHON} AS build",
+    }
+
+
+def test_the_lock_of_the_image_has_every_package_by_digest_and_in_the_versions_that_are_tested() -> None:
+    text = (DEPLOY / "requirements.lock").read_text("utf-8")
+    assert "://" not in text
+    packages = [line for line in text.replace("\\\n", "").splitlines() if line and not line.lstrip().startswith("#")]
+    assert [line for line in packages if "==" not in line or "--hash=sha256:" not in line] == []
+    image, tested = LICENCES.pins(), LICENCES.pins(ROOT / "requirements.lock")
+    assert {name: version for name, version in image.items() if tested.get(name, version) != version} == {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    wanted += [item for name in ("apsara", "kubernetes", "postgres") for item in extras[name]]
+    names = {re.split(r"[\[<>=]", item)[0].lower() for item in wanted}
+    assert names <= image.keys()
+
+
+def test_the_list_of_licences_is_what_the_packages_of_the_lock_say() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| (\S+) \| (.+) \|$", LICENCES.PAGE.read_text("utf-8"), re.MULTILINE)
+    shown = {name: (version, licence) for name, version, licence in rows if ":" not in name}
+    assert {name: version for name, (version, _) in shown.items()} == LICENCES.pins()
+    for name, (version, licence) in shown.items():
+        with suppress(PackageNotFoundError):
+            if metadata.version(name) == version:
+                assert LICENCES.licence(name) == licence, f"run scripts/licences: {name}"
+    jars = {name: (version, licence) for name, version, licence in rows if ":" in name}
+    assert jars == {name: (version, LICENCES.jar_licence(path)) for name, version, path in LICENCES.jars()}
 
 
 def test_the_services_of_compose_know_each_other() -> None:
