@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.damage import naming
+from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
 from upsert_platform.changelog.tables import TableLocation, file_system
 
 if TYPE_CHECKING:
@@ -89,14 +90,15 @@ class _OpenFile:
         self._path = f"{folder}{self.name}"
         with naming(self._path, writes=True):
             self._sink = system.open_output_stream(self._path)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression="snappy",
-            use_dictionary=_dictionaries(schema),
-            write_statistics=[rows.BATCH, rows.KIND],
-            store_decimal_as_integer=True,
-        )
+            self._writer = pq.ParquetWriter(  # which writes its first bytes
+                self._sink,
+                schema,
+                compression="snappy",
+                use_dictionary=_dictionaries(schema),
+                write_statistics=[rows.BATCH, rows.KIND],
+                store_decimal_as_integer=True,
+                **CHECKSUMS,
+            )
         self._rows = 0
         self._kinds: set[str] = set()
         self._batches: set[int] = set()
@@ -273,7 +275,7 @@ def _read_listed(
                 footer = pq.read_metadata(stream)
                 there = set(footer.schema.names) if coded else set()
                 found_coded = [name for name in coded if name in there]
-                file = pq.ParquetFile(stream, metadata=footer, read_dictionary=found_coded)
+                file = open_parquet(stream, metadata=footer, read_dictionary=found_coded)
                 known = [field.name for field in wanted if field.name in file.schema_arrow.names]
                 for found in file.iter_batches(columns=known):
                     columns = [

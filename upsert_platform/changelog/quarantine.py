@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
@@ -142,7 +143,6 @@ def records(
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     chosen = store.quarantined_places(after=after, upto=upto)
     if places is not None:
@@ -157,7 +157,7 @@ def records(
         for fragment in store.dataset().get_fragments(condition):
             # A scanner of datasets decodes whole row groups, each as large as its records make it.
             with fragment.filesystem.open_input_file(fragment.path) as file:
-                for batch in pq.ParquetFile(file).iter_batches(FEW_ROWS, columns=[rows.KIND, *columns]):
+                for batch in open_parquet(file).iter_batches(FEW_ROWS, columns=[rows.KIND, *columns]):
                     quarantined = pc.equal(batch.column(rows.KIND), rows.KIND_QUARANTINED)
                     met = pa.array([place in wanted for place in _places_of(batch)], pa.bool_())
                     kept.append(pa.Table.from_batches([batch.filter(pc.and_(quarantined, met))]).select(columns))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import refused_files
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.progress import FOLDER, remove_counts
 from upsert_platform.changelog.tables import TableLocation, create_table, open_table
 from upsert_platform.destination import BatchSpan, KeepsFiles, Progress, RefusedFile, RefusedRow
@@ -129,7 +130,8 @@ class RefusedStore:
             actions += [AddAction(*refused_files.add_arguments(left))] if left else []
         actions += [AddAction(*refused_files.add_arguments(name)) for name in files]
         if actions:
-            delta.create_write_transaction(actions, mode="append", schema=delta.schema())
+            with naming(f"{self.location.uri}/_delta_log", writes=True):
+                delta.create_write_transaction(actions, mode="append", schema=delta.schema())
 
     def read(self, *, limit: int | None = None, key: str | None = None) -> pa.Table:
         """The rows kept, by batch: columns batch (int64), key, row, reason (text), at (UTC).

@@ -9,11 +9,13 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.changelog.damage import naming
+from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.destination import RefusedRow
 
@@ -72,9 +74,10 @@ class _RefusedFile:
         self._flush()
         if self._writer is None:
             return None
-        self._writer.close()
-        size = int(self._sink.tell())
-        self._sink.close()
+        with self._naming():
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
         self._writer = None
         return _told(self._name, size=size, rows=self._rows, batches=(self._batch, self._batch))
 
@@ -87,6 +90,9 @@ class _RefusedFile:
         self._writer = None
         delete(self._location, self._name)
 
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming(f"{self._location.uri}/{self._name}", writes=True)
+
     def _flush(self) -> None:
         if not self._waiting:
             return
@@ -97,9 +103,11 @@ class _RefusedFile:
             system, folder = file_system(self._location)
             if self._location.path is not None:
                 system.create_dir(folder, recursive=True)
-            self._sink = system.open_output_stream(f"{folder}{self._name}")
-            self._writer = pq.ParquetWriter(self._sink, schema(), compression="snappy")
-        self._writer.write_table(pa.Table.from_batches([record_batch(self._waiting, self._batch)]))
+            with self._naming():
+                self._sink = system.open_output_stream(f"{folder}{self._name}")
+                self._writer = pq.ParquetWriter(self._sink, schema(), compression="snappy", **CHECKSUMS)
+        with self._naming():
+            self._writer.write_table(pa.Table.from_batches([record_batch(self._waiting, self._batch)]))
         self._rows += len(self._waiting)
         self._waiting, self._bytes = [], 0
 
@@ -115,12 +123,11 @@ def open_file(location: TableLocation, batch: int) -> _RefusedFile:
 
 def rows_of(location: TableLocation, files: Sequence[str]) -> Iterator[list[RefusedRow]]:
     """The rows of files, a row group at a time."""
-    import pyarrow.parquet as pq
-
     system, folder = file_system(location)
     for told in files:
-        with system.open_input_file(f"{folder}{json.loads(told)['path']}") as source:
-            file = pq.ParquetFile(source)
+        path = json.loads(told)["path"]
+        with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as source:
+            file = open_parquet(source)
             for group in range(file.num_row_groups):
                 found = file.read_row_group(group, columns=["key", "row", "reason"]).to_pylist()
                 yield [RefusedRow(item["key"], item["row"], item["reason"]) for item in found]
@@ -158,7 +165,7 @@ def without(location: TableLocation, path: str, leaves: Leaves) -> str | None:
 
     system, folder = file_system(location)
     with system.open_input_file(f"{folder}{path}") as source:
-        file = pq.ParquetFile(source)
+        file = open_parquet(source)
         gone = 0
         for part in _batches(file, [leaves.column]):
             gone += int(pc.sum(leaves.judge(part[leaves.column])).as_py() or 0)
@@ -166,8 +173,8 @@ def without(location: TableLocation, path: str, leaves: Leaves) -> str | None:
             return "" if gone else None
         name = f"part-{uuid.uuid4()}.snappy.parquet"
         batches: list[int] = []
-        with system.open_output_stream(f"{folder}{name}") as sink:
-            with pq.ParquetWriter(sink, schema(), compression="snappy") as writer:
+        with naming(f"{location.uri}/{name}", writes=True), system.open_output_stream(f"{folder}{name}") as sink:
+            with pq.ParquetWriter(sink, schema(), compression="snappy", **CHECKSUMS) as writer:
                 for part in _batches(file):
                     stays = part.filter(pc.invert(leaves.judge(part[leaves.column])))
                     if stays.num_rows:
@@ -180,11 +187,9 @@ def without(location: TableLocation, path: str, leaves: Leaves) -> str | None:
 
 def batches_of(location: TableLocation, path: str) -> Iterator[pa.Table]:
     """The rows of a file of the table, some hundreds at a time."""
-    import pyarrow.parquet as pq
-
     system, folder = file_system(location)
-    with system.open_input_file(f"{folder}{path}") as source:
-        yield from _batches(pq.ParquetFile(source))
+    with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as source:
+        yield from _batches(open_parquet(source))
 
 
 def _batches(file: ParquetFile, columns: Sequence[str] = ()) -> Iterator[pa.Table]:

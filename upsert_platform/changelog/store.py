@@ -349,7 +349,8 @@ class ChangelogStore:
                 app_transactions=[Transaction(applied_name(name), item.batch) for name, item in (noted or {}).items()],
             )
             try:
-                change(delta, properties)
+                with naming(f"{self.uri}/_delta_log", writes=True):
+                    change(delta, properties)
                 return
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:

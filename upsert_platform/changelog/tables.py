@@ -127,23 +127,24 @@ def _refuse_empty(commit: Path) -> None:
 def create_table(location: TableLocation, schema: pa.Schema, configuration: dict[str, str] | None = None) -> None:
     """Creates a table where there is none; of two that do so at once one does, and the other finds it there."""
     from deltalake import CommitProperties, DeltaTable
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import CommitFailedError
 
     local = _folder(location)
-    if local is not None:
-        local.mkdir(parents=True, exist_ok=True)
     try:
-        DeltaTable.create(
-            location.uri,
-            schema=schema,
-            mode="ignore",
-            configuration=configuration,
-            storage_options=location.storage_options,
-            raise_if_key_not_exists=False,
-            # The first version or none: a second creation would put its identity over that of the first.
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
-    except (CommitFailedError, DeltaError):
+        with naming(location.uri, writes=True):
+            if local is not None:
+                local.mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                location.uri,
+                schema=schema,
+                mode="ignore",
+                configuration=configuration,
+                storage_options=location.storage_options,
+                raise_if_key_not_exists=False,
+                # The first version or none: a second creation would put its identity over that of the first.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+    except (CommitFailedError, ChangelogError):
         if open_table(location) is None:
             raise
 
@@ -159,10 +160,11 @@ def write_table(
     from deltalake import write_deltalake
 
     local = _folder(location)
-    if local is not None:
-        local.mkdir(parents=True, exist_ok=True)
     more: dict[str, Any] = {} if predicate is None else {"predicate": predicate}
-    write_deltalake(location.uri, rows, mode=mode, storage_options=location.storage_options, **more)
+    with naming(location.uri, writes=True):
+        if local is not None:
+            local.mkdir(parents=True, exist_ok=True)
+        write_deltalake(location.uri, rows, mode=mode, storage_options=location.storage_options, **more)
 
 
 def file_system(location: TableLocation) -> tuple[FileSystem, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.erasure import EVERY_BATCH, KeyRows, held_rows, is_unended
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.changelog.refused import COLUMNS, RefusedStore
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.hops.binding import Binding, Target
@@ -99,7 +100,6 @@ def _reads(table: KafkaTable, servers: str, topic: str) -> bool:
 
 def _refused_below(location: TableLocation, wanted: Collection[str]) -> list[tuple[str, int]]:
     """Files of refused rows in a folder, the table's or not, with how many rows of some keys each has."""
-    import pyarrow.parquet as pq
 
     system, folder = file_system(location)
     found = []
@@ -107,7 +107,7 @@ def _refused_below(location: TableLocation, wanted: Collection[str]) -> list[tup
         if is_unended(location, path):
             continue
         with system.open_input_file(f"{folder}{path}") as stream:
-            file = pq.ParquetFile(stream)
+            file = open_parquet(stream)
             if set(file.schema_arrow.names) != set(COLUMNS):
                 continue
             texts = (text for part in file.iter_batches(columns=[_KEY]) for text in part.column(0).to_pylist())

@@ -312,7 +312,10 @@ class ClusterAdmin:
             except FutureTimeout:
                 self._raise_if_fatal()
                 if time.monotonic() >= deadline:
-                    raise EndpointError(f"Kafka {self.endpoint.servers}: no answer after {doing}") from None
+                    raise EndpointError(
+                        f"Kafka {self.endpoint.servers}: no answer to {doing} within {REQUEST_SECONDS:.0f} s; look"
+                        " at the brokers, the network and this machine's clock, and run it again"
+                    ) from None
             except KafkaException as error:
                 code = error.args[0].name()
                 text = f"Kafka {self.endpoint.servers}: {doing} failed: {self._text(error.args[0])}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+from upsert_platform.changelog.damage import naming
 from upsert_platform.queries.keys import bucket_rows, place_rows
 
 FOLDER: Final = "_exchange"
@@ -80,25 +82,30 @@ class ExchangeWriter:
         table = table.take(pa.array(order)).combine_chunks()
         starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
         ends = np.append(starts[1:], len(ordered))
-        if self._writer is None:
-            self._system.create_dir(f"{self._folder}{self._path.rpartition('/')[0]}", recursive=True)
-            self._sink = self._system.open_output_stream(f"{self._folder}{self._path}")
-            self._writer = ipc.new_file(self._sink, table.schema)
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            for item in table.slice(start, end - start).to_batches():
-                self._writer.write_batch(item)
-                self._index.setdefault(int(ordered[start]), []).append(self._batches)
-                self._batches += 1
+        with self._naming():
+            if self._writer is None:
+                self._system.create_dir(f"{self._folder}{self._path.rpartition('/')[0]}", recursive=True)
+                self._sink = self._system.open_output_stream(f"{self._folder}{self._path}")
+                self._writer = ipc.new_file(self._sink, table.schema)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                for item in table.slice(start, end - start).to_batches():
+                    self._writer.write_batch(item)
+                    self._index.setdefault(int(ordered[start]), []).append(self._batches)
+                    self._batches += 1
         self._rows += table.num_rows
 
     def close(self) -> Part | None:
         """The file that was written; None when there were no rows."""
         if self._writer is None:
             return None
-        self._writer.close()
-        self._sink.close()
+        with self._naming():
+            self._writer.close()
+            self._sink.close()
         index = {bucket: tuple(numbers) for bucket, numbers in self._index.items()}
         return Part(self._exchange, self._path, index, self._rows)
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming(f"{self._folder}{self._path}", writes=True)
 
 
 def read_parts(parts: Iterable[Part], bucket: int | None, *, system: Any, folder: str) -> pa.Table | None:
@@ -110,6 +117,7 @@ def read_parts(parts: Iterable[Part], bucket: int | None, *, system: Any, folder
         )
         if not numbers:
             continue
-        with ipc.open_file(system.open_input_file(f"{folder}{part.path}")) as opened:
+        path = f"{folder}{part.path}"
+        with naming(path), ipc.open_file(system.open_input_file(path)) as opened:
             found.append(pa.Table.from_batches([opened.get_batch(number) for number in numbers]))
     return pa.concat_tables(found, promote_options="permissive") if found else None

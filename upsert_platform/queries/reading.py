@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.declared_values import step_of, with_declared_keys
+from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Scan
 from upsert_platform.queries.sources import PUT, VERSION, signed_rows
@@ -77,7 +79,8 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
     finer = {field.name: field.type for field in scan.fields if field.name in scan.key and step_of(field.type) > 1}
     waiting: list[pa.Table] = []
     for piece in share.pieces:
-        with pq.ParquetFile(system.open_input_file(f"{folder}{piece.path}")) as opened:
+        path = f"{folder}{piece.path}"
+        with naming(path), open_parquet(system.open_input_file(path)) as opened:
             for groups, added in _runs(opened, piece, share):
                 read = schema if added and not upserts else whole
                 there = [field.name for field in read if field.name in opened.schema_arrow.names]

@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import DataFile
+from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
 from upsert_platform.internal_columns import internal
 from upsert_platform.queries.cache import WORTHWHILE_ROWS, unpacked
 from upsert_platform.queries.keys import code_rows, last_rows
@@ -142,7 +144,8 @@ class State:
         starts = starts[np.append(True, starts[1:] != starts[:-1])]
         found: list[pa.Table] = []
         for file in self._files:
-            with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
+            path = f"{self._folder}{file.path}"
+            with naming(path), open_parquet(self._system.open_input_file(path)) as opened:
                 if opened.metadata.num_rows >= WORTHWHILE_ROWS:
                     part = _hits(unpacked(file.path, partial(self._decoded, opened)), starts, span)
                 else:
@@ -238,7 +241,8 @@ class State:
         return chosen
 
     def _read(self, file: StateFile) -> pa.Table:
-        with pq.ParquetFile(self._system.open_input_file(f"{self._folder}{file.path}")) as opened:
+        path = f"{self._folder}{file.path}"
+        with naming(path), open_parquet(self._system.open_input_file(path)) as opened:
             return self._decoded(opened)
 
     def _write(self, table: pa.Table) -> None:
@@ -252,7 +256,8 @@ class State:
         schema = self.schema.stored
         complete = pa.Table.from_arrays([*system, *table.columns], schema=schema)
         texts = [item.name for item in schema if pa.types.is_string(item.type)]
-        with self._system.open_output_stream(f"{self._folder}{path}") as sink:
+        place = f"{self._folder}{path}"
+        with naming(place, writes=True), self._system.open_output_stream(place) as sink:
             pq.write_table(
                 complete,
                 sink,
@@ -261,6 +266,7 @@ class State:
                 use_dictionary=[rows.BATCH, *texts],
                 write_statistics=[rows.BATCH, rows.KIND, PLACE],
                 store_decimal_as_integer=True,
+                **CHECKSUMS,
             )
             size = sink.tell()
         self.added.append(DataFile(path, size, int(time.time() * 1000), table.num_rows, KIND_STATE, KIND_STATE))

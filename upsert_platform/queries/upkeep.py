@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows, upkeep
 from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import file_system
+from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
 from upsert_platform.changelog.store import LiveFile
 from upsert_platform.errors import ChangelogError
 from upsert_platform.queries.store import QueryStore
@@ -113,7 +115,6 @@ def reduced_rows(
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     from upsert_platform.queries.keys import bucket_rows, code_rows, last_rows, place_rows
 
@@ -122,7 +123,9 @@ def reduced_rows(
     key = store.query.key
     parts: list[pa.Table] = [schema.empty_table()]
     for item in files:
-        table = pq.read_table(f"{folder}{item.path}", filesystem=system)
+        place = f"{folder}{item.path}"
+        with naming(place), open_parquet(system.open_input_file(place)) as opened:
+            table = opened.read()
         columns = [
             table.column(field.name).cast(field.type)
             if field.name in table.column_names
@@ -173,8 +176,9 @@ def _written(store: QueryStore, table: pa.Table) -> Any:
 
     system, folder = file_system(store.location)
     path = f"part-{uuid.uuid4()}.snappy.parquet"
-    with system.open_output_stream(f"{folder}{path}") as sink:
-        pq.write_table(table, sink, compression="snappy", store_decimal_as_integer=True)
+    place = f"{folder}{path}"
+    with naming(place, writes=True), system.open_output_stream(place) as sink:
+        pq.write_table(table, sink, compression="snappy", store_decimal_as_integer=True, **CHECKSUMS)
         size = sink.tell()
     edges = {name: pc.min_max(table.column(name)).as_py() for name in (rows.BATCH, rows.KIND)}
     statistics = {

@@ -294,7 +294,7 @@ def test_ingestion_from_a_database(
     connection.query(f"DELETE FROM {table} WHERE user_id = 2")
     connection.query(f"INSERT INTO {table} (user_id, balance) VALUES (5, 3)")
     run(stack, "sync", "verify")
-    rows = [[1, "c", None], [3, None, None], [4, "b", None], [5, None, None]]
+    rows: list[list[Any]] = [[1, "c", None], [3, None, None], [4, "b", None], [5, None, None]]
     assert [row[:3] for row in sorted(stack.serving_rows())] == rows
     assert {number: (row["name"], row["region"]) for number, row in held(stack).items()} == {
         number: (name, region) for number, name, region in rows

@@ -13,6 +13,7 @@ from typing import Final
 from upsert_platform.changelog.damage import RESTORE, naming
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.live_files import live_files
+from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.changelog.tables import TableLocation, create_table, file_system
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.binding import Binding, changelog_of
@@ -65,7 +66,6 @@ def _changelog(source: Source, lake: Lake) -> Iterator[Finding]:
 
 def _damaged(location: TableLocation, paths: list[str]) -> Iterator[str]:
     """What is wrong with commits and files, one text each."""
-    import pyarrow.parquet as pq
     from pyarrow import fs
 
     system, folder = file_system(location)
@@ -76,7 +76,7 @@ def _damaged(location: TableLocation, paths: list[str]) -> Iterator[str]:
     for path in paths:
         try:
             with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as stream:
-                file = pq.ParquetFile(stream)
+                file = open_parquet(stream)
                 if (left := left - stream.size()) >= 0:
                     for _ in file.iter_batches():
                         pass

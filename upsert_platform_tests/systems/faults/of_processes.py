@@ -1,0 +1,116 @@
+"""Faults of a run's own processes and of their machine: kill -9, too little memory, a clock that is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from upsert_platform_tests.systems.faults.world import World
+
+ON_SPARK: Final = {"UPSERT_SPARK_LOCAL_ROWS": "0"}
+_SECONDS: Final = 120.0
+
+
+def _is_jvm(process: psutil.Process) -> bool:
+    return process.name() == "java"
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    """A Python worker of Spark's, which the daemon forked."""
+    parent = process.parent()
+    return process.name().startswith("python") and parent is not None and "worker_daemon" in " ".join(parent.cmdline())
+
+
+def killed(world: World, *, which: Callable[[psutil.Process], bool] | None, after: float = 0.3) -> None:
+    """A process of a run on Spark is killed with SIGKILL; the run fails, or goes on without it; the next one heals.
+
+    Args:
+        which: of the processes below the run's; None is the run itself.
+        after: seconds since it was there.
+    """
+    world.must()
+    world.wave(200)
+    environment = {**world.stack.environment(), **ON_SPARK}
+    run = subprocess.Popen(
+        world.stack.command(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    victim = _found(run, which or _is_jvm)
+    time.sleep(after)
+    os.kill(run.pid if which is None else victim, signal.SIGKILL)
+    _, output = run.communicate(timeout=_SECONDS)
+    if which is not None and run.returncode:
+        world.told += [line for line in output.splitlines() if line.startswith("    ") and ": failed: " in line]
+        assert world.told, output[-3000:]
+    for name in ("users_serving", "users_warehouse"):
+        _await_lease(world, name)
+    world.must()
+
+
+def _found(run: subprocess.Popen[str], which: Callable[[psutil.Process], bool]) -> int:
+    """The first process below a run's that is the wanted one."""
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        assert run.poll() is None, run.communicate()[1][-3000:]
+        for child in psutil.Process(run.pid).children(recursive=True):
+            try:
+                if which(child):
+                    return int(child.pid)
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(0.02)
+    raise AssertionError("there is no such process")
+
+
+def _await_lease(world: World, name: str) -> None:
+    """The lease of a writer that was killed ends by itself; until then nobody writes."""
+    deadline = time.monotonic() + _SECONDS
+    while not world.sync() and time.monotonic() < deadline:
+        assert all("is being written by" in text for text in world.told), (name, world.told)
+        time.sleep(2)
+
+
+def little_memory(world: World, *, megabytes: int) -> None:
+    """The address space of a run is bounded."""
+    world.must()
+    world.wave(3000)
+    done = world.command("prlimit", f"--as={megabytes << 20}")
+    assert done.returncode != 0, "the bound is too wide to be one"
+    world.must()
+
+
+def clock(world: World, *, offset: str) -> None:
+    """The clock of a run's machine is an hour off."""
+    world.must()
+    world.wave()
+    library = faketime_library()
+    world.command(LD_PRELOAD=str(library), FAKETIME=offset, FAKETIME_DONT_FAKE_MONOTONIC="1")
+    for name in ("users_serving", "users_warehouse"):
+        _await_lease(world, name)
+    world.must()
+
+
+def faketime_library() -> Path:
+    """The library that `scripts/setup-systems` unpacks, or the system's."""
+    cache = Path(os.environ.get("UPSERT_PLATFORM_CACHE", Path.home() / ".cache" / "upsert_platform"), "libraries")
+    for root in (Path("/"), cache):
+        for found in root.glob("usr/lib/*/faketime/libfaketime.so.1"):
+            return found
+    raise AssertionError("libfaketime is not there: run scripts/setup-systems")
+
+
+FAULTS: Final[Mapping[str, Callable[[World], None]]] = {
+    "run killed": partial(killed, which=None),
+    "JVM killed": partial(killed, which=_is_jvm),
+    "Python worker killed": partial(killed, which=_is_worker),
+    **{f"memory of {size} MB": partial(little_memory, megabytes=size) for size in (500, 900)},
+    "clock an hour ahead": partial(clock, offset="+1h"),
+    "clock an hour behind": partial(clock, offset="-1h"),
+}
