@@ -6,11 +6,9 @@ import dagster as dg
 
 
 def _load() -> dg.Definitions:
-    from upsert_platform.graph.build import build_definitions, default_platform
+    from upsert_platform.graph.build import default_platform, definitions_of
 
-    platform = default_platform()
-    # What is wrong is told when the code location is loaded, not by the first run.
-    return build_definitions(platform.binding().project, platform=platform)
+    return definitions_of(default_platform())
 
 
 defs = _load()

@@ -35,11 +35,13 @@ class Problem:
         message: what is wrong, by which rule, and the remedy; names the option, column or table.
         location: where it is declared, when known.
         severity: ``error`` stops the platform, ``warning`` is shown and does not.
+        variable: name of the variable that nobody sets, where that is what is wrong.
     """
 
     message: str
     location: SourceLocation | None = None
     severity: str = "error"
+    variable: str = ""
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""

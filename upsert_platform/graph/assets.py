@@ -15,6 +15,7 @@ import dagster as dg
 from upsert_platform.changelog.pauses import paused
 from upsert_platform.errors import SourceLocation
 from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.broken import Faults, broken_asset
 from upsert_platform.graph.declared import code_references, declared_at, version_of_text
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
@@ -255,18 +256,24 @@ def destination_asset(
 
 
 def project_assets(
-    project: Project, translation: Translation | None = None, *, looks: dg.AutomationCondition[Any] | None = None
+    project: Project,
+    translation: Translation | None = None,
+    *,
+    looks: dg.AutomationCondition[Any] | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[Any]:
     """Every asset of a project.
 
     Args:
         translation: how they are called and shown; as the platform does, if left out.
         looks: when topics are observed by themselves.
+        faults: table to the errors with which its assets fail.
     """
-    translation = translation or Translation()
+    translation, faults = translation or Translation(), faults or {}
+    yield from _broken_assets(project, translation, faults)
     yield from topic_assets(project, translation, looks=looks)
     writers = topic_writers(project)
-    for table in project.sources():
+    for table in (table for table in project.sources() if table.name not in faults):
         yield changelog_asset(table, translation, project=project.path, after=writers.get(table.name, ()))
     for query in project.queries():
         places = [
@@ -276,19 +283,44 @@ def project_assets(
         ]
         yield query_asset(query, translation, after=looked_up_before(project, query), places=places)
     for insert, target in inserts_of(project):
+        if target.name in faults:
+            continue
         source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
         read = [column.name for column in source.columns]
         yield destination_asset(insert, target, read, translation, project=project.path)
     yield from delta_source_assets(project, translation)
 
 
-def project_translation(project: Project, translator: UpsertTranslator | None, *, instance: str = "") -> Translation:
+def _broken_assets(project: Project, translation: Translation, faults: Faults) -> Iterator[dg.AssetsDefinition]:
+    """Assets of tables whose declarations have errors: under the keys that they have without them."""
+    names = translation.keys
+    read = {table.name for table in project.sources()}
+    reads = {insert.target: insert for insert in project.inserts}
+    for name in (name for name in faults if name in project.tables):
+        table = project.tables[name]
+        if name in read:
+            deps = [names.stream_key(table, topic) for topic in streams_of(table)]
+            broken = broken_asset(names.changelog_key(name), faults[name], group="changelogs", deps=deps)
+            yield translation.applied(broken, kind="changelog", name=name, table=table)
+        else:
+            insert = reads.get(name)
+            deps = []
+            if insert is not None:
+                deps = [names.query_key(insert.source) if insert.query else names.changelog_key(insert.source)]
+            broken = broken_asset(names.destination_key(name), faults[name], group="tables", deps=deps)
+            yield translation.applied(broken, kind="table", name=name, table=table)
+
+
+def project_translation(
+    project: Project, translator: UpsertTranslator | None, *, instance: str = "", faults: Faults | None = None
+) -> Translation:
     """A translator that was asked for the key of every asset of a project.
 
     Args:
         instance: tells the project from others of its code location.
+        faults: table to the errors with which its assets fail.
     """
-    return translation_of(translator, lambda noting: project_assets(project, noting), instance=instance)
+    return translation_of(translator, lambda noting: project_assets(project, noting, faults=faults), instance=instance)
 
 
 def inserts_of(project: Project) -> Iterable[tuple[Insert, Table]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import dagster as dg
 
 from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.alerts import declared_alerts
 from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
+from upsert_platform.graph.broken import BROKEN_TAG, Faults, broken_declarations, warn_of
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.drain_quarantine import drain_job
@@ -51,6 +53,7 @@ def build_definitions(
     instance: str = "",
     executor: dg.ExecutorDefinition | None = dg.in_process_executor,
     alerts: bool = True,
+    faults: Faults | None = None,
 ) -> dg.Definitions:
     """Assets, checks, jobs, sensor and resources of a project.
 
@@ -64,6 +67,7 @@ def build_definitions(
         executor: of runs that are launched from the graph; None where the code location names one itself. Dagster's own
             gives each step a process, with a JVM.
         alerts: whether the sensors of alerts are part of it; they look at every run of the code location.
+        faults: table to the errors of its declaration: its assets fail with them, and the others go on.
 
     Raises:
         DeclarationError: there is no automation of that name, or a translator answers what cannot be.
@@ -74,9 +78,14 @@ def build_definitions(
     # Tables are shown as they are once resources have completed them.
     defaults = platform.defaults()
     project = replace(project, tables={name: with_defaults(item, defaults) for name, item in project.tables.items()})
-    translation = assets.project_translation(project, translator_of(translator), instance=instance)
+    faults = faults or {}
+    project = replace(project, inserts=tuple(insert for insert, _ in assets.inserts_of(project)))
+    translation = assets.project_translation(project, translator_of(translator), instance=instance, faults=faults)
     names = translation.keys
-    sync = jobs.sync_job(project, names)
+    broken = list(broken_declarations(faults, names))
+    made = list(assets.project_assets(project, translation, looks=LOOKS if by_conditions else None, faults=faults))
+    wrong = [key for item in (*made, *broken) for key in _broken_keys(item)]
+    sync = jobs.sync_job(project, names, broken=wrong)
     targets = [target for _, target in assets.inserts_of(project)]
     verify, compact, watch = (
         jobs.verify_job(project, names),
@@ -88,9 +97,8 @@ def build_definitions(
         *(major_compact_job(project, names), rebuild_job(project, names), replay_job(project, names)),
     )
     upkeep = [job for job in optional if job is not None]
-    made = assets.project_assets(project, translation, looks=LOOKS if by_conditions else None)
     return dg.Definitions(
-        assets=with_conditions(made) if by_conditions else list(made),
+        assets=[*(with_conditions(made) if by_conditions else made), *broken],
         asset_checks=[
             *(checks.accounted_check(table, names) for table in project.sources()),
             *(quarantine_check(table, names) for table in project.sources()),
@@ -106,7 +114,7 @@ def build_definitions(
             stream_job(project, names),
             *upkeep,
         ]
-        if project.inserts
+        if project.inserts or broken
         else [],
         schedules=jobs.schedules(verify, compact, watch, names=names) if project.inserts else [],
         sensors=[
@@ -123,6 +131,22 @@ def build_definitions(
         executor=executor,
         loggers={console.CONSOLE: console.console},
     )
+
+
+def _broken_keys(asset: object) -> list[dg.AssetKey]:
+    specs = asset.specs if isinstance(asset, dg.AssetsDefinition) else ()
+    return [spec.key for spec in specs if BROKEN_TAG in spec.tags]
+
+
+def definitions_of(platform: PlatformResource, **given: Any) -> dg.Definitions:
+    """The definitions of the project that a resource names, whatever is wrong with it, and whatever is not set.
+
+    Args:
+        given: as `build_definitions` takes them.
+    """
+    found = platform.declared()
+    warn_of(found.unset, found.faults, folder=found.project.path)
+    return build_definitions(found.project, platform=platform, faults=found.faults, **given)
 
 
 def declared_checks(

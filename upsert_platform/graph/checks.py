@@ -52,7 +52,7 @@ def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChe
 def _accounted(
     context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table, key: dg.AssetKey
 ) -> Iterator[dg.AssetCheckResult]:
-    store = changelog_of(platform.binding().sources[table.name], platform.lake)
+    store = changelog_of(platform.sound().sources[table.name], platform.lake)
     own = store.batches_of_run(context.run.run_id)
     head = store.head()
     # A run that read nothing new shows what stands: the accounts of the newest batch.

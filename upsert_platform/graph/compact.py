@@ -87,7 +87,7 @@ def _step(table: Table, names: AssetKeys) -> Any:
     ) -> None:
         with told_plainly():
             spark.refuse_wrong(platform, writes=True)
-            store = changelog_of(platform.binding().sources[table.name], platform.lake)
+            store = changelog_of(platform.sound().sources[table.name], platform.lake)
             applied = applied_of(platform, table.name, store, run=context.run.run_id, warn=context.log.warning)
             if _keeps_older_rows(platform, table.name):
                 applied = replace(applied, upto=min([applied.upto, *applied.tables]))
@@ -110,7 +110,7 @@ def _query_step(query: Query, names: AssetKeys) -> Any:
     @names.bound
     def step(context: dg.OpExecutionContext, config: CompactConfig, platform: PlatformResource) -> None:
         with told_plainly():
-            store = query_store(platform.binding().queries[query.name], platform.lake)
+            store = query_store(platform.sound().queries[query.name], platform.lake)
             applied = applied_of(platform, query.name, store, run=context.run.run_id, warn=context.log.warning)
             if _tells_before(platform, query.name) or _keeps_older_rows(platform, query.name):
                 applied = replace(applied, upto=min([applied.upto, *applied.tables]))
@@ -147,7 +147,7 @@ def applied_of(
     Args:
         warn: is told of a table that cannot be asked.
     """
-    binding = platform.binding()
+    binding = platform.sound()
     before = store.head()  # asked first: a table that plans a write from now on plans it up to there at least
     head = before.batch if before is not None else 0
     lowest: list[int] = []
@@ -181,19 +181,19 @@ def applied_of(
 
 def _tells_before(platform: PlatformResource, source: str) -> bool:
     """Whether a table that follows a query tells what its rows were before."""
-    targets = platform.binding().targets.values()
+    targets = platform.sound().targets.values()
     return any(target.connector.tells_before for target in targets if target.source.table.name == source)
 
 
 def _keeps_older_rows(platform: PlatformResource, source: str) -> bool:
     """Whether a table that follows a changelog keeps older rows of a key, so that it needs every row once."""
-    targets = platform.binding().targets.values()
+    targets = platform.sound().targets.values()
     return any(target.places for target in targets if target.source.table.name == source)
 
 
 def _remove_unused_refused(platform: PlatformResource, source: str, *, hours: int) -> int:
     """Deletes what writes that died left beside the refused rows of a changelog's tables; how many files."""
-    tables = [name for name, target in platform.binding().targets.items() if target.source.table.name == source]
+    tables = [name for name, target in platform.sound().targets.items() if target.source.table.name == source]
     return sum(RefusedStore(platform.lake.refused(name)).remove_unused(hours=hours) for name in tables)
 
 

@@ -133,10 +133,10 @@ def _shown(table: "MaxComputeTable", versions: "TableVersions") -> Mapping[str, 
 
 def _settings(platform: PlatformResource, name: str) -> "MaxComputeTable":
 
-    declared = platform.binding().project.tables.get(name)
+    declared = platform.sound().project.tables.get(name)
     connector = connector_of(declared) if declared is not None else None
     if declared is None or not isinstance(connector, MaxComputeConnector):
-        known = ", ".join(sorted(platform.binding().project.tables)) or "none"
+        known = ", ".join(sorted(platform.sound().project.tables)) or "none"
         raise DeclarationError([Problem(f"'{name}' is not a declared MaxCompute table; declared are: {known}", None)])
     return connector.checked(with_defaults(declared, platform.defaults()))
 

@@ -36,7 +36,7 @@ def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
     @names.bound
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
-            binding = platform.binding()
+            binding = platform.sound()
             judged = judge(binding, binding.targets[target.name], platform.lake)
         yield dg.AssetCheckResult(
             check_name=keys.CHECK_FRESHNESS,

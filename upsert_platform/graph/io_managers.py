@@ -89,7 +89,7 @@ class ChangelogIOManager(_PlatformIOManager):
         assert context.upstream_output is not None
         with told_plainly():
             self.spark.refuse_wrong(self.platform)
-            source = self.platform.binding().sources[_table_of(context.upstream_output)]
+            source = self.platform.sound().sources[_table_of(context.upstream_output)]
             store = changelog_of(source, self.platform.lake)
             spark = self.spark.spark_session
             head = store.create()

@@ -1,6 +1,6 @@
 """The jobs `sync`, `ingest`, `verify`, `audit`, `prove` and `watch`, and the schedules that may start some of them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import dagster as dg
@@ -28,11 +28,16 @@ _SCHEDULES: Final = {
 """Job to how often, in words and as cron; UTC."""
 
 
-def sync_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
-    """Topics to changelogs to queries to destinations, with their checks, in one process (one JVM)."""
+def sync_job(project: Project, names: AssetKeys = AS_DECLARED, *, broken: Collection[dg.AssetKey] = ()) -> Job:
+    """Topics to changelogs to queries to destinations, with their checks, in one process (one JVM).
+
+    Args:
+        broken: assets whose declarations have errors.
+    """
     return dg.define_asset_job(
         names.named(SYNC),
-        selection=dg.AssetSelection.assets(*_materialised(project, names)) - _by_themselves(project, names),
+        selection=dg.AssetSelection.assets(*dict.fromkeys((*_materialised(project, names), *broken)))
+        - _by_themselves(project, names),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         description="Brings every changelog up to its topics' ends, every table up to its changelog, and checks them.",

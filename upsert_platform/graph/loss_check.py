@@ -37,7 +37,7 @@ def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDe
     @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
-            source = platform.binding().sources[table.name]
+            source = platform.sound().sources[table.name]
             head = changelog_of(source, platform.lake).head()
             if head is None or not head.batch or not isinstance(source, ForeseesLoss):
                 context.log.info("nothing was read yet, or the source does not tell how long it keeps records")

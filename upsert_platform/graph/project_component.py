@@ -1,9 +1,10 @@
 """A project folder as a Dagster component, for code locations that are built from ``defs.yaml`` files."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import dagster as dg
 from dagster.components.resolved.errors import ResolutionException
@@ -31,6 +32,8 @@ def _text(context: dg.ResolutionContext, name: str, value: object) -> str:
         return str(value).lower()
     if not isinstance(value, str):
         return str(value)
+    # A variable that is not set stays one: the run that needs it refuses the option, not the code location.
+    template = _ENVIRONMENT.sub(_kept_if_unset, value)
     missing: list[str] = []
 
     def known(found: object) -> object:
@@ -39,7 +42,7 @@ def _text(context: dg.ResolutionContext, name: str, value: object) -> str:
         return found
 
     try:
-        rendered = Template(value, undefined=StrictUndefined, finalize=known, keep_trailing_newline=True).render(
+        rendered = Template(template, undefined=StrictUndefined, finalize=known, keep_trailing_newline=True).render(
             **context.scope
         )
     except UndefinedError as error:
@@ -47,6 +50,11 @@ def _text(context: dg.ResolutionContext, name: str, value: object) -> str:
     if missing:
         raise ResolutionException(f"option '{name}': an environment variable that it names is not set")
     return rendered
+
+
+def _kept_if_unset(found: re.Match[str]) -> str:
+    name = found[1] or found[2]
+    return found[0] if name in os.environ else f"${{{name}}}"
 
 
 TextOptions = Annotated[
@@ -63,6 +71,10 @@ Translate = Annotated[
     ),
 ]
 """Attributes of assets, with templates over `kind`, `name`, `connector`, `spec` and the whole `data`."""
+
+
+_ENVIRONMENT: Final = re.compile(r"\{\{\s*env(?:\.([A-Za-z_]\w*)|\(\s*['\"]([A-Za-z_]\w*)['\"]\s*\))\s*\}\}")
+"""A template that is the value of a variable of the environment."""
 
 
 class UpsertProjectScaffolder(dg.Scaffolder):
@@ -151,7 +163,7 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
         """The definitions of a folder; the point to override for other resources or assets."""
-        from upsert_platform.graph.build import build_definitions
+        from upsert_platform.graph.build import definitions_of
         from upsert_platform.graph.resources import (
             KafkaResource,
             MaxComputeResource,
@@ -171,9 +183,8 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         translates = (
             self.translation is not None or type(self).get_asset_spec is not UpsertProjectComponent.get_asset_spec
         )
-        return build_definitions(
-            platform.binding().project,
-            platform=platform,
+        return definitions_of(
+            platform,
             spark=spark,
             automation=self.automation,
             instance=self._instance,

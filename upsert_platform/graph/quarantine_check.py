@@ -47,7 +47,7 @@ def quarantine_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
     @names.bound
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
-            source = platform.binding().sources[table.name]
+            source = platform.sound().sources[table.name]
             store = changelog_of(source, platform.lake)
             nothing = nothing_decoded(store, Mask.of(source.table))
             found = judged(source, store, nothing, key=key)

@@ -3,6 +3,7 @@
 Annotations are evaluated here: Dagster does not understand a `ResourceDependency` that is text.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from upsert_platform.graph.endpoint_resources import (
 from upsert_platform.graph.launchable import HoldsSecrets, flat, launchable, resolved
 from upsert_platform.graph.own_runs import LAKE_TAG, lake_mark
 from upsert_platform.graph.processes import name_host
-from upsert_platform.hops.binding import Binding, bind, changelog_of, load, open_unbound
+from upsert_platform.hops.binding import Binding, bind_sound, changelog_of, load, open_unbound
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import keep_connections
+from upsert_platform.hops.declared import Declared, declared
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.endpoints import Endpoints, project_variables
 from upsert_platform.hops.on_demand import OnDemand, local_rows
@@ -41,6 +43,8 @@ from upsert_platform.unreachable import wait_once_for
 
 _AWAY_SECONDS = 30.0
 """How long an endpoint that was not reached counts as away for the other steps of a run."""
+_UNSET = re.compile(r"\$\{[A-Za-z_]\w*\}")
+"""What a component leaves of a variable that is not set where it is loaded."""
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
 
@@ -110,7 +114,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
         given = {**flat(entries), **self.held.get("settings", {}), **self.settings}
         found = {name: resolved(value) for name, value in given.items()}
         for name, value in found.items():
-            if value is None:
+            if value is None or _UNSET.search(value):
                 raise EndpointError(
                     f"Spark setting '{name}' is an environment variable that is not set; set it, or"
                     " give the setting's value in the resource 'spark'"
@@ -221,16 +225,27 @@ class PlatformResource(HoldsSecrets):
         return self.storage.lake(self.home)
 
     def binding(self) -> Binding:
-        """The project with every option in place.
+        """The whole project with every option in place.
 
         Raises:
-            DeclarationError: the project cannot be used.
+            DeclarationError: something in the project cannot be used.
         """
+        return self.sound().whole()
+
+    def sound(self) -> Binding:
+        """What of the project can be used, with every option in place; asked for more, it raises what is wrong."""
         if self._binding is None:
-            lake = self.lake
-            project, problems = load(self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake)
-            self._binding = bind(project, problems, defaults=self.defaults())
+            self._binding = self._bound()
         return self._binding
+
+    def _bound(self) -> Binding:
+        lake = self.lake
+        project, problems = load(self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake)
+        return bind_sound(project, problems, defaults=self.defaults())
+
+    def declared(self) -> Declared:
+        """The project as far as a code location needs it: without secrets, and without asking a server again."""
+        return declared(self._folder, lake=self.lake, endpoints=self.endpoints(), defaults=self.defaults())
 
     def endpoints(self) -> Endpoints:
         """What the resources of systems are given."""
@@ -258,21 +273,23 @@ class PlatformResource(HoldsSecrets):
         Raises:
             DeclarationError: no table of that name is declared, or its connector only reads.
         """
-        bound = self.binding().targets.get(name)
-        return bound.open() if bound is not None else open_unbound(self.binding().project, name, self.defaults())
+        found = self.sound()
+        if any(insert.target == name for insert in found.project.inserts):
+            return found.targets[name].open()
+        return open_unbound(found.project, name, self.defaults())
 
     def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
         """The hop from the topics of a declared table to its changelog."""
-        source = self.binding().sources[name]
+        source = self.sound().sources[name]
         return ChangelogHop(source, changelog_of(source, self.lake), run=run)
 
     def query_hop(self, name: str, *, run: str) -> QueryHop:
         """The hop from the changelogs that a query reads to its result."""
-        return self.binding().query_hop(name, self.lake, run=run)
+        return self.sound().query_hop(name, self.lake, run=run)
 
     def destination_hop(self, name: str, *, run: str) -> DestinationHop:
         """The hop to a declared destination table; the caller closes its destination."""
-        bound = self.binding().targets[name]
+        bound = self.sound().targets[name]
         return DestinationHop(
             bound,
             changelog_of(bound.source, self.lake),

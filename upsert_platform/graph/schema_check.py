@@ -26,7 +26,7 @@ def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.A
     """Compares the types in the lake with those that are declared; columns that it lacks come with the next batch."""
 
     def difference(platform: PlatformResource) -> str | None:
-        store = changelog_of(platform.binding().sources[table.name], platform.lake)
+        store = changelog_of(platform.sound().sources[table.name], platform.lake)
         try:
             if store.head() is not None:
                 store.create()

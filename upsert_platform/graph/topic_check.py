@@ -44,7 +44,7 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
             yield _not_judged(key, "job 'audit' judges the table, and who executes this check by itself")
             return
         with told_plainly():
-            bound = platform.binding().targets[target.name]
+            bound = platform.sound().targets[target.name]
             found = audit_or_reason(bound, platform.lake)
         if isinstance(found, str):
             yield _not_judged(key, found)

@@ -6,7 +6,7 @@ Knows no dagster and opens no connection, so `validate`, the graph and tests sha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from upsert_platform.hops.connectors import (
 )
 from upsert_platform.hops.databases import describe
 from upsert_platform.hops.endpoints import Endpoints, completing, project_variables
+from upsert_platform.hops.faults import Sound, faults_of
 from upsert_platform.hops.masks import masked_tables
 from upsert_platform.hops.nullable_keys import nullable_key_problems
 from upsert_platform.hops.query_hop import QueryHop
@@ -37,7 +38,8 @@ from upsert_platform.model import Insert, Project, Table
 from upsert_platform.plan import Query
 from upsert_platform.queries.store import QueryStore, query_table
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, Source
-from upsert_platform.sql.variables import load_variables
+from upsert_platform.sql.lexer import VARIABLE
+from upsert_platform.sql.variables import load_variables, missing
 
 _DECLARED: Final = (".sql", ".yaml", ".yml", ".properties", ".json")
 
@@ -91,6 +93,7 @@ class Binding:
     Attributes:
         warnings: problems that do not stop it.
         key_readers: of the tables in which queries find rows.
+        errors: of tables that are left out; none of a project that was bound as a whole.
     """
 
     project: Project
@@ -99,6 +102,17 @@ class Binding:
     warnings: tuple[Problem, ...] = ()
     queries: Mapping[str, QuerySource] = field(default_factory=dict)
     key_readers: Mapping[str, KeyReader] = field(default_factory=dict)
+    errors: tuple[Problem, ...] = ()
+
+    def whole(self) -> Binding:
+        """This binding, if nothing is left out.
+
+        Raises:
+            DeclarationError: there are errors; it has all of them.
+        """
+        if self.errors:
+            raise DeclarationError(self.errors, hint=_hint(self.errors))
+        return self
 
     def changelog(self, name: str, lake: Lake) -> ChangelogStore:
         """The changelog of a table that is read, or of a query."""
@@ -167,11 +181,20 @@ def bind(
     Raises:
         DeclarationError: with every error found, those of `problems` included.
     """
+    return bind_sound(project, problems, defaults=defaults).whole()
+
+
+def bind_sound(
+    project: Project, problems: list[Problem], *, defaults: Mapping[str, Mapping[str, str]] | None = None
+) -> Binding:
+    """As `bind`, of the tables without errors; to ask the binding for another one raises what is wrong with it."""
     if defaults is None:
         defaults = Endpoints().defaults(project_variables(Path(project.path)))
     tables, masked = masked_tables(project)
     project = replace(project, tables=tables)
     declared = {name: with_defaults(table, defaults) for name, table in tables.items()}
+    for name, table in declared.items():
+        problems.extend(_unset_defaults(tables[name], table))
     read = {name for insert in project.inserts for name in insert.tables}
     queries = {
         query.name: QuerySource(replace(query_table(query), masked=masked.get(query.name, ())), query)
@@ -216,10 +239,25 @@ def bind(
     problems.extend(topic_problems(_flows(sources, targets)))
     _drop_echoes(problems)
     problems.sort(key=_place)
-    if any(problem.severity == "error" for problem in problems):
-        errors = [problem for problem in problems if problem.severity == "error"]
-        raise DeclarationError(errors, hint=_hint(errors))
-    return Binding(project, sources, targets, tuple(problems), queries, key_readers)
+    errors = tuple(problem for problem in problems if problem.severity == "error")
+    faults, reads = faults_of(project, errors), {insert.target: insert.tables for insert in project.inserts}
+    return Binding(
+        project,
+        Sound(sources, faults),
+        Sound(targets, faults, reads),
+        tuple(problem for problem in problems if problem.severity != "error"),
+        queries,
+        Sound(key_readers, faults),
+        errors,
+    )
+
+
+def _unset_defaults(own: Table, completed: Table) -> Iterator[Problem]:
+    """Options that a resource gives and whose value names a variable that nobody sets."""
+    for option, value in completed.options.items():
+        if option not in own.options:
+            for name in VARIABLE.findall(value):
+                yield missing(name, own.location)
 
 
 def _freshness_problems(table: Table) -> Iterator[Problem]:
@@ -241,9 +279,9 @@ def _flows(sources: Mapping[str, Source], targets: Mapping[str, Target]) -> Iter
                 yield sources[name], target.table, target.checked
 
 
-def _hint(errors: list[Problem]) -> str:
+def _hint(errors: Sequence[Problem]) -> str:
     """Where values of the local servers' variables come from, told once for all of them."""
-    if any("variable ${UPSERT_" in problem.message for problem in errors):
+    if any(problem.variable.startswith("UPSERT_") for problem in errors):
         return "hint: 'upsert-platform local up' starts servers on this machine and sets the UPSERT_... variables"
     return ""
 
@@ -255,12 +293,8 @@ def _place(problem: Problem) -> tuple[str, int]:
 
 def _drop_echoes(problems: list[Problem]) -> None:
     """Leaves out what connectors say of a value that a missing variable left unread, and what was said twice."""
-    unset = {problem.location for problem in problems if "variable ${" in problem.message}
-    problems[:] = [
-        problem
-        for problem in dict.fromkeys(problems)
-        if problem.location not in unset or "variable ${" in problem.message
-    ]
+    unset = {problem.location for problem in problems if problem.variable}
+    problems[:] = [problem for problem in dict.fromkeys(problems) if problem.location not in unset or problem.variable]
 
 
 def _source(table: Table, problems: list[Problem]) -> Source | None:

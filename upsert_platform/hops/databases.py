@@ -30,18 +30,19 @@ _EXACT = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, Ty
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 
 
-def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Problem]]:
+def describe(asked: AskedSource, *, lake: Lake, kept: bool = False) -> tuple[list[Table], list[Problem]]:
     """The tables that a source names, with the columns that they have now, and what is wrong with them.
 
     Args:
         lake: beside which the last answer is kept.
+        kept: whether the last answer will do; the server is asked where there is none.
     """
     place = asked.place.location
-    kept = _Kept(asked.settings, lake)
-    before = kept.read()
+    store = _Kept(asked.settings, lake)
+    before = store.read()
     problems: list[Problem] = []
     try:
-        found, versioned = _tables(asked.settings)
+        found, versioned = (list(before.values()), {}) if kept and before else _tables(asked.settings)
     except EndpointError as error:
         if not before:
             return [], [Problem(f"source: {error}", place)]
@@ -78,7 +79,7 @@ def describe(asked: AskedSource, *, lake: Lake) -> tuple[list[Table], list[Probl
             name = f"mysql.{table.full_name}"
             tables.append(Table(name, columns, table.primary_key, _options(asked, table), place))
     if not any(problem.severity == "error" for problem in problems):
-        kept.write({**before, **remembered}, before)
+        store.write({**before, **remembered}, before)
     return tables, problems
 
 

@@ -73,7 +73,8 @@ def missing(name: str, location: SourceLocation) -> Problem:
     """The problem of a variable that nobody sets."""
     exported = environment_name(name)
     spelling = f"the environment variable {name}" if name == exported else f"the environment variable {exported}"
-    return Problem(f"variable ${{{name}}} is not set: set {spelling}, or '{name}' in variables.yaml", location)
+    message = f"variable ${{{name}}} is not set: set {spelling}, or '{name}' in variables.yaml"
+    return Problem(message, location, variable=name)
 
 
 def load_variables(

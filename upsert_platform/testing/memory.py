@@ -13,6 +13,7 @@ from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.hops.binding import Binding, QuerySource, Target
 from upsert_platform.hops.connectors import connector_of
 from upsert_platform.hops.endpoints import ENDPOINT_VALUES
+from upsert_platform.hops.faults import Sound, faults_of
 from upsert_platform.kafka.modes import BoundedMode, StartupMode
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
@@ -100,7 +101,14 @@ def in_memory(binding: Binding, systems: MemorySystems) -> Binding:
     sources = {name: _source(source, systems) for name, source in binding.sources.items()}
     targets = {name: _target(target, sources, systems) for name, target in binding.targets.items()}
     readers = {name: MemoryKeyReader(systems.table(binding.project.tables[name])) for name in binding.key_readers}
-    return replace(binding, sources=sources, targets=targets, key_readers=readers)
+    faults = faults_of(binding.project, binding.errors)
+    reads = {insert.target: insert.tables for insert in binding.project.inserts}
+    return replace(
+        binding,
+        sources=Sound(sources, faults),
+        targets=Sound(targets, faults, reads),
+        key_readers=Sound(readers, faults),
+    )
 
 
 def _source(source: Source, systems: MemorySystems) -> Source:

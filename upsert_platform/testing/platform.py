@@ -18,20 +18,12 @@ class MemoryPlatform(PlatformResource):
 
     _systems: Any = PrivateAttr(default=None)
 
-    def binding(self) -> Binding:
-        """The project, bound to memory.
-
-        Raises:
-            DeclarationError: the project cannot be used, or not in memory.
-        """
-        if self._binding is None:
-            lake = self.lake
-            project, problems = load(
-                self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake, unset=unset_value, ask=ask_nobody
-            )
-            bound = bind(without_places(project), problems, defaults=self.defaults())
-            self._binding = in_memory(bound, self._systems)
-        return self._binding
+    def _bound(self) -> Binding:
+        lake = self.lake
+        project, problems = load(
+            self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake, unset=unset_value, ask=ask_nobody
+        )
+        return in_memory(bind(without_places(project), problems, defaults=self.defaults()), self._systems)
 
 
 def holding(systems: MemorySystems) -> type[MemoryPlatform]:

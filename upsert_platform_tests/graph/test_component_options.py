@@ -44,10 +44,14 @@ def test_errors_show_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1234567" not in str(refused.value)
 
 
-@pytest.mark.parametrize("template", ["{{ env.NOT_SET_ANYWHERE }}", "{{ nothing }}"])
-def test_a_variable_that_is_not_set_is_told_with_its_option(template: str) -> None:
+def test_a_template_of_nothing_is_refused_with_its_option() -> None:
     with pytest.raises(ResolutionException, match=r"batch\.max-records"):
-        component(f'{{batch.max-records: "{template}"}}')
+        component('{batch.max-records: "{{ nothing }}"}')
+
+
+@pytest.mark.parametrize("template", ["{{ env.NOT_SET_ANYWHERE }}", "{{ env('NOT_SET_ANYWHERE') }}"])
+def test_a_variable_that_is_not_set_stays_one_until_a_run_needs_it(template: str) -> None:
+    assert component(f'{{a: "x-{template}"}}').kafka == {"a": "x-${NOT_SET_ANYWHERE}"}
 
 
 def test_a_default_of_a_template_applies() -> None:

@@ -47,7 +47,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def dg(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+VARIABLES = {
+    "UPSERT_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
+    **{f"UPSERT_TABLESTORE_{name}": "x" for name in ("INSTANCE", "ACCESS_KEY_ID", "ACCESS_KEY_SECRET")},
+    "UPSERT_TABLESTORE_ENDPOINT": "http://127.0.0.1:9",
+}
+
+
+def dg(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     bin_folder = Path(sys.executable).parent
     environment = {
@@ -57,9 +64,7 @@ def dg(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "PYTHONWARNINGS": "ignore",
         "DAGSTER_HOME": str(folder),
         "UPSERT_PLATFORM_HOME": str(folder / "home"),
-        "UPSERT_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
-        **{f"UPSERT_TABLESTORE_{name}": "x" for name in ("INSTANCE", "ACCESS_KEY_ID", "ACCESS_KEY_SECRET")},
-        "UPSERT_TABLESTORE_ENDPOINT": "http://127.0.0.1:9",
+        **(VARIABLES if variables is None else variables),
     }
     return subprocess.run(
         [bin_folder / "dg", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -84,3 +89,11 @@ def test_a_component_is_scaffolded_checked_and_listed(folder: Path) -> None:
     assert wrong.returncode != 0
     assert "kafak" in wrong.stdout + wrong.stderr
     assert "defs.yaml:5" in wrong.stdout + wrong.stderr
+
+
+def test_definitions_pass_without_any_variable_and_list_those_that_are_not_set(folder: Path) -> None:
+    assert dg(folder, "scaffold", "defs", COMPONENT, "orders").returncode == 0
+    checked = dg(folder, "check", "defs", variables={})
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    for name in VARIABLES:
+        assert name in checked.stdout + checked.stderr
