@@ -66,6 +66,8 @@ ROOMS: Mapping[str, set[str]] = {
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
     | {"mysql", "writing", "referee"},
     "proofs": VOCABULARY | {"hops", "changelog", "kafka", "writing"},
+    "discovery": VOCABULARY
+    | {"formats", "kafka", "hops", "declarations", "changelog", "maxcompute.types", "tablestore.types"},
     "graph": VOCABULARY
     | {"hops", "proofs", "changelog", "queries", "maxcompute", "jvm", "declarations.starter", "writing.outcomes"},
     "definitions": {"graph", "hops"},
@@ -75,7 +77,7 @@ ROOMS: Mapping[str, set[str]] = {
     | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
     "cli": VOCABULARY
     | {"queries", "declarations", "hops", "proofs", "changelog", "local", "demo", "jvm", "reference", "referee"}
-    | {"graph.stream_events", "graph.job_run"},
+    | {"graph.stream_events", "graph.job_run", "discovery", "formats", "kafka"},
 }
 """Room to the rooms, or single modules of rooms, that it may import anywhere, in functions too."""
 MAY_IMPORT_DAGSTER = ("graph", "definitions", "demo.run", "testing")
@@ -89,7 +91,8 @@ LIGHT = (
     "hops.binding", "hops.query_hop", "hops.connectors", "hops.changelog_hop", "hops.destination_hop", "hops.replay",
     "hops.replay_refused", "hops.peek", "hops.send", "hops.shown_rows", "cli.peek", "cli.send",
     "cli.stream", "hops.streaming.loop", "hops.streaming.metrics_page",
-    "cli.run", "cli.reset", "hops.reset", "changelog.set_aside",
+    "cli.run", "cli.discover", "cli.query", "hops.ad_hoc", "hops.relations", "hops.destination_rows",
+    "cli.reset", "hops.reset", "changelog.set_aside",
     "cli.erase", "hops.erase", "hops.erasures", "hops.erased_key", "hops.erased_elsewhere", "changelog.erasure",
     "hops.masks", "masking",
     "cli.doctor", "cli.verify", "cli.replay", "hops.replay_topic", "hops.replay_into", "hops.following",

@@ -15,6 +15,7 @@ from upsert_platform.errors import UpsertPlatformError
 _COMMANDS: Mapping[str, str] = {
     "audit": "upsert_platform.cli.audit:audit",
     "demo": "upsert_platform.cli.project:demo",
+    "discover": "upsert_platform.cli.discover:discover",
     "doctor": "upsert_platform.cli.doctor:doctor",
     "erase": "upsert_platform.cli.erase:erase",
     "explain": "upsert_platform.cli.explain:explain",
@@ -26,6 +27,7 @@ _COMMANDS: Mapping[str, str] = {
     "pause": "upsert_platform.cli.pause:pause",
     "peek": "upsert_platform.cli.peek:peek",
     "prove": "upsert_platform.cli.prove:prove",
+    "query": "upsert_platform.cli.query:query",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
     "reconcile": "upsert_platform.cli.verify:reconcile",
     "reset": "upsert_platform.cli.reset:reset",

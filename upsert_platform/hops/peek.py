@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.connector import Readable
-from upsert_platform.errors import DeclarationError, DestinationError, UpsertPlatformError
+from upsert_platform.errors import DeclarationError, UpsertPlatformError
 from upsert_platform.hops.binding import Binding, Target, changelog_of, query_store
 from upsert_platform.hops.connect_connector import ConnectTarget
 from upsert_platform.hops.connectors import connector_of, is_topic, streams_of
+from upsert_platform.hops.destination_rows import connect_cells, maxcompute_rows, tablestore_rows
 from upsert_platform.hops.shown_rows import cell_texts, row_texts
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.masking import MASKED, Mask
+from upsert_platform.masking import Mask
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.tablestore.schema import describe
 from upsert_platform.tablestore.table import TablestoreTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from upsert_platform.tablestore.client import Client
-
 _KINDS: Final = ("topics", "changelogs", "queries", "tables")
 """First parts of the names that assets have, in the order in which a bare name is looked for."""
 _WIDER: Final = 8
-_PATIENCE: Final = timedelta(seconds=10)
-"""How long a service that does not answer is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,72 +177,16 @@ def _table(binding: Binding, name: str, limit: int) -> tuple[str, list[str]]:
 
 
 def _tablestore(table: TablestoreTable, limit: int) -> tuple[str, list[str]]:
-    from contextlib import closing
-
-    from upsert_platform.tablestore.ranges import WHOLE
-    from upsert_platform.tablestore.reader import PAGE_ROWS, decode_rows, read_pages
-
-    with closing(_client(table.settings)) as client:
-        if describe(client, table.table_name) is None:
-            raise _no_table(table.name, f"Tablestore table '{table.table_name}' in {client.endpoint}")
-        names = [column.name for column in table.primary_key]
-        pages = read_pages(client, table.table_name, names, WHOLE, page_rows=min(limit, PAGE_ROWS))
-        found = list(islice(_flat(pages), limit))
-    import pyarrow as pa
-
-    shown = pa.Table.from_batches([decode_rows(found, table)])
+    shown = tablestore_rows(table, limit)
     return f"the first rows of Tablestore table {table.table_name}, by key", row_texts(shown, table.columns, table.mask)
-
-
-def _client(settings: TablestoreSettings) -> Client:
-    """A client that gives up while somebody still looks at the terminal."""
-    from upsert_platform.tablestore.client import Client
-    from upsert_platform.tablestore.transport import Endpoint
-
-    deadline = min(settings.retry_deadline, _PATIENCE)
-    return Client(Endpoint.of(settings), timeout=settings.request_timeout, retry_deadline=deadline)
 
 
 def _connect(target: ConnectTarget, limit: int) -> tuple[str, list[str]]:
     """Cells as they are: which there are is told by records, not by a declaration."""
-    from contextlib import closing
-
-    from upsert_platform.tablestore.ranges import WHOLE
-    from upsert_platform.tablestore.reader import PAGE_ROWS, read_pages
-
     sink = target.sink
-    if sink.points is not None:
-        raise UpsertPlatformError(f"table '{sink.name}' is a time-series table, whose points cannot be shown")
-    with closing(_client(sink.settings)) as client:
-        described = describe(client, sink.table_name)
-        if described is None:
-            raise _no_table(sink.name, f"Tablestore table '{sink.table_name}' in {client.endpoint}")
-        names = [name for name, *_ in described.table_meta.schema_of_primary_key]
-        pages = read_pages(client, sink.table_name, names, WHOLE, page_rows=min(limit, PAGE_ROWS))
-        found = [{**dict(key), **{cell[0]: cell[1] for cell in cells}} for key, cells in islice(_flat(pages), limit)]
-    if sink.mask:
-        found = [dict.fromkeys(row, MASKED) for row in found]
-    return f"the first rows of Tablestore table {sink.table_name}, by key", cell_texts(found)
-
-
-def _flat(pages: Iterator[list[Any]]) -> Iterator[Any]:
-    for page in pages:
-        yield from page
+    return f"the first rows of Tablestore table {sink.table_name}, by key", cell_texts(connect_cells(target, limit))
 
 
 def _maxcompute(target: Target, table: MaxComputeTable, limit: int) -> tuple[str, list[str]]:
-    from contextlib import closing
-
-    from upsert_platform.maxcompute.clients import Clients
-    from upsert_platform.maxcompute.read_back import first_rows
-
-    with closing(Clients(table)) as clients:
-        actual = clients.project.table(table.target)
-        if actual is None:
-            raise _no_table(target.table.name, f"MaxCompute table '{table.target}'")
-        found = first_rows(clients.reading(actual), limit)
+    found = maxcompute_rows(table, limit)
     return f"rows of MaxCompute table {table.target}", row_texts(found, target.table.physical_columns, table.mask)
-
-
-def _no_table(name: str, told: str) -> DestinationError:
-    return DestinationError(f"table '{name}': {told} does not exist; the first run of job 'sync' creates or needs it")
