@@ -1,7 +1,4 @@
-"""Few change rows of a changelog, held by this process: read, and reduced to the rows that count, by Arrow.
-
-Which row of a key counts is what `latest` tells Spark.
-"""
+"""Change rows of a changelog, read by Arrow in the process or task that asks."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows
 from upsert_platform.changelog.declared_values import cut_keys, with_declared_keys
-from upsert_platform.changelog.latest import IN_PARTITION, PARTITIONS_MET, PLACE
+from upsert_platform.changelog.rows import ORDER
 from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from upsert_platform.model import Table
 
 _UNSURE: Final = (TypeName.FLOAT, TypeName.DOUBLE, TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
-"""Types whose equal values Arrow and Spark may tell apart differently (zeros, NaN), or which Arrow does not group."""
+"""Types whose equal values may differ in their bytes: zeros, NaN, entries of maps."""
 
 
 def change_rows(
@@ -89,7 +86,7 @@ def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa
     import pyarrow as pa
 
     known = rows.arrow_schema(table)
-    order = (rows.TIMESTAMP, *PLACE, *IN_PARTITION) if ordered else ()
+    order = ORDER if ordered else ()
     names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, *order])
     return pa.schema([known.field(name) for name in names])
 
@@ -113,49 +110,5 @@ def change_times(store: ChangelogStore, *, after: int, upto: int) -> Iterator[pa
 
 
 def can_be_told_apart(kind: LogicalType | None) -> bool:
-    """Whether `last_rows` takes a key column of a type."""
+    """Return whether equal values of a type are the same bytes, as keys have to be that Arrow compares."""
     return kind is not None and kind.name not in _UNSURE
-
-
-def last_rows(changes: pa.Table, *, key: Sequence[str]) -> pa.Table:
-    """The row of each key that counts; see `latest.last_rows`.
-
-    Args:
-        changes: rows of a changelog, with the system columns that order them.
-        key: names of the key columns, of which there is at least one; `can_be_told_apart` holds for each.
-
-    Returns:
-        All columns of `changes`, and `PARTITIONS_MET`.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if _is_unique(changes, key):  # as batches are whose tasks reduced what they read
-        return changes.append_column(PARTITIONS_MET, pa.repeat(pa.scalar(1, pa.int32()), changes.num_rows))
-    in_partition, _ = _last(changes, [*key, *PLACE], IN_PARTITION)
-    found, counts = _last(in_partition, key, (rows.BATCH, rows.TIMESTAMP, *PLACE))
-    met = pc.if_else(pc.greater(counts, 1), pa.scalar(2, pa.int32()), pa.scalar(1, pa.int32()))
-    return found.append_column(PARTITIONS_MET, met)
-
-
-def _is_unique(changes: pa.Table, key: Sequence[str]) -> bool:
-    import pyarrow as pa
-
-    names = [f"k{place}" for place in range(len(key))]
-    keys = pa.table([changes.column(name) for name in key], names=names)
-    return keys.group_by(names, use_threads=False).aggregate([]).num_rows == changes.num_rows
-
-
-def _last(changes: pa.Table, group: Sequence[str], order: Sequence[str]) -> tuple[pa.Table, pa.ChunkedArray]:
-    """Of each group the row that comes last in an order, where null comes first; and how many rows the group has."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    by = [(name, "ascending", "at_start") for name in order]
-    ordered = changes.take(pc.sort_indices(changes, sort_keys=by))
-    names = [f"k{place}" for place in range(len(group))]
-    places = pa.array(np.arange(ordered.num_rows))
-    numbered = pa.table([*(ordered.column(name) for name in group), places], names=[*names, "at"])
-    found = numbered.group_by(names, use_threads=False).aggregate([("at", "max"), ("at", "count")])
-    return ordered.take(found.column("at_max")), found.column("at_count")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, read_rows, write_rows
-from upsert_platform.changelog.latest import last_rows, last_rows_per_partition
+from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.store import ChangelogStore, LiveFile
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
 from upsert_platform.errors import ChangelogError
@@ -189,7 +189,8 @@ def reduce_history(
     key = [*store.table.primary_key, _SPAN]
     quarantines = bool(store.quarantined_places().num_rows)
     # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
-    latest = last_rows_per_partition(changes, key=key) if quarantines else last_rows(changes, key=key)
+    count = sum(item.rows or 0 for item in found)
+    latest = last_rows(changes, key=key, count=count, of_partitions=quarantines)
     kept = latest.select(*whole.columns).where(f"NOT ({rows.KIND} = '{rows.KIND_DELETE}' AND {rows.BATCH} <= {floor})")
     compacted = kept.unionByName(whole.where(~is_change))
     _rewrite(store, _spread(compacted, size=sum(item.size for item in found)), found, reduced=upto)

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.change_rows import last_rows
-from upsert_platform.changelog.latest import PARTITIONS_MET
+from upsert_platform.changelog.last_rows import last_rows
 from upsert_platform.changelog.row_hashes import hash_rows, mix
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.internal_columns import internal
 
 _FEW: Final = 0.25

@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.change_rows import can_be_told_apart, change_batches, last_rows
-from upsert_platform.changelog.latest import PARTITIONS_MET, SEQUENCE, latest_per_key
+from upsert_platform.changelog.change_rows import can_be_told_apart, change_batches
+from upsert_platform.changelog.latest import SEQUENCE, latest_per_key
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.model import Table
 from upsert_platform.types import quote_name, spark_type
@@ -115,7 +116,8 @@ def latest_of_span(
     found = None if ordered else reduction_in_tasks(spark, store, after=after, upto=upto, key=key, columns=columns)
     if found is None:
         rows_of_span = store.read(spark, after=after, upto=upto)
-        return latest_per_key(rows_of_span, key=key, columns=columns, ordered=ordered)
+        count = store.about_rows(after=after, upto=upto)
+        return latest_per_key(rows_of_span, key=key, columns=columns, ordered=ordered, count=count)
     kinds = {column.name: column.type for column in rows.stored_columns(store.table)}
     given = [
         f"{quote_name(name)} {spark_type(kind)}" for name in found.columns for kind in [kinds[name]] if kind is not None
@@ -175,6 +177,8 @@ def _dealt(files: Sequence[LiveFile], tasks: int) -> tuple[tuple[str, ...], ...]
 def _reduced(span: SpanReduction, number: int) -> Iterator[pa.RecordBatch]:
     """The rows of the keys that fall to a task."""
     import pyarrow as pa
+
+    from upsert_platform.changelog.last_rows import last_rows
 
     found = _drawn(span, span.paths, span.columns)
     mine = partial(_falls_to, key=span.key, number=number, tasks=span.tasks)

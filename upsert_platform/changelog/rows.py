@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.internal_columns import internal
 from upsert_platform.model import Column, ColumnKind, Table
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
@@ -59,6 +60,17 @@ SYSTEM_COLUMNS: Final = {
     RAW_VALUE: "BINARY",
     RAW_HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
+
+PLACE: Final = (TOPIC, PARTITION)
+IN_PARTITION: Final = (BATCH, OFFSET, ROW)
+"""What decides between rows of one partition. Offsets grow with batches, but for what a replay brought back, which
+nothing had overtaken."""
+BETWEEN_PARTITIONS: Final = (BATCH, TIMESTAMP, *PLACE)
+"""What decides between the last rows of partitions."""
+ORDER: Final = tuple(dict.fromkeys((*BETWEEN_PARTITIONS, *IN_PARTITION)))
+"""Columns that decide which row of a key counts (`changelog/last_rows.py`)."""
+PARTITIONS_MET: Final = internal("partitions")
+"""INT column: 2 when the key was met in more than one topic-partition among the rows reduced, else 1."""
 
 
 def stored_columns(table: Table) -> tuple[Column, ...]:

@@ -443,6 +443,10 @@ class ChangelogStore:
         delta = self._looked_at()
         return live_files(delta) if delta is not None else []
 
+    def about_rows(self, *, after: int = 0, upto: int) -> int:
+        """About how many rows the batches after `after` and up to `upto` have, by the statistics of files. No JVM."""
+        return sum(item.rows_between(after=after, upto=upto) for item in self.files())
+
     def transaction_version(self, name: str) -> int:
         """The number that was last committed under a name, 0 before the first; see `upkeep.note_applied`. No JVM."""
         delta = self._looked_at()

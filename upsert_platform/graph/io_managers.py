@@ -96,7 +96,8 @@ class ChangelogIOManager(_PlatformIOManager):
         names = [column.name for column in stored_columns(source.table)]
         found = store.read(spark, after=0, upto=head.batch)
         if source.table.primary_key:
-            found = latest_per_key(found, key=source.table.primary_key, columns=names)
+            count = store.about_rows(upto=head.batch)
+            found = latest_per_key(found, key=source.table.primary_key, columns=names, count=count)
         return found.where(F.col(KIND).isin(KIND_INSERT, KIND_UPDATE_AFTER)).select(*map(quote_name, names))
 
 

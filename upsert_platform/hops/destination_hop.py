@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from upsert_platform.capabilities import ComparesRecords, KeepsOlderRows, StoresOtherValues, TellsBefore
-from upsert_platform.changelog.latest import COMMITTED_IN, PARTITIONS_MET, every_row, last_per_place, last_written
+from upsert_platform.changelog.latest import COMMITTED_IN, every_row, last_written
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import KEYS, RefusedStore, key_frame
 from upsert_platform.changelog.replays import dated_rows
-from upsert_platform.changelog.rows import KIND, KIND_DELETE, stored_columns
+from upsert_platform.changelog.rows import KIND, KIND_DELETE, PARTITIONS_MET, stored_columns
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.upkeep import applied_before, note_applied
 from upsert_platform.destination import (
@@ -234,7 +234,7 @@ class DestinationHop:
         reduced = reduced.observe(read, met, F.count(F.when(deleted, 1)).alias("deleted"))
         transformed = self._transformed(spark, reduced)
         failed = self._failed(transformed, span)
-        changes = self._last_written(computed(transformed), after=span.after, places=places)
+        changes = self._last_written(computed(transformed), after=span.after, upto=span.upto, places=places)
         deletes = F.count(F.when(F.col(OPERATION) == OPERATION_DELETE, 1)).alias("deletes")
         if PARTITIONS_MET in changes.columns:
             changes = changes.observe(made, met, deletes).drop(PARTITIONS_MET)
@@ -312,8 +312,8 @@ class DestinationHop:
         """As `changes`, with the column `transform.FAILED` if an expression can fail for a row."""
         frame = self._transformed(spark, self._reduced(spark, after=after, upto=upto))
         if self.target.source.table.primary_key:
-            return self._last_written(frame, after=after)
-        return self._last_written(computed(frame), after=after).drop(PARTITIONS_MET)
+            return self._last_written(frame, after=after, upto=upto)
+        return self._last_written(computed(frame), after=after, upto=upto).drop(PARTITIONS_MET)
 
     def _failed(self, transformed: DataFrame, span: BatchSpan) -> Written[TaskStats] | None:
         """Sets the rows that cannot be computed aside, before anything is written; they are kept with the others.
@@ -369,41 +369,36 @@ class DestinationHop:
             return F.lit(True)
         return F.col(f"{SEQUENCE}.{COMMITTED_IN}") > after
 
-    def _last_written(self, changes: DataFrame, *, after: int, places: tuple[str, ...] = ()) -> DataFrame:
-        """One row per key; where the source had none, with `_partitions` of the target's keys.
+    def _last_written(self, changes: DataFrame, *, after: int, upto: int, places: tuple[str, ...] = ()) -> DataFrame:
+        """One row per key; where the source had none, with `PARTITIONS_MET` of the target's keys.
 
         Keys of which no row was committed after `after` are not written again: their rows are there for a replay alone.
 
         Args:
             places: of a destination that keeps older rows: one put per key and place, and at most one delete per key.
         """
-        if places and isinstance(self.destination, StoresOtherValues):
-            from pyspark.sql import functions as F
+        from pyspark.sql import functions as F
 
-            stored = {
-                f"_stored_{place}": self.destination.stored_value(name, F.col(quote_name(name)))
-                for place, name in enumerate((*self.destination.primary_key, *places))
-            }
-            names = list(stored)
-            count = len(self.destination.primary_key)
-            last = last_per_place(changes.withColumns(stored), key=names[:count], places=names[count:]).drop(*stored)
-            return last if self.target.source.table.primary_key else last.where(F.col(SEQUENCE) > after)
-        key, folded = self.destination.primary_key, self._folded_key()
-        if folded and isinstance(self.destination, StoresOtherValues):
-            from pyspark.sql import functions as F
-
+        key, keyed = self.destination.primary_key, bool(self.target.source.table.primary_key)
+        stored: dict[str, SparkColumn] = {}
+        if isinstance(self.destination, StoresOtherValues) and (places or self._folded_key()):
             # Keys that the destination stores as one are one key, of which the last row counts.
             stored = {
                 f"_stored_{place}": self.destination.stored_value(name, F.col(quote_name(name)))
-                for place, name in enumerate(key)
+                for place, name in enumerate((*key, *places))
             }
-            last = last_written(changes.withColumns(stored), key=list(stored)).drop(*stored)
-            if self.target.source.table.primary_key:
-                return last.drop(PARTITIONS_MET)
-            return last.where(F.col(SEQUENCE) > after)
-        if self.target.source.table.primary_key:
+        if keyed and not stored:
             return changes
-        return last_written(changes, key=key).where(f"{SEQUENCE} > {after}")
+        names = list(stored) or list(key)
+        last = last_written(
+            changes.withColumns(stored) if stored else changes,
+            key=names[: len(key)],
+            places=names[len(key) :],
+            count=self.store.about_rows(after=after, upto=upto),
+        ).drop(*stored)
+        if not keyed:
+            return last.where(F.col(SEQUENCE) > after)
+        return last if places else last.drop(PARTITIONS_MET)
 
     def _places(self) -> tuple[str, ...]:
         """Columns that identify a row beside its key. After `Destination.prepare`."""

@@ -38,7 +38,6 @@ def few_files(spark: OnDemand, store: ChangelogStore, *, after: int, upto: int) 
         return None
     rows = sum(spark.most_rows + 1 if item.rows is None else item.rows for item in files)
     if not spark.is_local(rows, size):  # merged files hold other batches too; of queries there are no accounts
-        evenly = sum(item.rows_between(after=after, upto=upto) for item in files)
-        rows = max(rows_by_accounts(store, after=after, upto=upto), evenly)
+        rows = max(rows_by_accounts(store, after=after, upto=upto), store.about_rows(after=after, upto=upto))
     runner = spark.runner(rows, size)
     return None if runner is None else FewFiles(tuple(item.path for item in files), rows, runner)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from upsert_platform.changelog.latest import PARTITIONS_MET
-from upsert_platform.changelog.rows import BATCH, KIND, KIND_UPDATE_AFTER, KIND_UPDATE_BEFORE
+from upsert_platform.changelog.rows import BATCH, KIND, KIND_UPDATE_AFTER, KIND_UPDATE_BEFORE, PARTITIONS_MET
 from upsert_platform.destination import BEFORE, SEQUENCE
 from upsert_platform.internal_columns import internal
 from upsert_platform.types import quote_name

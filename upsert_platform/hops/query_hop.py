@@ -174,5 +174,6 @@ class QueryHop:
         shown = [f"`{name}`" for name in names]
         if not self.store.query.key:
             return changes.select(*shown)
-        latest = latest_per_key(changes, key=self.store.query.key, columns=names)
+        count = self.store.about_rows(upto=head.batch)
+        latest = latest_per_key(changes, key=self.store.query.key, columns=names, count=count)
         return latest.where(f"{KIND} <> '{KIND_DELETE}'").select(*shown)

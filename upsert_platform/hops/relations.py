@@ -63,7 +63,8 @@ def _last(store: ChangelogStore, mask: Mask, most: int) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from upsert_platform.changelog.change_rows import can_be_told_apart, change_rows, last_rows
+    from upsert_platform.changelog.change_rows import change_rows
+    from upsert_platform.changelog.last_rows import last_rows
 
     head = store.head()
     names = [column.name for column in rows.stored_columns(store.table)]
@@ -73,12 +74,6 @@ def _last(store: ChangelogStore, mask: Mask, most: int) -> pa.Table:
     changes = changes.filter(pc.not_equal(changes.column(rows.KIND), rows.KIND_UPDATE_BEFORE))
     key = store.table.primary_key
     if key:
-        kinds = {column.name: column.type for column in store.table.columns}
-        if not all(can_be_told_apart(kinds[name]) for name in key):
-            raise UpsertPlatformError(
-                f"the key of '{store.table.name}' is of a type whose values this process does not tell apart; query"
-                f" {CHANGELOGS}.{store.table.name}"
-            )
         changes = last_rows(changes, key=key).drop_columns([PARTITIONS_MET])
     live = pc.is_in(changes.column(rows.KIND), value_set=pa.array([rows.KIND_INSERT, rows.KIND_UPDATE_AFTER]))
     return _masked(changes.filter(live).select(names), mask)

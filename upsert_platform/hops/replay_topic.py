@@ -298,8 +298,9 @@ class _Judged:
         every = older.withColumn(_IS_READ, F.lit(False)).unionByName(again)
         compared = [*_PLACE, rows.ROW, rows.KIND, *(name for name in self._declared() if name not in names)]
         was = F.struct(*[_comparable(known, name).alias(f"c{at}") for at, name in enumerate(compared)]).alias(_WAS)
-        counted = last_rows(known, key=names).select(*key, was)
-        current = join_by_key(last_rows(every, key=names), counted, names, "left")
+        count = self.store.about_rows(upto=self.head.batch)
+        counted = last_rows(known, key=names, count=count).select(*key, was)
+        current = join_by_key(last_rows(every, key=names, count=count), counted, names, "left")
         same = F.lit(True)
         for at, name in enumerate(compared):
             same = same & _comparable(known, name).eqNullSafe(F.col(f"{_WAS}.c{at}"))

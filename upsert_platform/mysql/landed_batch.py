@@ -261,7 +261,8 @@ class LandedBatch:
 
         store = ChangelogStore(self.location, self.source.table, mode=self.source.mode)
         key, spark = self.source.table.primary_key, self.spark()
-        found = latest_per_key(store.read(spark, after=0, upto=self.head.batch), key=key, columns=[])
+        whole, count = store.read(spark, after=0, upto=self.head.batch), store.about_rows(upto=self.head.batch)
+        found = latest_per_key(whole, key=key, columns=[], count=count)
         gone = found.where(f"_seq < {progress.swept_before} AND {rows.KIND} <> '{rows.KIND_DELETE}'")
         given = {
             rows.BATCH: F.lit(self._batch),

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.changelog.row_hashes import normal
 from upsert_platform.errors import ChangelogError
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Aggregate, Call
 from upsert_platform.queries import exact
-from upsert_platform.queries.keys import code_rows, first_rows
+from upsert_platform.queries.keys import first_rows
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import LogicalType, TypeName, arrow_type
 

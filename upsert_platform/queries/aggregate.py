@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Aggregate
@@ -28,7 +29,7 @@ from upsert_platform.queries.accumulators import (
     results_of,
     with_nan,
 )  # fmt: skip
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows, sum_rows
+from upsert_platform.queries.keys import consolidate, is_member, place_rows, sum_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type

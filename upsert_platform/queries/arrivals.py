@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from upsert_platform.changelog.row_codes import code_rows, last_positions
 from upsert_platform.plan import Arrivals
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, last_rows, place_rows
+from upsert_platform.queries.keys import consolidate, is_member, place_rows
 from upsert_platform.queries.record_order import of_chosen_records, partition_columns
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
@@ -52,7 +53,7 @@ class Arrived:
             return table
         # One record in several windows: they stand in the order in which Flink gives them.
         codes, rows = _codes(table, key), np.arange(table.num_rows)
-        return table.take(pa.array(last_rows(codes, rows[::-1] if self.node.first else rows)))
+        return table.take(pa.array(last_positions(codes, rows[::-1] if self.node.first else rows)))
 
     combine = prepare
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.plan import Aggregate, Filter, Lookup, Node, Project, Window
-from upsert_platform.queries.keys import code_rows
 from upsert_platform.queries.steps import Tally, WindowStep
 
 if TYPE_CHECKING:

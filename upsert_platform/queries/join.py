@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.plan import Field, GroupJoin, Join
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, match_rows, place_rows
+from upsert_platform.queries.keys import consolidate, is_member, match_rows, place_rows
 from upsert_platform.queries.partitions import move_rows, negated, rows_state
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT

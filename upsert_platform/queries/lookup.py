@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Lookup
 from upsert_platform.queries.aggregate import COUNT
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, place_rows
+from upsert_platform.queries.keys import consolidate, is_member, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows, last_positions
 from upsert_platform.errors import ChangelogError
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Materialize
 from upsert_platform.queries.aggregate import COUNT
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, last_rows, place_rows
+from upsert_platform.queries.keys import consolidate, is_member, place_rows
 from upsert_platform.queries.partitions import negated
 from upsert_platform.queries.row_order import sortable
 from upsert_platform.queries.state import State, StateSchema
@@ -90,5 +91,5 @@ class LastRows:
                 columns[f"n{number}"] = pc.is_valid(rows.column(name)).cast(pa.int8())
                 columns[f"v{number}"] = sortable(rows.column(name))
             order = pc.sort_indices(pa.table(columns), sort_keys=[(name, "ascending") for name in columns])
-            rows = rows.take(pa.array(last_rows(codes, order.to_numpy())))
+            rows = rows.take(pa.array(last_positions(codes, order.to_numpy())))
         return rows.select(self.names).append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))

@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from upsert_platform.changelog.row_codes import code_rows, last_positions
 from upsert_platform.errors import ChangelogError
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Merge
-from upsert_platform.queries.keys import code_rows, consolidate, is_member, last_rows, place_rows
+from upsert_platform.queries.keys import consolidate, is_member, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import LogicalType, TypeName, arrow_type
@@ -98,7 +99,7 @@ class LastChanged:
             return rows
         (codes,) = code_rows([rows], [self.node.key])
         order = np.lexsort((rows.column(BRANCH).to_numpy(), rows.column(_SINCE).to_numpy()))
-        return rows.take(pa.array(last_rows(codes, order)))
+        return rows.take(pa.array(last_positions(codes, order)))
 
     def _shared(self, after: pa.Table, put: pa.Table) -> int:
         """Keys that this batch gave and several branches have."""

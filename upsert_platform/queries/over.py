@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.plan import Field, Over, OverCall
 from upsert_platform.queries import frames
 from upsert_platform.queries.frames import Frames
-from upsert_platform.queries.keys import code_rows
 from upsert_platform.queries.partitions import Partitions, rows_state
 from upsert_platform.queries.row_order import ARRIVED, Arrival, rows_in_order
 from upsert_platform.queries.state import State, StateSchema

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Field
 from upsert_platform.queries.aggregate import COUNT
-from upsert_platform.queries.keys import code_rows, consolidate, place_rows
+from upsert_platform.queries.keys import consolidate, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type

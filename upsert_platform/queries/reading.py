@@ -15,9 +15,10 @@ from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.declared_values import step_of, with_declared_keys
 from upsert_platform.changelog.parquet_files import open_parquet
+from upsert_platform.changelog.rows import ORDER
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Scan
-from upsert_platform.queries.sources import PUT, VERSION, signed_rows
+from upsert_platform.queries.sources import PUT, signed_rows
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
@@ -66,14 +67,14 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
         lanes: topic and partition of each row are wanted as well.
 
     Returns:
-        The columns of the scan; with `PUT` and those of `VERSION` for `upserts`, else with `WEIGHT`.
+        The columns of the scan; with `PUT` and those of `ORDER` for `upserts`, else with `WEIGHT`.
     """
     system, folder = file_system(share.location)
     kept = rows.system_schema()
     wanted = [pa.field(field.name, arrow_type(field.type)) for field in scan.fields]
     given = {field.name for field in scan.fields}
     beside = [name for name in (rows.TOPIC, rows.PARTITION) if lanes and name not in given]
-    schema = pa.schema([*(kept.field(name) for name in (VERSION if upserts else beside)), *wanted])
+    schema = pa.schema([*(kept.field(name) for name in (ORDER if upserts else beside)), *wanted])
     batch = [] if rows.BATCH in schema.names else [kept.field(rows.BATCH)]
     whole = pa.schema([kept.field(rows.KIND), *batch, *schema])
     finer = {field.name: field.type for field in scan.fields if field.name in scan.key and step_of(field.type) > 1}

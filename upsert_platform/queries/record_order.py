@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from upsert_platform.queries.keys import code_rows, last_rows
+from upsert_platform.changelog.last_rows import choose, ordered
+from upsert_platform.changelog.row_codes import code_rows
 
 
 def partition_columns(records: Sequence[Sequence[str]]) -> list[str]:
@@ -31,16 +31,11 @@ def of_chosen_records(table: pa.Table, codes: np.ndarray, record: Sequence[str],
     if table.num_rows < 2:
         return table
     time, topic, partition, offset, row = record
-    (splits,) = code_rows([table], [[topic, partition]])
-    within = np.lexsort((_numbers(table, row), _numbers(table, offset)))
-    within = within[::-1] if first else within
-    ends = last_rows(codes * (int(splits.max()) + 1) + splits, within)
-    between = np.lexsort((_numbers(table, partition)[ends], _topics(table, topic)[ends], _numbers(table, time)[ends]))
-    between = between[::-1] if first else between
-    chosen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
-    chosen[codes[ends[between]]] = ends[between]
+    found = choose(
+        table, codes, place=(topic, partition), within=(offset, row), between=(time, topic, partition), first=first
+    )
     (records,) = code_rows([table], [[topic, partition, offset, row]])
-    return table.filter(pa.array(records == records[chosen[codes]]))
+    return table.filter(pa.array(records == records[found.by_group()[codes]]))
 
 
 def arrival_ranks(
@@ -56,7 +51,7 @@ def arrival_ranks(
     """
     if not table.num_rows:
         return np.zeros(0, dtype=np.int64)
-    batches = _numbers(table, arrived) if arrived is not None else np.zeros(table.num_rows, dtype=np.int64)
+    batches = ordered(table, arrived) if arrived is not None else np.zeros(table.num_rows, dtype=np.int64)
     keys: list[np.ndarray] = []
     if len(records) > 1:
         # A row that is put together arrives when the last of its records does.
@@ -73,8 +68,8 @@ def _record_ranks(
 ) -> np.ndarray:
     batch, time, topic, partition, offset, row = record
     (splits,) = code_rows([table], [[topic, partition]])
-    moments = _dense((_numbers(table, time), _numbers(table, batch), arrived))
-    columns = [_numbers(table, row), _numbers(table, offset), _numbers(table, partition), _topics(table, topic)]
+    moments = _dense((ordered(table, time), ordered(table, batch), arrived))
+    columns = [ordered(table, row), ordered(table, offset), ordered(table, partition), ordered(table, topic)]
     if latest:
         moments = int(moments.max()) - moments
         columns = [~numbers for numbers in columns]
@@ -97,12 +92,3 @@ def _dense(columns: Sequence[np.ndarray]) -> np.ndarray:
     found = np.zeros(len(order), dtype=np.int64)
     found[order] = np.cumsum(differs)
     return found
-
-
-def _topics(table: pa.Table, name: str) -> np.ndarray:
-    return pc.rank(pc.fill_null(table.column(name), ""), tiebreaker="min").to_numpy().astype(np.int64)
-
-
-def _numbers(table: pa.Table, name: str) -> np.ndarray:
-    """Numbers that order a column, nulls before everything."""
-    return pc.fill_null(table.column(name).cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import Field
-from upsert_platform.queries.keys import code_rows, consolidate, is_member
+from upsert_platform.queries.keys import consolidate, is_member
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 

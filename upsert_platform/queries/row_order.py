@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.changelog.row_hashes import normal
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Order
-from upsert_platform.queries.keys import code_rows
 from upsert_platform.queries.record_order import arrival_ranks
 
 ARRIVED: Final = internal("arrived")

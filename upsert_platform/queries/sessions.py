@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.plan import Field, Session
-from upsert_platform.queries.keys import code_rows
 from upsert_platform.queries.partitions import Partitions
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type

@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.last_rows import last_rows
+from upsert_platform.changelog.row_codes import code_rows
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.internal_columns import internal
 from upsert_platform.plan import Field
-from upsert_platform.queries.keys import code_rows, is_member, last_rows, place_rows
+from upsert_platform.queries.keys import is_member, place_rows
 from upsert_platform.queries.state import State, StateSchema
 from upsert_platform.queries.steps import WEIGHT
 from upsert_platform.types import arrow_type
 
 PUT: Final = internal("put")
 """BOOLEAN: the row is there after the change; false after a delete, and where a filter does not hold."""
-VERSION: Final = (rows.BATCH, rows.TIMESTAMP, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)
-"""Columns that order the changes of a key."""
 
 
 def signed_rows(table: pa.Table, *, paired: bool) -> pa.Table:
@@ -38,66 +39,9 @@ def signed_rows(table: pa.Table, *, paired: bool) -> pa.Table:
     return table.append_column(WEIGHT, pc.if_else(back, pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64())))
 
 
-def last_per_key(table: pa.Table, key: Sequence[str], *, of_partitions: bool = False) -> pa.Table:
-    """The change of each key that decides.
-
-    The later batch; within it the greatest offset of each partition, and between partitions the later record's time,
-    then topic and partition.
-
-    Args:
-        of_partitions: of each partition its last one, since only a part of the changes is at hand.
-    """
-    if not table.num_rows:
-        return table
-    (codes,) = code_rows([table], [key])
-    if int(codes.max()) + 1 == len(codes):
-        return table
-    batches = table.column(rows.BATCH).to_numpy()
-    if batches[0] != batches[-1] or batches.min() != batches.max():
-        newest = np.full(int(codes.max()) + 1, -1, dtype=np.int64)
-        np.maximum.at(newest, codes, batches)
-        late = batches == newest[codes]
-        table, codes = table.filter(pa.array(late)), codes[late]
-    # Stable sorts, the least important first: what is equal in all is left as it came.
-    order = np.arange(len(codes))
-    for name in (rows.ROW, rows.OFFSET):
-        numbers = _ordered(table, name)[order]
-        if len(numbers) > 1 and (numbers[1:] < numbers[:-1]).any():
-            order = order[np.argsort(numbers, kind="stable")]
-    lanes = _lanes(table)
-    last = np.zeros(int(codes.max()) + 1, dtype=np.int64)
-    last[codes[order]] = order
-    if (lanes == lanes[last[codes]]).all():
-        return table.take(pa.array(last_rows(codes, order)))
-    table = table.take(pa.array(last_rows(codes * (int(lanes.max()) + 1) + lanes, order)))
-    if of_partitions:
-        return table
-    (codes,) = code_rows([table], [key])
-    topics = pc.rank(pc.fill_null(table.column(rows.TOPIC), ""), tiebreaker="min").to_numpy()
-    order = np.lexsort((_ordered(table, rows.PARTITION), topics, _ordered(table, rows.TIMESTAMP)))
-    return table.take(pa.array(last_rows(codes, order)))
-
-
-def _lanes(table: pa.Table) -> np.ndarray:
-    """A number per row, from 0, that tells topics and partitions apart."""
-    topics, partitions = table.column(rows.TOPIC), table.column(rows.PARTITION)
-    # Mostly there is one topic: comparing its name costs a quarter of coding it.
-    if not topics.null_count and not partitions.null_count and pc.all(pc.equal(topics, topics[0])).as_py():
-        numbers = partitions.to_numpy().astype(np.int64)
-        return numbers - numbers.min()
-    (lanes,) = code_rows([table], [[rows.TOPIC, rows.PARTITION]])
-    return lanes
-
-
-def _ordered(table: pa.Table, name: str) -> np.ndarray:
-    """Numbers that order a column, nulls before everything."""
-    values = table.column(name).cast(pa.int64())
-    return pc.fill_null(values, np.iinfo(np.int64).min).to_numpy()
-
-
 @dataclass(frozen=True)
 class Upserts:
-    """The contribution index of an upsert source. Input: changes with `PUT` and the columns of `VERSION`.
+    """The contribution index of an upsert source. Input: changes with `PUT` and the columns of `rows.ORDER`.
 
     Delta rule: minus the row that the index has of the key, plus the new one. State: key to exactly the columns that
     the query uses, as it computed them; keys that are deleted, or fail the query's filter, leave.
@@ -116,18 +60,18 @@ class Upserts:
 
     def prepare(self, table: pa.Table) -> pa.Table:
         """The last changes per key of what a task has read."""
-        return last_per_key(table, self.key, of_partitions=True)
+        return last_rows(table, key=self.key, of_partitions=True).drop_columns([PARTITIONS_MET])
 
     def combine(self, table: pa.Table) -> pa.Table:
         """The last changes per key."""
-        return last_per_key(table, self.key, of_partitions=True)
+        return last_rows(table, key=self.key, of_partitions=True).drop_columns([PARTITIONS_MET])
 
     def run(self, inputs: Sequence[pa.Table], states: Mapping[str, State], *, first: bool) -> pa.Table:
         """Signed rows: what the changes take back and add."""
         del first
         state = states[self.state_name]
         names = [name for name, _, _ in state.schema.columns]
-        change = last_per_key(pa.concat_tables(inputs), self.key)
+        change = last_rows(pa.concat_tables(inputs), key=self.key)
         after = pa.table([change.column(name).cast(kind) for name, _, kind in state.schema.columns], names=names)
         places = place_rows(after, self.key)
         known = state.rows_at(places)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.changelog.change_rows import changes_of_files, last_rows
-from upsert_platform.changelog.latest import PARTITIONS_MET
-from upsert_platform.changelog.rows import BATCH, KIND, KIND_DELETE, stored_columns
+from upsert_platform.changelog.change_rows import changes_of_files
+from upsert_platform.changelog.last_rows import last_rows
+from upsert_platform.changelog.rows import BATCH, KIND, KIND_DELETE, PARTITIONS_MET, stored_columns
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.model import Table

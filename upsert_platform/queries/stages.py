@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from upsert_platform.changelog.rows import ORDER
 from upsert_platform.plan import (
     Aggregate,
     Arrivals,
@@ -43,7 +44,7 @@ from upsert_platform.queries.over import Overs
 from upsert_platform.queries.partitions import Partitions
 from upsert_platform.queries.results import Result
 from upsert_platform.queries.sessions import Sessions
-from upsert_platform.queries.sources import PUT, VERSION, Upserts
+from upsert_platform.queries.sources import PUT, Upserts
 from upsert_platform.queries.state import StateSchema
 from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
 from upsert_platform.queries.topn import FirstRows
@@ -260,7 +261,7 @@ class _Compiler:
         assert draft.scan is not None, "the rows of a branch come from one changelog"
         draft.ordered = True
         draft.steps = [
-            replace(step, kept=(PUT, *VERSION)) if isinstance(step, ProjectStep) else step for step in draft.steps
+            replace(step, kept=(PUT, *ORDER)) if isinstance(step, ProjectStep) else step for step in draft.steps
         ]
         operator = Upserts(key, draft.fields, self._state())
         exchange = self._exchange()
@@ -312,7 +313,7 @@ class _Compiler:
             draft.steps.insert(0, ProjectStep((*_same(draft.scan.fields), *copies)))
         extra = tuple(name for name, _ in copies)
         draft.steps = [
-            replace(step, kept=(*(() if at == 0 and copies else extra), PUT, *VERSION))
+            replace(step, kept=(*(() if at == 0 and copies else extra), PUT, *ORDER))
             if isinstance(step, ProjectStep)
             else step
             for at, step in enumerate(draft.steps)

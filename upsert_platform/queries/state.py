@@ -22,9 +22,9 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import DataFile
 from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
+from upsert_platform.changelog.row_codes import code_rows, last_positions
 from upsert_platform.internal_columns import internal
 from upsert_platform.queries.cache import WORTHWHILE_ROWS, unpacked
-from upsert_platform.queries.keys import code_rows, last_rows
 
 PLACE: Final = internal("place")
 """BIGINT: `keys.place_rows` of the row's key."""
@@ -168,7 +168,7 @@ class State:
         together = pa.concat_tables([part.select(names) for part in parts]).combine_chunks()
         if len(parts) > 1 and self.schema.keys:
             (codes,) = code_rows([together], [[f"{self.schema.name}_k{at}" for at in range(len(self.schema.keys))]])
-            together = together.take(pa.array(last_rows(codes)))
+            together = together.take(pa.array(last_positions(codes)))
         elif len(parts) > 1:
             together = together.slice(together.num_rows - 1)
         if keep_gone:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, file_system, write_files
+from upsert_platform.changelog.rows import ORDER
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.plan import Field
 from upsert_platform.queries.aggregate import Multiset
@@ -26,7 +27,7 @@ from upsert_platform.queries.keys import bucket_rows, place_rows
 from upsert_platform.queries.lookup import Find, Found
 from upsert_platform.queries.reading import ChangelogShare, read_changes
 from upsert_platform.queries.results import Result
-from upsert_platform.queries.sources import PUT, VERSION
+from upsert_platform.queries.sources import PUT
 from upsert_platform.queries.stages import Feed, Stage
 from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, Tally, fields_after, take_steps
@@ -152,7 +153,7 @@ def _beside(stage: Stage) -> list[tuple[str, str]]:
     """Columns that steps keep beside the stage's own, with their types in Spark."""
     if not _is_upsert(stage):
         return [(WEIGHT, "BIGINT")]
-    return [*((name, rows.SYSTEM_COLUMNS[name]) for name in VERSION), (PUT, "BOOLEAN")]
+    return [*((name, rows.SYSTEM_COLUMNS[name]) for name in ORDER), (PUT, "BOOLEAN")]
 
 
 def _is_upsert(stage: Stage) -> bool:
@@ -241,7 +242,7 @@ class _Work:
         assert share is not None
         assert scan is not None
         watched, upserts = self.task.stage.watched, _is_upsert(self.task.stage)
-        wanted = {*(item.name for item in scan.fields), *(VERSION if upserts else ())}
+        wanted = {*(item.name for item in scan.fields), *(ORDER if upserts else ())}
         beside = {rows.TOPIC, rows.PARTITION} - wanted
         for table in read_changes(share, scan, upserts=upserts, lanes=bool(watched)):
             self.read += table.num_rows

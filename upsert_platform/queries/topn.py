@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.errors import ChangelogError
 from upsert_platform.plan import ArrivedTopN, TopN
 from upsert_platform.queries.aggregate import COUNT
-from upsert_platform.queries.keys import code_rows, consolidate, place_rows
+from upsert_platform.queries.keys import consolidate, place_rows
 from upsert_platform.queries.partitions import negated
 from upsert_platform.queries.record_order import partition_columns
 from upsert_platform.queries.row_order import ARRIVED, Arrival, rows_in_order

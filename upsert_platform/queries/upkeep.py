@@ -116,7 +116,8 @@ def reduced_rows(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from upsert_platform.queries.keys import bucket_rows, code_rows, last_rows, place_rows
+    from upsert_platform.changelog.row_codes import code_rows, last_positions
+    from upsert_platform.queries.keys import bucket_rows, place_rows
 
     system, folder = file_system(store.location)
     schema = store.result().schema
@@ -152,7 +153,7 @@ def reduced_rows(
         batches = changes.column(rows.BATCH).to_numpy()
         codes = codes * (len(ends) + 1) + np.searchsorted(sorted(ends), batches, side="left")
         order = np.argsort(batches, kind="stable")
-        changes = changes.take(pa.array(last_rows(codes, order)))
+        changes = changes.take(pa.array(last_positions(codes, order)))
         gone = pc.equal(changes.column(rows.KIND), rows.KIND_DELETE)
         dropped = pc.and_(gone, pc.less_equal(changes.column(rows.BATCH), floor))
         together = pa.concat_tables([changes.filter(pc.invert(dropped)), together.filter(pa.array(~change))])

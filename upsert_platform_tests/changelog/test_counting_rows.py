@@ -16,8 +16,8 @@ import pytest
 from upsert_platform.changelog import counting_rows, latest_in_tasks, rows
 from upsert_platform.changelog.counting_rows import Drawn
 from upsert_platform.changelog.data_files import write_rows
-from upsert_platform.changelog.latest import PARTITIONS_MET
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform_tests.changelog.places import Placed, last_values, random_records
 from upsert_platform_tests.changelog.test_latest import row_of

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, rows
-from upsert_platform.changelog.change_rows import change_rows, last_rows
+from upsert_platform.changelog.change_rows import change_rows
 from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.declared_values import cut_keys
 from upsert_platform.changelog.erasure import EVERY_BATCH, KeyRows, held_rows
+from upsert_platform.changelog.last_rows import last_rows
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.store import ChangelogStore, Positions
@@ -21,7 +22,6 @@ from upsert_platform.errors import SourceLocation
 from upsert_platform.model import Column, Options, Table
 from upsert_platform.plan import Field, Scan
 from upsert_platform.queries.reading import ChangelogShare, Piece, read_changes
-from upsert_platform.queries.sources import last_per_key
 from upsert_platform.types import parse_type
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_a_query_reads_them_as_one(store: ChangelogStore) -> None:
     scan = Scan("moments", fields, ("at", "id"), appended=False)
     share = ChangelogShare(store.location, tuple(Piece(item.path) for item in store.files()), 0, 2)
     read = pa.concat_tables(read_changes(share, scan, upserts=True))
-    assert told(numbers(last_per_key(read, scan.key))) == wanted(store)
+    assert told(numbers(last_rows(read, key=scan.key))) == wanted(store)
 
 
 def test_an_erasure_finds_every_one_of_them(store: ChangelogStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,10 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from upsert_platform.changelog import compaction, latest_in_tasks, rows
-from upsert_platform.changelog.change_rows import last_rows
+from upsert_platform.changelog import compaction, last_rows, latest, latest_in_tasks, rows
 from upsert_platform.changelog.data_files import write_rows
-from upsert_platform.changelog.latest import PARTITIONS_MET, every_row, last_written, latest_per_key
+from upsert_platform.changelog.latest import every_row, last_written, latest_per_key
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
 from upsert_platform_tests.changelog.test_store import TOPIC, declared, snapshot
@@ -63,9 +64,9 @@ def test_a_snapshot_is_that_of_the_offsets(spark: SparkSession, filled: Changelo
     assert Counter(len(places) > 1 for places in met.values())[True] > 100
     assert snapshot(spark, filled) == expected
     assert snapshot(spark, filled, after=1) == last_values(item for item in RECORDS if item.batch > 1)
-    latest = latest_per_key(filled.read(spark, after=0, upto=3), key=["id"], columns=["value"]).collect()
-    assert {row["id"]: row[PARTITIONS_MET] for row in latest} == {key: min(len(met[key]), 2) for key in met}
-    assert all(row["_seq"] == max(item.batch for item in RECORDS if item.key == row["id"]) for row in latest)
+    reduced = latest_per_key(filled.read(spark, after=0, upto=3), key=["id"], columns=["value"]).collect()
+    assert {row["id"]: row[PARTITIONS_MET] for row in reduced} == {key: min(len(met[key]), 2) for key in met}
+    assert all(row["_seq"] == max(item.batch for item in RECORDS if item.key == row["id"]) for row in reduced)
 
 
 @pytest.mark.parametrize("rows_of_task", [100, 1 << 20])
@@ -95,8 +96,8 @@ def reduced_locally(
     monkeypatch: pytest.MonkeyPatch, store: ChangelogStore, *, tasks: int
 ) -> tuple[list[list[int]], list[tuple[int, str]], int]:
     """Keys per task, keys with their values, and how many tasks had to reduce."""
-    reduce = Mock(wraps=last_rows)
-    monkeypatch.setattr(latest_in_tasks, "last_rows", reduce)
+    reduce = Mock(wraps=last_rows.last_rows)
+    monkeypatch.setattr(last_rows, "last_rows", reduce)
     monkeypatch.setattr(latest_in_tasks, "_WORTHWHILE_ROWS", 1)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=tasks))
     span = latest_in_tasks.reduction_in_tasks(spark, store, after=0, upto=9, key=["id"], columns=["value"])
@@ -158,12 +159,12 @@ def test_a_file_with_most_of_the_rows_is_divided_by_keys(tmp_path: Path, monkeyp
     assert min(map(len, keys)) > 200
 
 
-def test_more_than_tasks_may_hold_is_left_to_spark(
+def test_more_than_tasks_may_read_is_divided_by_spark(
     spark: SparkSession, filled: ChangelogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(latest_in_tasks, "MOST_ROWS", len(RECORDS) - 1)
     frame = latest_in_tasks.latest_of_span(spark, filled, after=0, upto=3, key=["id"], columns=["value"])
-    assert "MapInArrow" not in frame._jdf.queryExecution().toString()
+    assert "RepartitionByExpression" in frame._jdf.queryExecution().toString()
     assert {row["id"]: row["value"] for row in frame.collect()} == last_values(RECORDS)
 
 
@@ -176,6 +177,57 @@ def test_rows_of_a_table_without_a_key_reach_a_keyed_target_in_that_order(
     assert {row["id"]: row["value"] for row in last} == last_values(RECORDS)
     assert {row[PARTITIONS_MET] for row in last} == {1, 2}
     assert last_written(every, key=[]).where("_seq = 2").count() == sum(item.batch == 2 for item in RECORDS)
+
+
+def test_a_table_of_places_keeps_what_no_later_delete_overtakes(spark: SparkSession, filled: ChangelogStore) -> None:
+    """A key's puts, one per place, behind its last delete: in a partition by offset, between partitions by time."""
+
+    def between(record: Placed) -> tuple[int, datetime, int]:
+        return record.batch, record.at or datetime.min.replace(tzinfo=UTC), record.partition
+
+    def last(records: list[Placed]) -> Placed:
+        ends = {}
+        for record in sorted(records, key=lambda item: (item.batch, item.offset)):
+            ends[record.partition] = record
+        return max(ends.values(), key=between)
+
+    def is_overtaken(record: Placed, delete: Placed) -> bool:
+        if record.partition == delete.partition:
+            return (record.batch, record.offset) < (delete.batch, delete.offset)
+        return between(record) < between(delete)
+
+    of_key: dict[int, list[Placed]] = defaultdict(list)
+    for record in RECORDS:
+        of_key[record.key].append(record)
+    wanted: set[tuple[int, str | None]] = set()
+    for key, records in of_key.items():
+        deletes = [record for record in records if record.value is None]
+        delete = last(deletes) if deletes else None
+        wanted |= {(key, None)} if deletes else set()
+        of_place: dict[str, list[Placed]] = defaultdict(list)
+        for record in records:
+            if record.value is not None and not (delete and is_overtaken(record, delete)):
+                of_place[record.value[-1]].append(record)
+        wanted |= {(key, last(left).value) for left in of_place.values()}
+    every = every_row(filled.read(spark, after=0, upto=3), columns=["id", "value"])
+    frame = every.selectExpr(
+        "id", "value", "_kind", "_seq", "right(value, 1) AS place", "if(value IS NULL, 'D', 'U') AS _op"
+    )
+    found = last_written(frame, key=["id"], places=["place"]).collect()
+    assert len(wanted) > len(of_key)
+    assert len(found) == len(wanted)
+    assert {(row["id"], row["value"]) for row in found} == wanted
+
+
+@pytest.mark.parametrize("task_rows", [1, 50, 10_000])
+def test_a_task_lets_go_of_rows_that_cannot_count(monkeypatch: pytest.MonkeyPatch, task_rows: int) -> None:
+    monkeypatch.setattr(latest, "TASK_ROWS", task_rows)
+    schema = pa.schema([*rows.system_schema(), ("id", pa.int64()), ("value", pa.string())])
+    batches = pa.Table.from_pylist([row_of(item) for item in RECORDS], schema=schema).to_batches(max_chunksize=100)
+    task = latest.LastRows(("id",), ("id", "value"))
+    found = [row for batch in task(iter(batches)) for row in batch.to_pylist()]
+    assert {row["id"]: row["value"] for row in found} == last_values(RECORDS)
+    assert len(found) == len(last_values(RECORDS))
 
 
 @pytest.mark.parametrize("quarantines", [False, True])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import read_rows, write_here
+from upsert_platform.changelog.data_files import read_rows, write_rows
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.errors import ChangelogError
 
@@ -28,7 +28,7 @@ def test_each_changed_bit_of_a_data_file_is_refused_by_the_files_name(tmp_path: 
         schema=columns,
     )
     location = TableLocation(str(tmp_path))
-    (written,) = write_here(iter(table.to_batches()), location=location, schema=columns)
+    (written,) = write_rows(iter(table.to_batches()), location=location, schema=columns)
     path = tmp_path / written.path
     content = path.read_bytes()
     chance = random.Random(5)

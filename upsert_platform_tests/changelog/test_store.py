@@ -19,7 +19,8 @@ from deltalake import write_deltalake
 
 from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.accounting import RangeAccount, total
-from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
+from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError, SourceLocation
 from upsert_platform.model import Column, Options, Table

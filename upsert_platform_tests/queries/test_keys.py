@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from upsert_platform.queries.keys import code_rows, consolidate, match_rows, sum_rows
+from upsert_platform.changelog.row_codes import code_rows
+from upsert_platform.queries.keys import consolidate, match_rows, sum_rows
 
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "texts": (pa.string(), ["", "a", "\0", "long text of more than eight bytes", None]),

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog import rows
+from upsert_platform.changelog import latest, rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.changelog.change_rows import last_rows
-from upsert_platform.changelog.latest import last_rows_per_partition, latest_per_key
 from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.errors import TopicError
 from upsert_platform.internal_columns import internal
@@ -71,7 +69,12 @@ def last_values(
     found = _changes(spark, table, ranges)
     if keys is not None:
         found = join_by_key(found, keys.select(*key), table.primary_key, "left_semi")
-    last = latest_per_key(found, key=table.primary_key, columns=[column.name for column in columns])
+    last = latest.latest_per_key(
+        found,
+        key=table.primary_key,
+        columns=[column.name for column in columns],
+        count=sum(item.offsets for item in ranges),
+    )
     return last.where(F.col(rows.KIND) != rows.KIND_DELETE).select(*names)
 
 
@@ -83,7 +86,12 @@ def keys_in_several_partitions(spark: SparkSession, table: KafkaTable, ranges: S
     if not ranges:
         return _none(spark, key)
     names = [quote_name(name) for name in table.primary_key]
-    last = last_rows_per_partition(_changes(spark, table, ranges), key=table.primary_key)
+    last = latest.last_rows(
+        _changes(spark, table, ranges),
+        key=table.primary_key,
+        count=sum(item.offsets for item in ranges),
+        of_partitions=True,
+    )
     held = last.where(F.col(rows.KIND) != rows.KIND_DELETE).groupBy(*names).agg(F.count(F.lit(1)).alias(_HELD))
     return held.where(F.col(_HELD) > 1).select(*names)
 
@@ -137,6 +145,7 @@ def last_values_in_task(table: KafkaTable, ranges: Sequence[OffsetRange]) -> pa.
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from upsert_platform.changelog.last_rows import last_rows
     from upsert_platform.kafka.source.read_range import RangeReader
 
     reader = RangeReader(table, reduces=True)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from upsert_platform.changelog import rows as changelog
-from upsert_platform.changelog.latest import PARTITIONS_MET, latest_per_key
+from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.transform import change_query
 from upsert_platform.kafka.table import KafkaTable
