@@ -14,7 +14,6 @@ from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.verify import check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
@@ -52,7 +51,7 @@ def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChe
 def _accounted(
     context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table, key: dg.AssetKey
 ) -> Iterator[dg.AssetCheckResult]:
-    store = changelog_of(platform.sound().sources[table.name], platform.lake)
+    store = platform.changelog(platform.sound().sources[table.name])
     own = store.batches_of_run(context.run.run_id)
     head = store.head()
     # A run that read nothing new shows what stands: the accounts of the newest batch.

@@ -15,7 +15,6 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import PLATFORM, SPARK, TABLE_METADATA, AssetKeys
 from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.hops.destination_hop import DestinationPlan
 from upsert_platform.hops.frame_hop import write_frame
@@ -90,7 +89,7 @@ class ChangelogIOManager(_PlatformIOManager):
         with told_plainly():
             self.spark.refuse_wrong(self.platform)
             source = self.platform.sound().sources[_table_of(context.upstream_output)]
-            store = changelog_of(source, self.platform.lake)
+            store = self.platform.changelog(source)
             spark = self.spark.spark_session
             head = store.create()
         names = [column.name for column in stored_columns(source.table)]

@@ -11,7 +11,6 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Table
 from upsert_platform.platform_options import Severity, platform_settings
 from upsert_platform.source import ForeseesLoss, Unread
@@ -38,7 +37,7 @@ def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDe
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             source = platform.sound().sources[table.name]
-            head = changelog_of(source, platform.lake).head()
+            head = platform.changelog(source).head()
             if head is None or not head.batch or not isinstance(source, ForeseesLoss):
                 context.log.info("nothing was read yet, or the source does not tell how long it keeps records")
                 yield judged(key, [], at_most=platform_settings(table).no_unread_loss)

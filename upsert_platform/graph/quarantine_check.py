@@ -15,7 +15,6 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.binding import changelog_of
 from upsert_platform.masking import Mask
 from upsert_platform.model import Table
 from upsert_platform.platform_options import platform_settings
@@ -48,7 +47,7 @@ def quarantine_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
     def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             source = platform.sound().sources[table.name]
-            store = changelog_of(source, platform.lake)
+            store = platform.changelog(source)
             nothing = nothing_decoded(store, Mask.of(source.table))
             found = judged(source, store, nothing, key=key)
         yield found

@@ -4,6 +4,7 @@ Annotations are evaluated here: Dagster does not understand a `ResourceDependenc
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from upsert_platform.changelog.lake import Lake, check_writable, project_path
 from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.destination import Destination
 from upsert_platform.errors import EndpointError
 from upsert_platform.graph.endpoint_resources import (
@@ -27,7 +29,7 @@ from upsert_platform.graph.endpoint_resources import (
 from upsert_platform.graph.launchable import HoldsSecrets, flat, launchable, resolved
 from upsert_platform.graph.own_runs import LAKE_TAG, lake_mark
 from upsert_platform.graph.processes import name_host
-from upsert_platform.hops.binding import Binding, bind_sound, changelog_of, load, open_unbound
+from upsert_platform.hops.binding import Binding, QuerySource, bind_sound, changelog_of, load, open_unbound
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.connectors import keep_connections
 from upsert_platform.hops.declared import Declared, declared
@@ -39,12 +41,15 @@ from upsert_platform.jvm.placement import refuse_wrong
 from upsert_platform.jvm.profiles import SparkPlace, spark_place
 from upsert_platform.jvm.spark_work import SparkWork, WorkCounter
 from upsert_platform.jvm.warm_session import close_session, session_for_run
+from upsert_platform.source import Source
 from upsert_platform.unreachable import wait_once_for
 
 _AWAY_SECONDS = 30.0
 """How long an endpoint that was not reached counts as away for the other steps of a run."""
 _UNSET = re.compile(r"\$\{[A-Za-z_]\w*\}")
 """What a component leaves of a variable that is not set where it is loaded."""
+_CHANGELOGS = 100
+"""Handles of changelogs that a run keeps: each holds the list of the changelog's files."""
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
 
@@ -190,18 +195,20 @@ class PlatformResource(HoldsSecrets):
     mysql: dg.ResourceDependency[MySqlResource]
     storage: dg.ResourceDependency[LakeResource]
     _binding: Binding | None = PrivateAttr(default=None)
+    _changelogs: OrderedDict[str, ChangelogStore] | None = PrivateAttr(default=None)
 
     def __init__(self, **data: Any) -> None:
         """Takes the values and the resources; `mysql` and `storage` may be left out."""
         super().__init__(**{"mysql": MySqlResource(), "storage": LakeResource(), **data})
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Notes with a run where it is carried out, and keeps connections for its short questions.
+        """Notes with a run where it is carried out, and keeps connections and changelogs open for its steps.
 
         Steps of tables whose endpoint is away wait for it once, and not in turn.
         """
         keep_connections()
         wait_once_for(_AWAY_SECONDS)
+        self._changelogs = OrderedDict()
         if self.home is not None and context.log is not None:
             context.log.warning(
                 "'home' of resource 'platform' is superseded by 'root' of resource 'lake'; it still wins"
@@ -210,9 +217,10 @@ class PlatformResource(HoldsSecrets):
             name_host(context.instance, context.run.run_id, **{LAKE_TAG: lake_mark(self.root)})
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Lets the connections go."""
+        """Lets the connections and changelogs go."""
         keep_connections(keep=False)
         wait_once_for(None)
+        self._changelogs = None
 
     @property
     def root(self) -> str:
@@ -278,10 +286,27 @@ class PlatformResource(HoldsSecrets):
             return found.targets[name].open()
         return open_unbound(found.project, name, self.defaults())
 
+    def changelog(self, source: Source | QuerySource) -> ChangelogStore:
+        """Return the changelog of a source, or of a query.
+
+        Steps of a run look through one handle, which is brought up to date at each look, instead of opening it anew.
+        """
+        store = changelog_of(source, self.lake)
+        if self._changelogs is None:
+            return store
+        kept = self._changelogs.get(store.uri)
+        if kept is None:
+            store.keep_open()
+            kept = self._changelogs[store.uri] = store
+            if len(self._changelogs) > _CHANGELOGS:
+                self._changelogs.popitem(last=False)
+        self._changelogs.move_to_end(store.uri)
+        return kept
+
     def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
         """The hop from the topics of a declared table to its changelog."""
         source = self.sound().sources[name]
-        return ChangelogHop(source, changelog_of(source, self.lake), run=run)
+        return ChangelogHop(source, self.changelog(source), run=run)
 
     def query_hop(self, name: str, *, run: str) -> QueryHop:
         """The hop from the changelogs that a query reads to its result."""
@@ -292,7 +317,7 @@ class PlatformResource(HoldsSecrets):
         bound = self.sound().targets[name]
         return DestinationHop(
             bound,
-            changelog_of(bound.source, self.lake),
+            self.changelog(bound.source),
             bound.open(),
             refused=RefusedStore(self.lake.refused(name)),
             run=run,

@@ -14,7 +14,6 @@ from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.binding import changelog_of
 from upsert_platform.model import Table
 from upsert_platform.platform_options import Severity, platform_settings
 
@@ -26,7 +25,7 @@ def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.A
     """Compares the types in the lake with those that are declared; columns that it lacks come with the next batch."""
 
     def difference(platform: PlatformResource) -> str | None:
-        store = changelog_of(platform.sound().sources[table.name], platform.lake)
+        store = platform.changelog(platform.sound().sources[table.name])
         try:
             if store.head() is not None:
                 store.create()
