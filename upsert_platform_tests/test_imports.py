@@ -21,6 +21,7 @@ HEAVY = (
     "pyspark",
     "confluent_kafka",
     "pymysql",
+    "psycopg",
     "tablestore",
     "odps",
     "pyarrow",
@@ -60,11 +61,12 @@ ROOMS: Mapping[str, set[str]] = {
     "kafka": VOCABULARY | {"formats", "changelog", "writing"},
     "tablestore": VOCABULARY | {"formats", "writing"},
     "maxcompute": VOCABULARY | {"writing"},
+    "postgres": VOCABULARY | {"formats", "writing"},
     "mysql": VOCABULARY | {"changelog", "writing"},
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog", "mysql.options"},
     "hops": VOCABULARY
     | {"queries", "declarations", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "changelog"}
-    | {"mysql", "writing", "referee"},
+    | {"mysql", "postgres", "writing", "referee"},
     "proofs": VOCABULARY | {"hops", "changelog", "kafka", "writing"},
     "discovery": VOCABULARY
     | {"formats", "kafka", "hops", "declarations", "changelog", "maxcompute.types", "tablestore.types"},
@@ -74,7 +76,8 @@ ROOMS: Mapping[str, set[str]] = {
     "demo": VOCABULARY | {"graph", "hops", "changelog", "local", "referee"},
     "testing": VOCABULARY | {"graph", "hops", "kafka", "changelog", "declarations.pipeline_source", "writing", "local"},
     "reference": VOCABULARY
-    | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"},
+    | {"declarations", "hops", "sql", "generated", "formats", "kafka", "tablestore", "maxcompute", "mysql"}
+    | {"postgres"},
     "cli": VOCABULARY
     | {"queries", "declarations", "hops", "proofs", "changelog", "local", "demo", "jvm", "reference", "referee"}
     | {"graph.stream_events", "graph.job_run", "discovery", "formats", "kafka"},
@@ -105,6 +108,7 @@ LIGHT = (
     "kafka.sink.destination", "maxcompute.destination", "maxcompute.table", "tablestore.destination",
     "tablestore.table", "tablestore.connect.destination", "sql.statements", "local.supervisor", "demo.run",
     "referee.verdict", "referee.stores", "referee.topic", "writing.lease", "writing.outcomes",
+    "postgres.options", "postgres.connector", "postgres.destination", "postgres.control", "postgres.lookup",
     "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream", "mysql.connector",
     "mysql.table_source", "hops.checkups.databases", "hops.databases",
     "cli.prove", "proofs.ends", "proofs.inputs", "proofs.proof",
@@ -121,6 +125,7 @@ IN_WORKERS = (
     "tablestore.connect.reading", "queries.tasks", "mysql.binlog.reader", "mysql.snapshot",
     "mysql.landing", "mysql.text_values", "changelog.replays", "changelog.summed_in_tasks", "queries.native_insert",
     "queries.span_changes", "writing.check_task", "task_runner",
+    "postgres.stage", "postgres.reader", "postgres.held", "postgres.merge",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 
@@ -308,7 +313,7 @@ def _texts(*nodes: ast.AST) -> set[object]:
     return {word.value for node in nodes for word in ast.walk(node) if isinstance(word, ast.Constant)}
 
 
-ROOMS_OF_CONNECTORS = ("kafka", "tablestore", "maxcompute", "mysql", "generated", "local")
+ROOMS_OF_CONNECTORS = ("kafka", "tablestore", "maxcompute", "postgres", "mysql", "generated", "local")
 """Where such a word may be the value of an option."""
 
 

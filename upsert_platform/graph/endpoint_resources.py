@@ -1,4 +1,4 @@
-"""Dagster resources `kafka`, `tablestore`, `maxcompute`, `mysql` and `lake`: where the systems of a run are."""
+"""Dagster resources of endpoints, `kafka` to `postgres`, and `lake`: where the systems of a run are."""
 
 from __future__ import annotations
 
@@ -107,6 +107,20 @@ class MaxComputeResource(EndpointResource):
     project: str | None = Field(default=None, description="Name of the project; UPSERT_MAXCOMPUTE_PROJECT if left out.")
     access_id: str | None = _secret("UPSERT_MAXCOMPUTE_ACCESS_ID if left out.")
     access_key: str | None = _secret("UPSERT_MAXCOMPUTE_ACCESS_KEY if left out.")
+
+
+class PostgresResource(EndpointResource):
+    """Database and user for `postgres` tables whose declaration names none."""
+
+    endpoint_name: ClassVar[str] = "postgres"
+
+    url: str | None = Field(
+        default=None, description="jdbc:postgresql://host:port/database; UPSERT_POSTGRES_URL if left out."
+    )
+    username: str | None = Field(
+        default=None, description="User who may read and write the tables; UPSERT_POSTGRES_USER if left out."
+    )
+    password: str | None = _secret("UPSERT_POSTGRES_PASSWORD if left out.")
 
 
 class MySqlResource(EndpointResource):

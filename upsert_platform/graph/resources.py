@@ -24,6 +24,7 @@ from upsert_platform.graph.endpoint_resources import (
     LakeResource,
     MaxComputeResource,
     MySqlResource,
+    PostgresResource,
     TablestoreResource,
 )
 from upsert_platform.graph.launchable import HoldsSecrets, flat, launchable, resolved
@@ -182,7 +183,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
 class PlatformResource(HoldsSecrets):
     """The declared project, bound to its connectors.
 
-    The resources `kafka`, `tablestore`, `maxcompute`, `mysql` and `lake` say where its systems and its lake are.
+    The resources of `endpoint_resources` and `lake` say where its systems and its lake are.
     """
 
     project: str | None = Field(
@@ -192,14 +193,16 @@ class PlatformResource(HoldsSecrets):
     kafka: dg.ResourceDependency[KafkaResource]
     tablestore: dg.ResourceDependency[TablestoreResource]
     maxcompute: dg.ResourceDependency[MaxComputeResource]
+    postgres: dg.ResourceDependency[PostgresResource]
     mysql: dg.ResourceDependency[MySqlResource]
     storage: dg.ResourceDependency[LakeResource]
     _binding: Binding | None = PrivateAttr(default=None)
     _changelogs: OrderedDict[str, ChangelogStore] | None = PrivateAttr(default=None)
 
     def __init__(self, **data: Any) -> None:
-        """Takes the values and the resources; `mysql` and `storage` may be left out."""
-        super().__init__(**{"mysql": MySqlResource(), "storage": LakeResource(), **data})
+        """Takes the values and the resources; `postgres`, `mysql` and `storage` may be left out."""
+        others = {"postgres": PostgresResource(), "mysql": MySqlResource(), "storage": LakeResource()}
+        super().__init__(**{**others, **data})
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Notes with a run where it is carried out, and keeps connections and changelogs open for its steps.
@@ -257,7 +260,8 @@ class PlatformResource(HoldsSecrets):
 
     def endpoints(self) -> Endpoints:
         """What the resources of systems are given."""
-        given = {item.endpoint_name: item for item in (self.kafka, self.tablestore, self.maxcompute, self.mysql)}
+        items = (self.kafka, self.tablestore, self.maxcompute, self.postgres, self.mysql)
+        given = {item.endpoint_name: item for item in items}
         return Endpoints(
             {name: item.given() for name, item in given.items()},
             {name: item.values_of("options") for name, item in given.items()},
@@ -330,6 +334,7 @@ def top_level(platform: PlatformResource) -> dict[str, Any]:
         "kafka": platform.kafka,
         "tablestore": platform.tablestore,
         "maxcompute": platform.maxcompute,
+        "postgres": platform.postgres,
         "mysql": platform.mysql,
     }
     found = {name: launchable(item, **item.of_environment()) for name, item in systems.items()}

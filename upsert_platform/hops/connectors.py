@@ -20,6 +20,7 @@ from upsert_platform.model import Project, Table
 from upsert_platform.mysql.connector import MySqlCdcConnector
 from upsert_platform.options import nearest
 from upsert_platform.plan import Query
+from upsert_platform.postgres.connector import PostgresConnector
 from upsert_platform.source import Source
 from upsert_platform.tablestore.connector import TablestoreConnector
 
@@ -32,6 +33,7 @@ CONNECTORS: Final[dict[str, Connector]] = {
         TablestoreConnector(),
         ConnectConnector(),
         MaxComputeConnector(),
+        PostgresConnector(),
         FakerConnector(),
         DatagenConnector(),
         ValuesConnector(),
@@ -61,7 +63,7 @@ def searchable() -> Mapping[str, Searchable]:
 
 
 def by_endpoint(defaults: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
-    """Options per endpoint (``kafka``, ``tablestore``, ``maxcompute``, ``mysql``) as options per connector."""
+    """Options per endpoint (such as ``kafka``) as options per connector."""
     return {name: defaults[found.endpoint] for name, found in CONNECTORS.items() if found.endpoint in defaults}
 
 

@@ -1,4 +1,4 @@
-"""Values of the resources `kafka`, `tablestore`, `maxcompute` and `mysql`: where the systems of tables are.
+"""Values of the resources `kafka`, `tablestore`, `maxcompute`, `postgres` and `mysql`: where the systems of tables are.
 
 A table takes each option that it does not declare from the resource of its connector. The resource takes each value
 that it is not given from a variable: of the environment, of ``variables.yaml``, or of the local servers. A value that a
@@ -50,6 +50,11 @@ ENDPOINT_VALUES: Final[Mapping[str, tuple[EndpointValue, ...]]] = {
         EndpointValue("project", "odps.project.name", "UPSERT_MAXCOMPUTE_PROJECT"),
         EndpointValue("access_id", "odps.access.id", "UPSERT_MAXCOMPUTE_ACCESS_ID", credential=True),
         EndpointValue("access_key", "odps.access.key", "UPSERT_MAXCOMPUTE_ACCESS_KEY", credential=True),
+    ),
+    "postgres": (
+        EndpointValue("url", "url", "UPSERT_POSTGRES_URL"),
+        EndpointValue("username", "username", "UPSERT_POSTGRES_USER", credential=True),
+        EndpointValue("password", "password", "UPSERT_POSTGRES_PASSWORD", credential=True),
     ),
     "mysql": (
         EndpointValue("hostname", "hostname", "UPSERT_MYSQL_HOST"),

@@ -11,7 +11,9 @@ ELSEWHERE: Final = {
     "print": "`upsert-platform peek TABLE` shows rows; write a table to keep them",
     "blackhole": "leave the INSERT out; nothing is computed for a table that nobody reads",
     "datahub": f"{_READ_ON}; as a source, DataHub speaks Kafka's protocol: 'connector' = 'kafka' with its endpoint",
-    "jdbc": f"{_READ_ON} (Kafka Connect's JDBC sink); as a source, 'connector' = 'mysql-cdc' follows MySQL and MariaDB",
+    "jdbc": "as a target, 'connector' = 'postgres' takes the same options for PostgreSQL; for other databases, write an"
+    " upsert-kafka topic that Kafka Connect's JDBC sink reads; as a source, 'connector' = 'mysql-cdc' follows MySQL and"
+    " MariaDB",
     "filesystem": "as a target, every changelog is a Delta Lake table that others read; as a source, send the files'"
     " rows to a topic (`upsert-platform send`)",
     "elasticsearch": f"{_READ_ON} (Kafka Connect's Elasticsearch sink)",

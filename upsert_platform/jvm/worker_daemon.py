@@ -23,6 +23,7 @@ MODULES: Final = (
     "upsert_platform.kafka.source.source",
     "upsert_platform.maxcompute.reader",
     "upsert_platform.maxcompute.writer",
+    "upsert_platform.postgres.stage",
     "upsert_platform.queries.span_changes",
     "upsert_platform.queries.tasks",
     "upsert_platform.tablestore.reader",

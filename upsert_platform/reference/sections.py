@@ -20,6 +20,7 @@ from upsert_platform.mysql import options as mysql_options
 from upsert_platform.mysql.options import MySqlCdcSettings, MySqlSource
 from upsert_platform.options import Settings
 from upsert_platform.platform_options import PlatformSettings
+from upsert_platform.postgres.options import WITHOUT_EFFECT, PostgresSettings
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
@@ -46,6 +47,8 @@ def all_sections() -> Iterator[Section]:
     yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
     rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
     yield Section("maxcompute", "Connector maxcompute", _about("maxcompute"), rows)
+    rows = settings_rows(PostgresSettings, without_effect=WITHOUT_EFFECT)
+    yield Section("postgres", "Connector postgres", _about("postgres"), rows)
     yield Section("mysql-cdc", "Connector mysql-cdc", _about("mysql-cdc"), settings_rows(MySqlCdcSettings))
     yield Section("mysql", "Source mysql of ingestion pipelines", texts.MYSQL_SOURCE, tuple(_mysql_source()))
     made: dict[str, tuple[type[Settings], ...]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -12,6 +12,7 @@ from upsert_platform.destination import Destination
 from upsert_platform_tests.kafka.tables import declare as declare_topic
 from upsert_platform_tests.kafka.tables import read as read_topic
 from upsert_platform_tests.maxcompute.conftest import make_table, maxcompute  # noqa: F401 (fixtures)
+from upsert_platform_tests.postgres.conftest import postgres_server, postgres_tables  # noqa: F401 (fixtures)
 from upsert_platform_tests.tablestore.conftest import server  # noqa: F401 (a fixture)
 from upsert_platform_tests.tablestore.declared import table_on
 from upsert_platform_tests.writing.in_memory import COLUMNS, MemoryDestination, Place
@@ -56,6 +57,13 @@ def maxcompute_tunnel(request: pytest.FixtureRequest, columns: Columns, **option
     return maxcompute_delta(request, columns, **options, **{"write_api": "tunnel"})
 
 
+def postgres(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
+    from upsert_platform.postgres.destination import PostgresDestination
+
+    table = request.getfixturevalue("postgres_tables")(columns, **options)
+    return lambda: PostgresDestination(table)
+
+
 def memory(request: pytest.FixtureRequest, columns: Columns, **options: str) -> Open:
     place = Place()
     return lambda: MemoryDestination(place, columns, fails=options.get("on-error") == "fail")
@@ -67,10 +75,18 @@ DESTINATIONS: Final[Mapping[str, Callable[..., Open]]] = {
     "tablestore": tablestore,
     "maxcompute": maxcompute_delta,
     "memory": memory,
+    "postgres": postgres,
 }
+OF_SYSTEMS: Final = {"postgres"}
+"""Those whose server has to be installed: their tests are run by `make test-systems`."""
 
 
-@pytest.fixture(params=list(DESTINATIONS))
+def marked(names: Collection[str]) -> list[Any]:
+    """Return the names as parameters, those of further servers with the mark `systems`."""
+    return [pytest.param(name, marks=pytest.mark.systems) if name in OF_SYSTEMS else name for name in names]
+
+
+@pytest.fixture(params=marked(DESTINATIONS))
 def declared(request: pytest.FixtureRequest) -> Iterator[Callable[..., Open]]:
     """Declares tables of one kind: columns and options to what opens a destination; all are closed at the end."""
     made: list[Any] = []

@@ -19,7 +19,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
 from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.task_runner import LocalTaskRunner, RowsOfTask, SparkTaskRunner
-from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open
+from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open, marked
 from upsert_platform_tests.writing.leases import die
 
 MINUTE = timedelta(seconds=60)
@@ -84,7 +84,7 @@ def test_who_needs_spark_for_few_rows(request: pytest.FixtureRequest, opened: Op
     assert here != (request.node.callspec.params["declared"] in WITH_SPARK)
 
 
-@pytest.mark.parametrize("declared", [name for name in DESTINATIONS if name not in WITH_SPARK], indirect=True)
+@pytest.mark.parametrize("declared", marked([name for name in DESTINATIONS if name not in WITH_SPARK]), indirect=True)
 @pytest.mark.parametrize("where", ["this process", "Spark"])
 def test_few_rows_are_written_and_read_by_one_task(
     where: str, spark: SparkSession, declared: Callable[..., Open], tmp_path: Path

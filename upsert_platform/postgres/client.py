@@ -1,0 +1,178 @@
+"""Connections to a PostgreSQL server through libpq, fit for a pooler that gives each transaction another session.
+
+Nothing outlives a transaction on the server: no statement is prepared, settings are local to a transaction.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError, hide
+from upsert_platform.postgres.options import PostgresSettings
+from upsert_platform.unreachable import reaching
+from upsert_platform.writing.time_limit import time_left
+
+if TYPE_CHECKING:
+    import psycopg
+
+_ENDPOINT_CLASSES: Final = ("08", "28", "3D", "53", "57", "58")
+"""Classes of SQLSTATE that tell of the server, of the login, or of its resources."""
+_DENIED: Final = "42501"
+_LONGEST_MILLISECONDS: Final = 2_000_000_000
+
+
+def connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
+    """An open connection in autocommit mode; the caller closes it.
+
+    Raises:
+        EndpointError: the server is not reached, or refuses the login.
+    """
+    import psycopg
+
+    parameters: dict[str, Any] = {name: value for name, value in settings.parameters.items() if name != "currentSchema"}
+    parameters.setdefault("application_name", "upsert-platform")
+    if len(settings.hosts) > 1:
+        parameters.setdefault("target_session_attrs", "read-write")
+    with reaching((settings.url, settings.username)):
+        try:
+            return psycopg.connect(
+                host=",".join(host for host, _ in settings.hosts),
+                port=",".join(str(port) for _, port in settings.hosts),
+                dbname=settings.database,
+                user=settings.username,
+                password=settings.password.get_secret_value(),
+                connect_timeout=max(2, round(settings.connect_timeout.total_seconds())),
+                keepalives_idle=10,
+                tcp_user_timeout=60_000,
+                client_encoding="UTF8",
+                autocommit=True,
+                prepare_threshold=None,
+                **parameters,
+            )
+        except psycopg.Error as error:
+            raise platform_error(settings, error) from error
+
+
+def platform_error(settings: PostgresSettings, error: Exception) -> UpsertPlatformError:
+    """A client's error in the platform's words, with SQLSTATE, without the password."""
+    import psycopg
+
+    code = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+    text = hide(str(error).strip().replace("\n", "; "), [settings.password.get_secret_value()])
+    told = f"PostgreSQL {settings.address}, user '{settings.username}': {f'SQLSTATE {code}: ' if code else ''}{text}"
+    if code == _DENIED:
+        told += (
+            "; the user needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the table, and CREATE on the"
+            " schema for the control table and staged rows"
+        )
+    if code[:2] in _ENDPOINT_CLASSES or (not code and isinstance(error, (psycopg.OperationalError, OSError))):
+        return EndpointError(told)
+    return DestinationError(told)
+
+
+@contextmanager
+def translated(settings: PostgresSettings) -> Iterator[None]:
+    """Turns errors of the client into the platform's.
+
+    Raises:
+        EndpointError: the server is not reached, or refuses the login.
+        DestinationError: it refuses a statement.
+    """
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise platform_error(settings, error) from error
+
+
+@contextmanager
+def transaction(settings: PostgresSettings, *, seconds: float = float("inf")) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of its own with one open transaction, which is committed at the end of the block.
+
+    Args:
+        seconds: after which the server ends a transaction whose client stays silent.
+
+    Raises:
+        UpsertPlatformError: see `translated`.
+    """
+    connection = connect(settings)
+    try:
+        with translated(settings), connection.transaction():
+            if seconds != float("inf"):
+                idle = str(round(seconds * 1000))
+                connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (idle,))
+            yield connection
+    finally:
+        connection.close()
+
+
+class Session:
+    """One connection for short statements, opened when it is first needed and after it broke; used by any thread."""
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        self._settings = settings
+        self._connection: psycopg.Connection[Any] | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Ends the connection. Idempotent."""
+        with self._lock:
+            self._drop()
+
+    def rows(self, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a small result; the number of changed rows, alone, of a statement without one.
+
+        Within `time_limit` the statement ends in time, or the connection does.
+
+        Raises:
+            UpsertPlatformError: see `translated`.
+        """
+        with self._lock, translated(self._settings):
+            if self._connection is None or self._connection.closed:
+                self._connection = connect(self._settings)
+            try:
+                with _bounded(self._connection), self._connection.transaction():
+                    left = time_left()
+                    if left != float("inf"):
+                        limit = str(min(max(1, round(left * 1000)), _LONGEST_MILLISECONDS))
+                        self._connection.execute("SELECT set_config('statement_timeout', %s, true)", (limit,))
+                    return result_of(self._connection.execute(sql, arguments or None))
+            except BaseException:
+                self._drop()
+                raise
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def result_of(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
+    """See `Session.rows`."""
+    return list(cursor.fetchall()) if cursor.description is not None else [(cursor.rowcount,)]
+
+
+@contextmanager
+def _bounded(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Breaks the connection when the limit of this thread passes: a server may accept a statement and stay silent."""
+    left = time_left()
+    if left == float("inf"):
+        yield
+        return
+    timer = threading.Timer(max(left, 0.01), _break, (connection.fileno(),))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _break(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=socket.dup(descriptor)) as own:
+        own.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,155 @@
+"""Which type of PostgreSQL holds a declared type, how staged rows carry it, and what reads it back."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from upsert_platform.types import LogicalType, TypeName
+
+TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
+_NESTED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
+_WIRE: Final = {
+    TypeName.BOOLEAN: "boolean",
+    TypeName.TINYINT: "smallint",
+    TypeName.SMALLINT: "smallint",
+    TypeName.INT: "integer",
+    TypeName.BIGINT: "bigint",
+    TypeName.FLOAT: "real",
+    TypeName.DOUBLE: "double precision",
+    TypeName.DATE: "date",
+    TypeName.TIME: "time without time zone",
+    TypeName.TIMESTAMP: "timestamp without time zone",
+    TypeName.TIMESTAMP_LTZ: "timestamp with time zone",
+    **dict.fromkeys(BYTES, "bytea"),
+}
+_TAKES: Final = {
+    "boolean": ("boolean",),
+    "smallint": ("smallint", "integer", "bigint"),
+    "integer": ("integer", "bigint"),
+    "bigint": ("bigint",),
+    "real": ("real", "double precision"),
+    "double precision": ("double precision",),
+    "date": ("date",),
+    "time without time zone": ("time without time zone",),
+    "timestamp without time zone": ("timestamp without time zone",),
+    "timestamp with time zone": ("timestamp with time zone",),
+    "bytea": ("bytea",),
+}
+"""Type of staged rows to the types of columns that hold every value of it."""
+_PLAIN_TEXTS: Final = ("text", "character varying", "json")
+_OTHER_TEXTS: Final = (
+    "bpchar", "name", "jsonb", "uuid", "xml", "inet", "cidr", "macaddr", "macaddr8", "interval", "citext", "ltree",
+    "bit varying",
+)  # fmt: skip
+"""Types that hold a text in a form of their own: blanks, case or order may be another than what was written."""
+_MICROSECONDS: Final = 6
+_MOST_LENGTH: Final = 10_485_760
+
+
+class Found(NamedTuple):
+    """The type of a column as the server has it.
+
+    Attributes:
+        name: without length, precision and scale.
+        full: with them.
+        is_enum: whether it is an enumeration, or an array of one.
+        scale: of numeric, or fraction digits of a time; None where it takes any.
+    """
+
+    name: str
+    full: str
+    is_enum: bool = False
+    scale: int | None = None
+
+
+def is_array(logical: LogicalType) -> bool:
+    """Whether the type is an array that PostgreSQL has as one: of scalars."""
+    return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in _NESTED
+
+
+def is_json(logical: LogicalType) -> bool:
+    """Whether the type is held as JSON."""
+    return logical.name in _NESTED and not is_array(logical)
+
+
+def wire_type(logical: LogicalType) -> str:
+    """The type of a staged column: decimals, texts and JSON travel as text."""
+    if is_array(logical) and logical.element is not None:
+        return f"{wire_type(logical.element)}[]"
+    return _WIRE.get(logical.name, "text")
+
+
+def created_type(logical: LogicalType) -> str:
+    """The type of a column that is created."""
+    if is_array(logical) and logical.element is not None:
+        return f"{created_type(logical.element)}[]"
+    if is_json(logical):
+        return "jsonb"
+    if logical.name is TypeName.DECIMAL:
+        return f"numeric({logical.precision}, {logical.scale})"
+    if logical.name in (TypeName.CHAR, TypeName.VARCHAR) and (logical.length or 0) <= _MOST_LENGTH:
+        return f"character varying({logical.length})"
+    return _WIRE.get(logical.name, "text")
+
+
+def misfit(logical: LogicalType, found: Found) -> str | None:
+    """Why a column does not hold every value of a declared type; None where it does.
+
+    A length, and the digits before the point of a number, are not asked: the server refuses rows that exceed them.
+    """
+    if is_array(logical) and logical.element is not None:
+        if not found.name.endswith("[]"):
+            return "an array is needed"
+        return misfit(logical.element, found._replace(name=found.name[:-2]))
+    if is_json(logical):
+        return None if found.name in ("json", "jsonb", "text") else "jsonb is needed"
+    if logical.name is TypeName.DECIMAL:
+        if found.name != "numeric":
+            return "numeric is needed"
+        wanted = logical.scale or 0
+        return None if found.scale is None or found.scale >= wanted else f"{wanted} digits after the point are needed"
+    if logical.name in TEXTS:
+        return None if found.is_enum or found.name in (*_PLAIN_TEXTS, *_OTHER_TEXTS) else "text is needed"
+    wanted_type = wire_type(logical)
+    if found.name not in _TAKES[wanted_type]:
+        return f"{wanted_type} is needed"
+    digits = min(logical.precision or 0, _MICROSECONDS)
+    if found.scale is not None and logical.name is not TypeName.DATE and found.scale < digits:
+        return f"{digits} fraction digits are needed"
+    return None
+
+
+def cast_of(expression: str, logical: LogicalType, found: Found) -> str:
+    """A staged value as a column takes it. Lengths are left to the assignment, which cuts nothing off."""
+    wire = wire_type(logical)
+    if found.name == wire or (wire == "text" and found.name in ("character varying", "bpchar")):
+        return expression
+    return f"{expression}::{found.name}"
+
+
+def changes_values(logical: LogicalType, found: Found) -> bool:
+    """Whether the server may give a value back in another form than it was written."""
+    if is_json(logical):
+        return found.name == "jsonb"
+    element = logical.element if is_array(logical) and logical.element is not None else logical
+    name = found.name.removesuffix("[]")
+    return element.name in TEXTS and not found.is_enum and name not in _PLAIN_TEXTS
+
+
+def text_of(expression: str, logical: LogicalType) -> str:
+    """SQL that gives a value as text which `decode.values_of` reads, whatever the settings of the session."""
+    if is_array(logical) and logical.element is not None:
+        inner = text_of("u.e", logical.element)
+        return (
+            f"CASE WHEN {expression} IS NOT NULL THEN array_to_json(ARRAY(SELECT {inner} FROM unnest({expression})"
+            " WITH ORDINALITY AS u(e, o) ORDER BY u.o))::text END"
+        )
+    match logical.name:
+        case TypeName.DATE:
+            return f"({expression} - DATE '1970-01-01')::text"
+        case TypeName.TIME | TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
+            return f"(extract(epoch FROM {expression}) * 1000000)::bigint::text"
+    if logical.name in BYTES:
+        return f"encode({expression}, 'hex')"
+    return f"{expression}::text"
