@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.text import counted
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _TOLD = (
 
 
 @click.command(short_help="Judge a table by its topic, independently.")
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Differing rows to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")

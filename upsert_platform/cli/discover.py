@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import counted, printable
+from upsert_platform.cli.text import console_for, counted, printable
 
 if TYPE_CHECKING:
     from upsert_platform.discovery.discover import Discovery
@@ -183,11 +183,11 @@ def _write(found: Sequence[Discovery], folder: Path, *, quiet: bool) -> None:
 
 
 def _show(found: Sequence[Discovery], destinations: Sequence[str]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("topic", "key", "value"):
+    table.add_column("topic", no_wrap=True)
+    for heading in ("key", "value"):
         table.add_column(heading, overflow="fold")
     table.add_column("records", justify="right")
     table.add_column("doubts", justify="right")
@@ -196,7 +196,7 @@ def _show(found: Sequence[Discovery], destinations: Sequence[str]) -> None:
         table.add_row(
             printable(item.table.sample.topic), *cells, str(item.table.sample.offsets), str(len(item.doubts) or "")
         )
-    Console(highlight=False).print(table)
+    console_for(table).print(table)
     to = "".join(f" --to {name}" for name in destinations)
     click.echo(f"next: upsert-platform discover TOPIC shows a declaration; discover{to} --into FOLDER writes them all")
 

@@ -80,7 +80,7 @@ def _checks(binding: Binding | None) -> list[Check]:
         *machine_checks(lake.home(), addresses),
         lake_check(lake.default_lake()),
     ]
-    checks.append(client_check())
+    checks.append(client_check(binding))
     if binding is not None:
         checks += [
             *kafka_checks(binding),

@@ -2,48 +2,65 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from upsert_platform.model import Insert
 
 
 @click.command(short_help="Show how the statements of a project are carried out.")
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
-def explain(file: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a statement, and nothing else.")
+def explain(file: Path | None, *, as_json: bool) -> None:
     """Show what each INSERT INTO reads, computes and remembers, as a tree; for queries, how large their state is.
 
     FILE is a project folder, or a file of one: then only its statements are shown. If left out, the project is
-    UPSERT_PLATFORM_PROJECT, or the demo that ships with the package. Opens no connection and starts no JVM.
+    UPSERT_PLATFORM_PROJECT, or the demo that ships with the package. Opens no connection and starts no JVM, so
+    variables of endpoints and logins need not be set.
     """
     from upsert_platform.changelog import lake
     from upsert_platform.errors import DeclarationError, UpsertPlatformError
     from upsert_platform.hops.binding import bind, load, query_store
+    from upsert_platform.hops.stand_ins import unset_value, without_places
     from upsert_platform.queries.explain import explain_plan, explain_state
 
     folder = lake.project_path() if file is None else file if file.is_dir() else file.parent
-    declared, problems = load(folder)
+    declared, problems = load(folder, unset=unset_value)
     try:
-        binding = bind(declared, problems)
+        binding = bind(without_places(declared), problems)
     except DeclarationError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     for insert in declared.inserts:
         if file is not None and file.is_file() and Path(insert.location.file).name != file.name:
             continue
-        click.echo(f"{insert.location}: {insert.target}")
         target = binding.targets[insert.target]
-        for line in target.connector.explained(target.checked):
-            click.echo(f"  {line}")
+        told = [f"  {line}" for line in target.connector.explained(target.checked)]
         if insert.query is None:
             where = f" where {insert.predicate}" if insert.predicate else ""
-            click.echo(f"  project and filter rows of {insert.source}{where}: no state, a batch costs its rows")
+            told.append(f"  project and filter rows of {insert.source}{where}: no state, a batch costs its rows")
+            _tell(insert, told, as_json=as_json)
             continue
         store = query_store(binding.queries[insert.query.name], lake.default_lake())
         try:
             state = explain_state(store)
         except UpsertPlatformError as error:
             state = str(error)
-        click.echo(f"  key ({', '.join(insert.query.key) or 'none: rows are only added'}); {state}")
-        for line in explain_plan(insert.query.plan):
-            click.echo(f"    {line}")
+        told.append(f"  key ({', '.join(insert.query.key) or 'none: rows are only added'}); {state}")
+        told += [f"    {line}" for line in explain_plan(insert.query.plan)]
+        _tell(insert, told, as_json=as_json)
+
+
+def _tell(insert: Insert, told: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        place = {"file": insert.location.file, "line": insert.location.line}
+        reads = list(insert.tables)
+        click.echo(json.dumps({"table": insert.target, **place, "reads": reads, "plan": [line[2:] for line in told]}))
+        return
+    click.echo("\n".join([f"{insert.location}: {insert.target}", *told]))

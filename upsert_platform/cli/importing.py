@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import counted
+from upsert_platform.cli.text import counted, problem_data
 
 
 @click.command(name="import", short_help="Take files of other platforms into a project.")
@@ -16,7 +17,8 @@ from upsert_platform.cli.text import counted
 @click.option(
     "--into", "folder", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of the project."
 )
-def import_files(files: tuple[Path, ...], folder: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def import_files(files: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
     """Take FILES of other platforms into the project folder DIR, and tell what changes.
 
     FILES are Flink SQL (.sql), configurations of the Tablestore sink connector for Kafka Connect (.properties, .json)
@@ -31,7 +33,8 @@ def import_files(files: tuple[Path, ...], folder: Path) -> None:
     from upsert_platform.hops.connectors import CONNECTORS
 
     plan = plan_import(files, folder)
-    for item, path in zip(plan.files, write_import(plan, folder), strict=True):
+    written = list(zip(plan.files, write_import(plan, folder), strict=True))
+    for item, path in written if not as_json else ():
         click.echo(f"wrote {path}: {item.kind}")
         for moved in item.moved:
             why = "a configuration provider's" if moved.provided else "a secret"
@@ -43,9 +46,14 @@ def import_files(files: tuple[Path, ...], folder: Path) -> None:
         bind(project, problems)
     except DeclarationError:
         failed = True
+    wanted = list(dict.fromkeys(moved.variable for item in plan.files for moved in item.moved))
+    if as_json:
+        paths = [{"path": str(path), "kind": item.kind} for item, path in written]
+        told = [problem_data(problem) for problem in problems]
+        click.echo(json.dumps({"files": paths, "variables": wanted, "problems": told}))
+        sys.exit(1 if failed else 0)
     for problem in problems:
         click.echo(str(problem), err=problem.severity == "error")
-    wanted = list(dict.fromkeys(moved.variable for item in plan.files for moved in item.moved))
     if wanted:
         click.echo("set before the first run, in the environment or in variables.yaml:")
         for name in wanted:

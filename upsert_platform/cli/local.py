@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -83,19 +85,24 @@ def up(
 
 @local.command(short_help="Show how the servers are.")
 @_data_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON list of servers.")
 @click.pass_context
-def status(context: click.Context, data: Path | None) -> None:
+def status(context: click.Context, data: Path | None, *, as_json: bool) -> None:
     """Show how the servers are; ends with 1 unless every server that was ever started answers."""
     table = Table("server", "state", "pid", "port", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     directory = data or supervisor.default_directory()
     found = supervisor.status(directory)
+    started = [item for item in found if item.port is not None]
+    code = 0 if started and all(item.state == "running" for item in started) else 1
+    if as_json:
+        click.echo(json.dumps([asdict(item) for item in found], default=str))
+        context.exit(code)
     for item in found:
         shown = f"[{_STYLES[item.state]}]{item.state}[/]"
         table.add_row(item.name, shown, str(item.pid or "-"), str(item.port or "-"))
     Console(highlight=False).print(table)
     click.echo(f"logs: {directory}{os.sep}<server>{os.sep}server.log")  # no table: a path is never folded
-    started = [item for item in found if item.port is not None]
-    context.exit(0 if started and all(item.state == "running" for item in started) else 1)
+    context.exit(code)
 
 
 @local.command(short_help="End the servers; data stay.")

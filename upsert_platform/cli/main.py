@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,6 +83,7 @@ class _Commands(click.Group):
 @click.version_option(package_name="upsert-platform")
 def main() -> None:
     """Keeps Tablestore, MaxCompute and Kafka tables equal to the last value per key of Kafka topics."""
+    logging.getLogger("tablestore").setLevel(logging.ERROR)  # warns at import of an encoder that is not needed
 
 
 if __name__ == "__main__":

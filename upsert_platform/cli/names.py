@@ -41,10 +41,15 @@ def _completed(
 ) -> list[CompletionItem]:
     from upsert_platform.errors import UpsertPlatformError
     from upsert_platform.hops.binding import bind, load
+    from upsert_platform.hops.stand_ins import unset_value, without_places
 
     folder: Path | None = ctx.params.get("project")
     try:
-        found = named(bind(*load(folder)))
-    except (UpsertPlatformError, OSError):  # a shell asks while somebody types: `validate` tells what is wrong
+        project, problems = load(folder, unset=unset_value, ask=lambda asked: ([], []))
+        try:
+            found = named(bind(without_places(project), problems))
+        except UpsertPlatformError:  # a shell asks while somebody types: `validate` tells what is wrong
+            found = dict.fromkeys(project.tables, "")
+    except (UpsertPlatformError, OSError):
         return []
     return [CompletionItem(name, help=told or None) for name, told in found.items() if name.startswith(incomplete)]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from upsert_platform.changelog import lake, rows
 from upsert_platform.cli.names import complete_nodes
 from upsert_platform.cli.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(short_help="Show rows of a topic, changelog, query or table.")
@@ -40,13 +43,29 @@ def peek(node: str, limit: int, project: Path | None, *, as_json: bool) -> None:
 
 def _print(node: str, about: str, shown: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     console.print(Text.assemble((node, "bold"), f": {about}"))
     if not shown:
         console.print("no row")
+        return
+    broken = [row for row in shown if row.get(rows.KIND) == rows.KIND_QUARANTINED]
+    _print_rows(console, [row for row in shown if row.get(rows.KIND) != rows.KIND_QUARANTINED])
+    for row in broken:
+        place = f"{row.get(rows.TOPIC)}-{row.get(rows.PARTITION)}@{row.get(rows.OFFSET)}"
+        console.print(Text.assemble((place, "bold"), " cannot be read: ", printable(str(row.get(rows.REASON)))))
+        for name, told in ((rows.RAW_KEY, "key"), (rows.RAW_VALUE, "value")):
+            text = printable(str(row[name])) if row.get(name) is not None else Text("null", style="dim")
+            text = Text.assemble(f"  {told} ", text)
+            text.truncate(console.width, overflow="ellipsis")
+            console.print(text, soft_wrap=True)
+
+
+def _print_rows(console: Console, shown: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    if not shown:
         return
     shown = _placed(shown)
     names = list(dict.fromkeys(name for row in shown for name in row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from upsert_platform.cli.text import counted
+from upsert_platform.cli.text import counted, problem_data
 
 _WHOLE_WEEK: Final = 7 * 86_400.0
 """Seconds: a session that nobody used for so long ends beside a UI too."""
@@ -20,7 +21,8 @@ _WHOLE_WEEK: Final = 7 * 86_400.0
 
 @click.command(short_help="Say everything that is wrong in a project.")
 @click.argument("project", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
-def validate(project: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+def validate(project: Path | None, *, as_json: bool) -> None:
     """Say everything that is wrong in PROJECT, with file and line; ends with 1 if there is an error.
 
     PROJECT is a folder that declares tables and inserts: Flink SQL, YAML, ingestion pipelines, Kafka Connect
@@ -40,6 +42,11 @@ def validate(project: Path | None) -> None:
         lake_problems(bound, lake.default_lake(), problems)
     except DeclarationError as error:
         hint = error.hint
+    if as_json:
+        tables, inserts = sorted(declared.tables), [insert.target for insert in declared.inserts]
+        found_all = [problem_data(problem) for problem in problems]
+        click.echo(json.dumps({"project": str(folder), "tables": tables, "inserts": inserts, "problems": found_all}))
+        sys.exit(0 if hint is None else 1)
     for problem in problems:
         click.echo(str(problem), err=problem.severity == "error")
     warnings = sum(problem.severity == "warning" for problem in problems)

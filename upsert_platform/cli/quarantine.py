@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -17,6 +17,7 @@ from upsert_platform.changelog import lake, rows
 from upsert_platform.changelog.quarantine import discarded
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.cli.names import complete_tables_and_topics
 from upsert_platform.cli.session import spark_session
 from upsert_platform.cli.text import counted
 from upsert_platform.cli.text import printable as _printable
@@ -50,12 +51,18 @@ def quarantine() -> None:
 
 
 @quarantine.command(name="list", short_help="List what is in quarantine.")
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=complete_tables_and_topics)
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="Rows to show per table.")
 @click.option("--discarded", "given_up", is_flag=True, help="Show what was discarded instead, by whom, when and why.")
-def show_all(table: str | None, limit: int, *, given_up: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a record or row, and nothing else.")
+def show_all(table: str | None, limit: int, *, given_up: bool, as_json: bool) -> None:
     """List what is in quarantine: of TABLE, or of every table of the project."""
     binding = _binding()
+    if as_json:
+        for name in [table] if table else dict.fromkeys([*binding.sources, *binding.targets]):
+            for told in _listed(binding, name, limit, given_up=given_up):
+                click.echo(json.dumps({"table": name, **told}, ensure_ascii=False))
+        return
     console = Console(highlight=False)
     named = [table] if table else [*binding.sources, *binding.targets]
     for name in named:
@@ -67,6 +74,29 @@ def show_all(table: str | None, limit: int, *, given_up: bool) -> None:
         else:
             source, store = _source(binding, name)
             _list_records(console, name, store, limit, Mask.of(source.table))
+
+
+def _listed(binding: Binding, name: str, limit: int, *, given_up: bool) -> Iterator[dict[str, Any]]:
+    """What is in quarantine, or was discarded, of a table: a record's place or a row's key, with the reason."""
+    if name in binding.targets and not given_up:
+        mask = Mask.of(binding.targets[name].table)
+        for row in _kept(name).read(limit=limit).to_pylist():
+            told = {"key": mask.object(row["key"]), "reason": mask.reason(row["reason"])}
+            yield {"kind": "row", "batch": row["batch"], **told}
+        return
+    if name not in binding.sources:
+        return
+    source, store = _source(binding, name)
+    if given_up:
+        for (topic, partition, offset), mark in discarded(store)[:limit]:
+            place = {"topic": topic, "partition": partition, "offset": offset}
+            yield {"kind": "discarded", **place, "by": mark.by, "at": mark.at.isoformat(), "why": mark.why}
+        return
+    for found in store.quarantined(limit=limit).to_pylist():
+        row = masked_record(found, Mask.of(source.table))
+        place = {"topic": row[rows.TOPIC], "partition": row[rows.PARTITION], "offset": row[rows.OFFSET]}
+        told = {"key": _shown(row[rows.RAW_KEY]), "reason": row[rows.REASON]}
+        yield {"kind": "record", **place, "batch": row[rows.BATCH], **told}
 
 
 def _list_records(console: Console, name: str, store: ChangelogStore, limit: int, mask: Mask) -> None:
@@ -116,7 +146,7 @@ def _list_refused(console: Console, name: str, limit: int, mask: Mask) -> None:
 
 
 @quarantine.command(short_help="Show one record or row whole, as JSON.")
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables_and_topics)
 @click.argument("place")
 def show(table: str, place: str) -> None:
     """Show one record or refused row of TABLE whole, as JSON.
@@ -146,7 +176,7 @@ def _show_refused(table: str, place: str, mask: Mask) -> None:
 
 
 @quarantine.command(short_help="Try what is in quarantine again, as declared now.")
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables_and_topics)
 @click.argument("places", nargs=-1)
 def replay(table: str, places: tuple[str, ...]) -> None:
     """Try records or refused rows of TABLE again, as the table is declared now.
@@ -163,7 +193,7 @@ def replay(table: str, places: tuple[str, ...]) -> None:
 
 
 @quarantine.command("discard", short_help="Say that records are not needed, and why.")
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables_and_topics)
 @click.argument("places", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All records of the table that are in quarantine.")
 @click.option("--reason", required=True, help="Why; kept with the records.")

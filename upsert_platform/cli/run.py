@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.text import counted
+from upsert_platform.cli.text import console_for, counted
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -101,7 +100,6 @@ def _location(module: str | None) -> CodeLocation:
 
     os.environ.setdefault(lake.HOME_VARIABLE, lake.home())
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    logging.getLogger("tablestore").setLevel(logging.ERROR)
     return CodeLocation(module or current_location(Path.cwd()))
 
 
@@ -159,7 +157,6 @@ def _watch(
 
 
 def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     if as_json:
@@ -167,7 +164,7 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
         click.echo(json.dumps(shown, ensure_ascii=False))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("asset", overflow="fold")
+    table.add_column("asset", no_wrap=True)
     for heading in ("records", "put", "deleted", "set aside", "lag"):
         table.add_column(heading, justify="right")
     table.add_column("checks", overflow="fold")
@@ -182,7 +179,7 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
             checks = f"{counted(len(item.checks), 'check')} passed"
         style = "red" if item.failed or failed else ""
         table.add_row(item.asset, *cells, shown_aside, str(counts.get("lag", "")), checks, style=style)
-    console = Console(highlight=False)
+    console = console_for(table)
     if result.assets:
         console.print(table)
     for names, reason in result.reasons.items():

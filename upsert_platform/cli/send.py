@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import BinaryIO
@@ -17,9 +18,10 @@ from upsert_platform.cli.text import counted
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--delete", is_flag=True, help="Make every line a tombstone: its key columns count alone.")
 @click.option("--topic", help="Which topic, where the table reads several.")
-@click.option("--create-topic", is_flag=True, help="Create the topic, compacted, if it does not exist.")
+@click.option("--create-topic", is_flag=True, help="Create the topic if it does not exist; compacted for upserts.")
 @click.option("--dry-run", is_flag=True, help="Encode and count; send nothing.")
 @click.option("--force", is_flag=True, help="Also to a table that an insert writes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 @click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
 def send(
     table: str,
@@ -31,6 +33,7 @@ def send(
     create_topic: bool,
     dry_run: bool,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Send lines of FILE (standard input, if left out or -) to the topic of TABLE.
 
@@ -46,9 +49,16 @@ def send(
     from upsert_platform.hops.send import make_topic, send_lines, written_table
 
     target = written_table(bind(*load(project)), table, topic=topic, force=force)
-    if create_topic and not dry_run and make_topic(target):
-        click.echo(f"created topic {target.settings.topic[0]}, compacted")
+    made = create_topic and not dry_run and make_topic(target)
+    if made and not as_json:
+        click.echo(f"created topic {target.settings.topic[0]}{', compacted' if target.is_upsert else ''}")
     done = send_lines(target, file, deletes=delete, dry_run=dry_run)
+    if as_json:
+        counts = {"topic": done.topic, "created": made, "records": done.puts, "tombstones": done.deletes}
+        refused = [{"line": line, "reason": reason} for line, reason in done.reasons]
+        counts |= {"refused": done.refused, "undelivered": done.undelivered, "dry_run": dry_run}
+        click.echo(json.dumps({**counts, "reasons": refused}, ensure_ascii=False))
+        sys.exit(1 if done.refused + done.undelivered else 0)
     word = "would be sent to" if dry_run else "sent to"
     told = f"{counted(done.puts, 'record')} and {counted(done.deletes, 'tombstone')} {word} {done.topic}"
     failed = done.refused + done.undelivered

@@ -26,6 +26,8 @@ def spark_session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], No
     from upsert_platform.jvm.warm_session import close_session, session_for_run
 
     console = Console(highlight=False, stderr=True)
+    if not console.is_terminal:  # where no spinner is shown
+        console.print(f"{doing}: Spark takes some seconds")
     with console.status("opening a Spark session") as spinner:
         before = SparkSession.getActiveSession()
         spark = before or session_for_run(lake=lake.home(), tell=console.print)

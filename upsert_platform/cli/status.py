@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.text import console_for
 
 if TYPE_CHECKING:
     from upsert_platform.hops.status import ChangelogStatus, Status, TableStatus
@@ -58,7 +59,8 @@ def status(project: Path | None, interval: float, timeout: float, *, watch: bool
         return
     else:
         found = look()
-        console.print(_shown(found))
+        shown = _shown(found)
+        console_for(*(item for item in shown.renderables if isinstance(item, Table))).print(shown)
     if not found.healthy:
         sys.exit(1)
 
@@ -75,15 +77,15 @@ def _watch(console: Console, look: Callable[[], Status], interval: float) -> Non
 
 def _shown(status: Status) -> Group:
     read = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("topic", "changelog"):
-        read.add_column(heading, overflow="fold")
+    read.add_column("topic")
+    read.add_column("changelog", no_wrap=True)
     for heading in ("lag", "batch", "committed", "quarantined"):
         read.add_column(heading, justify="right")
     for item in status.changelogs:
         read.add_row(*_changelog_cells(item))
     written = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("table", "from", "system"):
-        written.add_column(heading, overflow="fold")
+        written.add_column(heading, no_wrap=True)
     for heading in ("applied", "behind", "delay", "refused"):
         written.add_column(heading, justify="right")
     written.add_column("last check")

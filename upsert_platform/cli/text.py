@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
+
+    from upsert_platform.errors import Problem
+
+
+_WIDEST: Final = 1_000
+"""Columns of a terminal, at most."""
 
 
 def counted(number: int, noun: str) -> str:
     """``1 record``, ``2 records``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def console_for(*tables: Table) -> Console:
+    """Return a console that is as wide as tables need for each word of theirs to stand on one line.
+
+    A terminal that is narrower wraps lines by itself; names and numbers are then still whole.
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(highlight=False)
+    unbounded = console.options.update(max_width=_WIDEST)
+    least = max((Measurement.get(console, unbounded, table).minimum for table in tables), default=0)
+    return Console(highlight=False, width=max(console.width, least))
+
+
+def problem_data(problem: Problem) -> dict[str, Any]:
+    """A problem of a declaration, for JSON."""
+    place = problem.location
+    told = {"severity": problem.severity, "message": problem.message}
+    return {**told, "file": place.file if place else None, "line": place.line if place else None}
 
 
 def printable(text: str) -> Text:

@@ -172,10 +172,10 @@ def _tell(result: _Result, *, as_json: bool) -> None:
         return
     told = f"; {result.told}" if result.told else ""
     if found.passed:
-        click.echo(f"{result.table}: equal, {counted(found.compared, 'row')} compared{told}")
+        click.echo(f"{result.table}: equal, {counted(found.compared, 'key')} compared{told}")
         return
     differing = f"{found.missing} missing, {found.extra} extra, {found.stale} stale"
-    click.echo(f"{result.table}: {differing} of {counted(found.compared, 'row')} compared{told}")
+    click.echo(f"{result.table}: {differing} of {counted(found.compared, 'key')} compared{told}")
     for row in found.sample[:_SHOWN]:
         difference = f": {row['difference']}" if row.get("difference") else ""
         click.echo(f"  {row['status']} {printable(row['key']).plain}{printable(difference).plain}")

@@ -83,7 +83,7 @@ def _repair(
     before = done.before
     found = f"{name}: {before.missing} missing, {before.extra} extra, {before.stale} stale"
     if done.report is None:
-        context.log.info(f"{found}, of {before.compared} rows compared; nothing was written")
+        context.log.info(f"{found}, of {before.compared} keys compared; nothing was written")
     else:
         written = f"{done.report.upserts} put, {done.report.deletes} deleted, {done.report.refused_count} refused"
         context.log.info(f"{found}: {written}")

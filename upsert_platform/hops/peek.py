@@ -26,7 +26,7 @@ from upsert_platform.tablestore.table import TablestoreTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KINDS: Final = ("topics", "changelogs", "queries", "tables")
+_KINDS: Final = ("topics", "tables", "queries", "changelogs")
 """First parts of the names that assets have, in the order in which a bare name is looked for."""
 _WIDER: Final = 8
 

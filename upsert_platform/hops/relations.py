@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 1_000_000
 """Of a node, unless a caller says otherwise."""
 CHANGELOGS, TOPICS, QUERIES, TABLES = "changelogs", "topics", "queries", "tables"
-KINDS: Final = (TOPICS, QUERIES, TABLES, CHANGELOGS)
+KINDS: Final = (TOPICS, TABLES, QUERIES, CHANGELOGS)
 """In the order in which a bare name is looked for."""
 _SYSTEM: Final = (rows.KIND, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.TIMESTAMP)
 

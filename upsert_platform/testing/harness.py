@@ -28,7 +28,8 @@ from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.translator import UpsertTranslator
 from upsert_platform.hops.endpoints import ENDPOINT_VALUES
 from upsert_platform.hops.send import EncodedRecords, make_topic, send_lines, written_table
-from upsert_platform.testing.memory import PLACES, MemorySystems
+from upsert_platform.hops.stand_ins import PLACES
+from upsert_platform.testing.memory import MemorySystems
 from upsert_platform.testing.platform import LastingSpark, holding
 from upsert_platform.testing.topics import Headers, MemoryTopics, append_all
 

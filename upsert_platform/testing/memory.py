@@ -12,32 +12,15 @@ from upsert_platform.destination import Destination
 from upsert_platform.errors import DeclarationError, Problem
 from upsert_platform.hops.binding import Binding, QuerySource, Target
 from upsert_platform.hops.connectors import connector_of
-from upsert_platform.hops.endpoints import ENDPOINT_VALUES
 from upsert_platform.hops.faults import Sound, faults_of
 from upsert_platform.kafka.modes import BoundedMode, StartupMode
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.model import Options, Project, Table
+from upsert_platform.model import Table
 from upsert_platform.source import Source
 from upsert_platform.testing.tables import MemoryDestination, MemoryKeyReader, MemoryTable, MemoryTopicDestination
 from upsert_platform.testing.topics import MemoryTopics, MemoryTopicSource
 
-UNSET: Final = "unset-"
-"""Beginning of the value of a variable that nobody sets."""
-_NO_KEY: Final = "no-key-in-tests"
-"""For credentials: whatever looks like one is taken out of messages, wherever it stands."""
-PLACES: Final = {
-    "kafka": {"bootstrap_servers": "memory:9092"},
-    "tablestore": {
-        "endpoint": "http://memory",
-        "instance": "memory",
-        "access_key_id": _NO_KEY,
-        "access_key_secret": _NO_KEY,
-    },
-    "maxcompute": {"endpoint": "http://memory", "project": "memory", "access_id": _NO_KEY, "access_key": _NO_KEY},
-    "mysql": {"hostname": "memory", "port": "3306", "username": _NO_KEY, "password": _NO_KEY},
-}
-"""Values of the endpoints' resources: nothing is reached at them."""
 _ASKS_REGISTRY: Final = ("confluent", "registry")
 _SERVERS: Final = 'open the project with servers="local"'
 
@@ -56,28 +39,6 @@ class MemorySystems:
     def table(self, declared: Table) -> MemoryTable:
         """The rows of a declared table; none at first."""
         return self.tables.setdefault(declared.name, MemoryTable.of(declared))
-
-
-def unset_value(name: str) -> str:
-    """The value of a variable that nobody sets: nothing is reached by it."""
-    return UNSET + name.lower()
-
-
-def without_places(project: Project) -> Project:
-    """The project whose options name no endpoint by a variable that nobody sets."""
-    return replace(project, tables={name: _placed(table) for name, table in project.tables.items()})
-
-
-def _placed(table: Table) -> Table:
-    known = {item.option: PLACES[name][item.field] for name, items in ENDPOINT_VALUES.items() for item in items}
-    values = {
-        name: known.get(name, value) if UNSET in value else value
-        for name, value in table.options.items()
-        # Properties of a client that is never made, such as its login.
-        if name in known or not (name.startswith("properties.") and UNSET in value)
-    }
-    places = {name: place for name in values if (place := table.options.location(name)) is not None}
-    return replace(table, options=Options(values, places))
 
 
 def ask_nobody(asked: AskedSource) -> NoReturn:

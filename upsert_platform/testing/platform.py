@@ -10,7 +10,8 @@ from pydantic import PrivateAttr
 
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.binding import Binding, bind, load
-from upsert_platform.testing.memory import MemorySystems, ask_nobody, in_memory, unset_value, without_places
+from upsert_platform.hops.stand_ins import unset_value, without_places
+from upsert_platform.testing.memory import MemorySystems, ask_nobody, in_memory
 
 
 class MemoryPlatform(PlatformResource):

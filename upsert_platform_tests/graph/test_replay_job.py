@@ -106,7 +106,7 @@ def test_a_new_table_is_written_beside_the_old_one_and_goes_on_where_it_stopped(
     send(serving, (2, "zwei", None), (3, "three", None))
     again = CliRunner().invoke(main, ["replay", "users", "--into", f"users_serving={new}"])
     assert again.exit_code == 0, again.output
-    assert "2 offsets to read, 2 put, 0 deleted; equal, 3 rows compared" in again.output
+    assert "2 offsets to read, 2 put, 0 deleted; equal, 3 keys compared" in again.output
     assert serving.serving_rows() == before
     # Taken over as the manual tells, it is the table.
     serving.project.joinpath("users.sql").rename(serving.path / "declared.sql")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ _AREA: Final = "kafka"
 _READS: Final = ("DESCRIBE", "READ")
 _WRITES: Final = ("DESCRIBE", "READ", "WRITE")
 """What is written is read back by the checks of a run."""
+_KERBEROS: Final = "SASL GSSAPI (Kerberos)"
 _FEATURES: Final[Mapping[str, Mapping[str, str]]] = {
     "zstd": {"compression.codec": "zstd"},
     "TLS": {"security.protocol": "SSL"},
@@ -30,7 +31,7 @@ _FEATURES: Final[Mapping[str, Mapping[str, str]]] = {
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": "u",
         "sasl.password": "p",
     },
-    "SASL GSSAPI (Kerberos)": {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "GSSAPI"},
+    _KERBEROS: {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "GSSAPI"},
 }  # fmt: skip
 """Features that librdkafka may be built without, and settings that it then refuses."""
 
@@ -44,9 +45,21 @@ class _Cluster:
     written: dict[str, KafkaTable]
 
 
-def client_check() -> Check:
-    """What the installed client library can do; needs no cluster."""
-    return Check(_AREA, "client", _features)
+def client_check(binding: Binding | None) -> Check:
+    """What the installed client library can do; needs no cluster.
+
+    Args:
+        binding: of the project whose clusters may need what it cannot do; None where there is none.
+    """
+    clusters = [] if binding is None else list(_clusters(binding).values())
+    by_kerberos = any(_logs_in_by_kerberos(item.endpoint) for item in clusters)
+    return Check(_AREA, "client", partial(_features, () if by_kerberos else (_KERBEROS,)))
+
+
+def _logs_in_by_kerberos(endpoint: KafkaEndpoint) -> bool:
+    common = endpoint.properties.common
+    named = {str(common[name]) for name in ("sasl.mechanism", "sasl.mechanisms") if name in common}
+    return str(common.get("security.protocol", "")).lower().startswith("sasl") and named <= {"GSSAPI"}
 
 
 def kafka_checks(binding: Binding) -> list[Check]:
@@ -71,7 +84,8 @@ def _clusters(binding: Binding) -> Mapping[bytes, _Cluster]:
     return found
 
 
-def _features() -> Iterator[Finding]:
+def _features(unneeded: Sequence[str]) -> Iterator[Finding]:
+    """What the client can do; what no cluster of the project needs is only told."""
     from confluent_kafka import KafkaException, Producer, libversion, version
 
     missing = []
@@ -81,10 +95,12 @@ def _features() -> Iterator[Finding]:
         except KafkaException:
             missing.append(name)
     told = f"confluent-kafka {version()[0]}, librdkafka {libversion()[0]}"
-    if not missing:
-        yield Finding(_AREA, "client", State.OK, f"{told}, with {', '.join(_FEATURES)}")
+    if set(missing) <= set(unneeded):
+        there = ", ".join(name for name in _FEATURES if name not in missing)
+        without = f"; without {', '.join(missing)}, which no cluster of the project needs" if missing else ""
+        yield Finding(_AREA, "client", State.OK, f"{told}, with {there}{without}")
         return
-    remedy = NO_KERBEROS.lstrip("; ") if "SASL GSSAPI (Kerberos)" in missing else "install confluent-kafka's own wheel"
+    remedy = NO_KERBEROS.lstrip("; ") if _KERBEROS in missing else "install confluent-kafka's own wheel"
     yield Finding(
         _AREA, "client", State.WARNING, f"{told}, without {', '.join(missing)}; that matters where a cluster needs it",
         remedy,
@@ -95,7 +111,7 @@ def _cluster(cluster: _Cluster) -> Iterator[Finding]:
     servers = cluster.endpoint.servers
     with cluster.endpoint.admin() as admin:
         brokers = len(admin.topics().brokers)
-        yield Finding(_AREA, servers, State.OK, f"answers and takes the login; {brokers} broker(s)")
+        yield Finding(_AREA, servers, State.OK, f"answers and takes the login; {_count(brokers, 'broker')}")
         for name, table in cluster.read.items():
             yield from _topics(admin, name, table, _READS)
         for name, table in cluster.written.items():
@@ -122,6 +138,10 @@ def _topics(admin: ClusterAdmin, name: str, table: KafkaTable, wanted: tuple[str
             yield _rights(subject, topic, found, wanted)
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _missing(subject: str, table: KafkaTable, *, written: bool) -> Finding:
     settings = table.settings
     if written and isinstance(settings, UpsertKafkaSettings) and settings.auto_create:
@@ -134,7 +154,7 @@ def _missing(subject: str, table: KafkaTable, *, written: bool) -> Finding:
 
 def _rights(subject: str, topic: str, found: TopicDescription, wanted: tuple[str, ...]) -> Finding:
     allowed: Any = {operation.name for operation in found.authorized_operations or ()}
-    partitions = f"{len(found.partitions)} partition(s)"
+    partitions = _count(len(found.partitions), "partition")
     if not allowed:
         return Finding(_AREA, subject, State.OK, f"{partitions}; the brokers do not tell what the user may do")
     denied = [name for name in wanted if name not in allowed]
