@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from upsert_platform.changelog import lake, rows
 from upsert_platform.cli.names import complete_nodes
-from upsert_platform.cli.text import printable
+from upsert_platform.cli.text import console_for, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_SHORT: Final = ("place", rows.TIMESTAMP, rows.KIND, rows.BATCH)
+"""Columns whose values are never folded."""
 
 
 @click.command(short_help="Show rows of a topic, changelog, query or table.")
@@ -71,10 +75,10 @@ def _print_rows(console: Console, shown: Sequence[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in shown for name in row))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        table.add_column(printable(name), overflow="fold")
+        table.add_column(printable(name), overflow="fold", no_wrap=name in _SHORT)
     for row in shown:
         table.add_row(*(_cell(row, name) for name in names))
-    console.print(table)
+    console_for(table).print(table)
 
 
 def _placed(shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -84,6 +88,8 @@ def _placed(shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in shown:
         rest = dict(row)
         topic, partition, offset = (rest.pop(name, None) for name in (rows.TOPIC, rows.PARTITION, rows.OFFSET))
+        if isinstance(rest.get(rows.TIMESTAMP), str):
+            rest[rows.TIMESTAMP] = rest[rows.TIMESTAMP].replace("000+00:00", "Z").replace("+00:00", "Z")
         place = {} if offset is None else {"place": f"{f'{topic}-' if len(topics) > 1 else ''}{partition}@{offset}"}
         found.append({**place, **rest})
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.text import console_for, counted
+from upsert_platform.cli.text import console_for
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from upsert_platform.graph.job_run import CodeLocation, JobResult
 
 _SYNC = "sync"
+_COMMAND = re.compile(r"'(upsert-platform [^']+)'")
 _LOOKS = 10.0
 """Seconds between two looks of ``--watch``."""
 
@@ -166,8 +168,8 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("asset", no_wrap=True)
     for heading in ("records", "put", "deleted", "set aside", "lag"):
-        table.add_column(heading, justify="right")
-    table.add_column("checks", overflow="fold")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("checks", min_width=len("99 passed"))
     for item in result.assets:
         counts = item.counts
         aside = sum(counts[name] for name in ("quarantined", "refused") if name in counts)
@@ -176,7 +178,7 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
         failed = [name for name, passed in item.checks.items() if not passed]
         checks = "step failed" if item.failed else f"FAILED: {', '.join(failed)}" if failed else ""
         if not checks and item.checks:
-            checks = f"{counted(len(item.checks), 'check')} passed"
+            checks = f"{len(item.checks)} passed"
         style = "red" if item.failed or failed else ""
         table.add_row(item.asset, *cells, shown_aside, str(counts.get("lag", "")), checks, style=style)
     console = console_for(table)
@@ -184,7 +186,23 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
         console.print(table)
     for names, reason in result.reasons.items():
         console.print(f"{names}: {reason}", style="red", markup=False, soft_wrap=True)
+    for item in result.assets:
+        for name, reason in item.reasons.items():
+            if reason not in result.reasons.values():  # a step that failed for its check has said so
+                style = "yellow" if item.checks[name] else "red"
+                console.print(f"{item.asset}: {name}: {reason}", style=style, markup=False, soft_wrap=True)
     told = "succeeded" if result.success else "failed"
     console.print(f"{job} {told} in {seconds:.1f} s, run {result.run}", markup=False)
-    if not result.success:
-        console.print("The whole log of the run: upsert-platform ui", markup=False)
+    command = next_command(result)
+    if command:
+        console.print(f"next: {command}", markup=False, soft_wrap=True)
+
+
+def next_command(result: JobResult) -> str:
+    """Return what to type after a run: the first command that a reason of what is wrong names; empty if all is well."""
+    told = [(item.checks[name], reason) for item in result.assets for name, reason in item.reasons.items()]
+    failed, warned = ([reason for passes, reason in told if passes is wanted] for wanted in (False, True))
+    for reason in (*result.reasons.values(), *failed, *warned):
+        if (found := _COMMAND.search(reason)) is not None:
+            return found[1]
+    return "" if result.success else "upsert-platform doctor"

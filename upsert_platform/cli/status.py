@@ -80,14 +80,14 @@ def _shown(status: Status) -> Group:
     read.add_column("topic")
     read.add_column("changelog", no_wrap=True)
     for heading in ("lag", "batch", "committed", "quarantined"):
-        read.add_column(heading, justify="right")
+        read.add_column(heading, justify="right", no_wrap=True)
     for item in status.changelogs:
         read.add_row(*_changelog_cells(item))
     written = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("table", "from", "system"):
         written.add_column(heading, no_wrap=True)
     for heading in ("applied", "behind", "delay", "refused"):
-        written.add_column(heading, justify="right")
+        written.add_column(heading, justify="right", no_wrap=True)
     written.add_column("last check")
     for table in status.tables:
         written.add_row(*_table_cells(table), style="red" if table.stale else "yellow" if table.late else "")

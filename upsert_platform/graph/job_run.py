@@ -36,7 +36,8 @@ class AssetResult:
     Attributes:
         asset: key of the asset, its parts joined by ``/``.
         counts: name to number, of `_COUNTS`; empty where the asset was not materialised.
-        checks: name of a check to whether it passed.
+        checks: name of a check to whether it passed; a warning counts as passed.
+        reasons: name of a check that did not pass, or only warns, to what it says.
         failed: why the step of the asset failed; empty if it did not.
     """
 
@@ -44,6 +45,7 @@ class AssetResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     checks: Mapping[str, bool] = field(default_factory=dict)
     failed: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,7 @@ def _result_of(result: dg.JobExecutionResult) -> JobResult:
     found: dict[str, AssetResult] = {}
     counts: dict[str, dict[str, int]] = {}
     checks: dict[str, dict[str, bool]] = {}
+    reasons: dict[str, dict[str, str]] = {}
     for event in result.all_events:
         data: Any = event.event_specific_data
         if event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION:
@@ -252,10 +255,12 @@ def _result_of(result: dg.JobExecutionResult) -> JobResult:
         elif event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             warns = data.severity is dg.AssetCheckSeverity.WARN
             checks.setdefault(data.asset_key.to_user_string(), {})[data.check_name] = data.passed or warns
+            if not data.passed and data.description:
+                reasons.setdefault(data.asset_key.to_user_string(), {})[data.check_name] = data.description
         elif event.event_type is dg.DagsterEventType.STEP_FAILURE:
             reason = console.failure_of(event)
             if reason:
                 found[str(event.step_key)] = AssetResult(str(event.step_key), failed=reason)
     for name in dict.fromkeys((*counts, *checks)):
-        found[name] = AssetResult(name, counts.get(name, {}), checks.get(name, {}))
+        found[name] = AssetResult(name, counts.get(name, {}), checks.get(name, {}), reasons=reasons.get(name, {}))
     return JobResult(result.run_id, result.success, list(found.values()))

@@ -36,7 +36,8 @@ def users_written():
 
 @dg.asset_check(asset=users_written)
 def equal():
-    return dg.AssetCheckResult(passed=not os.environ.get("DIFFERS"))
+    told = "2 rows differ: 'upsert-platform reconcile users' writes them"
+    return dg.AssetCheckResult(passed=not os.environ.get("DIFFERS"), description=told)
 
 @dg.asset_check(asset=users_written)
 def costly():
@@ -107,14 +108,14 @@ def test_sync_runs_the_folders_own_job_and_shows_every_asset(folder: Path) -> No
 def test_table_runs_what_it_is_made_of_and_the_checks_of_the_job_alone(folder: Path) -> None:
     done = call("sync", "users_serving")
     assert done.exit_code == 0, done.output
-    assert "1 check passed" in done.stdout
+    assert "1 passed" in done.stdout
     [run] = runs(folder)
     assert materialised(folder, run.run_id) == {"users_read", "users_written"}
 
 
 @pytest.mark.parametrize(
     ("variable", "shown"),
-    [("FAILS", "the table is not there: create it"), ("DIFFERS", "FAILED: equal")],
+    [("FAILS", "the table is not there: create it"), ("DIFFERS", "users_written: equal: 2 rows differ")],
 )
 def test_failed_step_or_check_ends_with_its_reason(
     folder: Path, monkeypatch: pytest.MonkeyPatch, variable: str, shown: str
@@ -122,6 +123,8 @@ def test_failed_step_or_check_ends_with_its_reason(
     monkeypatch.setenv(variable, "1")
     done = call("sync")
     assert shown in done.stdout
+    last = "upsert-platform doctor" if variable == "FAILS" else "upsert-platform reconcile users"
+    assert done.stdout.splitlines()[-1] == f"next: {last}"
     assert done.exit_code == (1 if variable == "FAILS" else 0)  # a check that does not block fails no run of Dagster's
 
 
