@@ -373,6 +373,17 @@ def test_no_function_is_named_for_where_it_runs() -> None:
     assert not named
 
 
+def test_no_step_asks_what_kind_of_spark_it_was_given() -> None:
+    """Every step takes the one object that says where work is done: `hops/on_demand.py`."""
+    asked = [
+        f"{path}:{node.lineno}"
+        for path, tree in _trees(PACKAGE)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node).startswith(("isinstance(spark,", "isinstance(self._spark,"))
+    ]
+    assert not asked
+
+
 def test_no_line_is_excused_for_a_name_that_pyspark_is_imported_by() -> None:
     excused = re.compile(r"noqa:[^#]*\bN812\b")
     roots = (PACKAGE, Path(__file__).parent)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.on_demand import OnDemand, opened, times_a_batch
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.waiting import told_while_waiting
 from upsert_platform.hops.widened_topics import MovedKeys, moved_keys, moved_keys_locally, new_partitions
 from upsert_platform.source import Source, TakesSnapshots
 from upsert_platform.task_runner import TaskRunner
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LOST_RACES = 5
 
@@ -113,7 +110,7 @@ class ChangelogHop:
 
     def execute(
         self,
-        spark: SparkSession | OnDemand,
+        spark: OnDemand,
         plan: ChangelogPlan,
         *,
         progress: Callable[[CommittedBatch], None] | None = None,
@@ -122,7 +119,7 @@ class ChangelogHop:
         """Reads and commits batches until the planned end is reached.
 
         Args:
-            spark: a session, or what opens one when this process should not do it by itself.
+            spark: opens a session for what a task, or this process, should not do by itself.
             progress: is given each batch that was committed.
             waiting: is given a line every few seconds that a batch takes, so that brokers that are away are noticed.
 
@@ -188,31 +185,28 @@ class ChangelogHop:
         return made
 
     def _next_ranges(
-        self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, *, record_bytes: float | None
+        self, spark: OnDemand, plan: ChangelogPlan, head: Head, *, record_bytes: float | None
     ) -> tuple[OffsetRange, ...]:
         remaining = tuple(self.source.remaining(plan.backlog, head.positions))
         if not remaining:
             return ()
-        widened = times_a_batch(spark, sum(item.offsets for item in remaining))
+        widened = spark.times_a_batch(sum(item.offsets for item in remaining))
         return self.source.bound(remaining, record_bytes=record_bytes, widened=widened)
 
-    def _commit(
-        self, spark: SparkSession | OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]
-    ) -> Head | None:
-        runner = self._runner(spark, head, ranges) if isinstance(spark, OnDemand) else None
+    def _commit(self, spark: OnDemand, plan: ChangelogPlan, head: Head, ranges: tuple[OffsetRange, ...]) -> Head | None:
+        runner = self._runner(spark, head, ranges)
         landed = self.source.land(
-            lambda: opened(spark), ranges, streams=plan.topics, head=head, location=self.store.location, runner=runner
+            spark.open, ranges, streams=plan.topics, head=head, location=self.store.location, runner=runner
         )
         return self.store.append(landed.files, head=head, positions=landed.positions, run=self.run)
 
-    def _moved(self, spark: SparkSession | OnDemand, batch: int, partitions: list[tuple[str, int]]) -> list[MovedKeys]:
+    def _moved(self, spark: OnDemand, batch: int, partitions: list[tuple[str, int]]) -> list[MovedKeys]:
         if not partitions:
             return []
-        if isinstance(spark, OnDemand):
-            files = [item for item in self.store.files() if item.may_hold(after=0, upto=batch)]
-            if spark.is_local(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
-                return moved_keys_locally(self.store, files, batch=batch, partitions=partitions)
-        return moved_keys(opened(spark), self.store, batch=batch, partitions=partitions)
+        files = [item for item in self.store.files() if item.may_hold(after=0, upto=batch)]
+        if spark.is_local(sum(item.rows or 0 for item in files), sum(item.size for item in files)):
+            return moved_keys_locally(self.store, files, batch=batch, partitions=partitions)
+        return moved_keys(spark.open(), self.store, batch=batch, partitions=partitions)
 
     def _runner(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> TaskRunner | None:
         """What runs the one task that reads a batch; None where ranges are divided among Spark's tasks."""

@@ -36,7 +36,7 @@ from upsert_platform.hops.destination_run import DestinationRun, summed_runs, wi
 from upsert_platform.hops.few_files import few_files, rows_by_accounts
 from upsert_platform.hops.images_before import image_rows, with_images
 from upsert_platform.hops.leased import leased
-from upsert_platform.hops.on_demand import OnDemand, opened
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.position import check_position
 from upsert_platform.hops.transform import change_frame, computed, failed_rows
 from upsert_platform.masking import Mask
@@ -137,7 +137,7 @@ class DestinationHop:
 
     def execute(
         self,
-        spark: SparkSession | OnDemand,
+        spark: OnDemand,
         plan: DestinationPlan,
         *,
         tell: Callable[[str], None] = lambda message: None,
@@ -146,7 +146,7 @@ class DestinationHop:
         """Applies every batch that is not applied yet; None when another run did so meanwhile.
 
         Args:
-            spark: a session, or what opens one when this process should not do it by itself.
+            spark: opens a session for what a task, or this process, should not do by itself.
             plan: what was found to do; it is made anew under the lease.
             tell: is given a line when the run has to wait for another writer, or has to write everything again.
             progress: is given a line every few seconds while rows are written.
@@ -162,7 +162,7 @@ class DestinationHop:
             return self.apply(spark, lease, progress=progress)
 
     def apply(
-        self, spark: SparkSession | OnDemand, lease: Lease, *, progress: Callable[[str], None] | None = None
+        self, spark: OnDemand, lease: Lease, *, progress: Callable[[str], None] | None = None
     ) -> DestinationRun | None:
         """What `execute` does once the destination is prepared and its lease is held."""
         plan = self.plan()
@@ -178,7 +178,7 @@ class DestinationHop:
 
     def _write(
         self,
-        spark: SparkSession | OnDemand,
+        spark: OnDemand,
         lease: Lease,
         plan: DestinationPlan,
         *,
@@ -193,8 +193,8 @@ class DestinationHop:
         span = self.span(after=after, upto=upto, head=plan.head, replaces=replaces)
         # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
         self.refused.forget(span)
-        done = self._applied_by_one_task(spark, span, lease, progress) if isinstance(spark, OnDemand) else None
-        report, met, unmatched = done or self._applied_by_spark(opened(spark), span, lease, progress)
+        done = self._applied_by_one_task(spark, span, lease, progress)
+        report, met, unmatched = done or self._applied_by_spark(spark.open(), span, lease, progress)
         if self.notes:
             note_applied(self.store, self.destination.name, span.upto, commit=span.commit)
         self._settle_overtaken(spark, span)
@@ -274,7 +274,7 @@ class DestinationHop:
         what = f"table '{self.destination.name}'"
         return None if tell is None else WriteProgress(self.refused.location, what=what, tell=tell, most=most)
 
-    def _settle_overtaken(self, spark: SparkSession | OnDemand, span: BatchSpan) -> None:
+    def _settle_overtaken(self, spark: OnDemand, span: BatchSpan) -> None:
         """Takes out refused rows of whose keys the destination has now taken a later value (or their delete)."""
         import pyarrow.compute as pc
 
@@ -287,7 +287,7 @@ class DestinationHop:
             return
         from pyspark.sql import functions as F
 
-        session = opened(spark)
+        session = spark.open()
         found = key_frame(session, older, columns=self.destination.columns, key=key)
         changes = self.changes(session, after=span.after, upto=span.upto)
         written = changes.select(*[F.col(quote_name(name)).alias(f"k{index}") for index, name in enumerate(key)])

@@ -36,6 +36,7 @@ from upsert_platform.hops.erased_elsewhere import (
 from upsert_platform.hops.erased_key import check_erasable, check_rows_apart, erasable_source, key_rows
 from upsert_platform.hops.following import follow, tables_behind
 from upsert_platform.hops.leased import leased
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.types import quote_name
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Erasure:
             self._send(done, tell)
         # What is unread may be of the key, and would come back by the next sync.
         hop = ChangelogHop(self.source, self.store, run=run)
-        hop.execute(spark, hop.plan())
+        hop.execute(OnDemand.dividing(spark), hop.plan())
         # The write of the delete drops the rows of the key that its table has refused.
         refused = refused_keys(self.lake, self.targets)
         done.batch = self._delete(run)

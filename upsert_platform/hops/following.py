@@ -12,6 +12,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.errors import ChangelogError, LeaseHeldError
 from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.destination_hop import DestinationHop, DestinationRun
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.replay import check_order
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def follow(
     """
     for name, source in binding.queries.items():
         if table in source.query.tables:
-            computed = binding.query_hop(name, lake, run=run).execute(spark)
+            computed = binding.query_hop(name, lake, run=run).execute(OnDemand.dividing(spark))
             tell(f"query '{name}': {computed.batches} batches, {computed.written} rows of changes")
     for name, target in tables_behind(binding, table).items():
         with closing(target.open()) as destination:
@@ -62,7 +63,7 @@ def follow(
             hop = DestinationHop(target, store, destination, refused=refused, run=run)
             done: DestinationRun | None = None
             try:
-                done = hop.execute(spark, hop.plan(), tell=tell, progress=tell)
+                done = hop.execute(OnDemand.dividing(spark), hop.plan(), tell=tell, progress=tell)
             except LeaseHeldError as error:  # continuous mode, say, which comes to the new batch by itself
                 tell(f"{error}; it takes the new batch with its own")
             yield name, done

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from upsert_platform.errors import EndpointError
 from upsert_platform.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
@@ -70,12 +70,20 @@ class OnDemand:
         rows: the local bound: up to so many rows this process works itself; that of jobs if left out.
         size: in bytes, above which Spark does it.
         on_cluster: whether its executors are processes of their own.
+        task_rows: up to so many rows a step is one task.
     """
 
     open: Callable[[], SparkSession]
     rows: int = field(default_factory=local_rows)
     size: int | None = None
     on_cluster: bool = False
+    task_rows: int = TASK_ROWS
+
+    @classmethod
+    def dividing(cls, session: SparkSession) -> Self:
+        """Return what divides every step among the tasks of an open session."""
+        on_cluster = not session.sparkContext.master.startswith("local")
+        return cls(lambda: session, rows=0, size=-1, on_cluster=on_cluster, task_rows=-1)
 
     @property
     def local_bytes(self) -> int:
@@ -89,32 +97,21 @@ class OnDemand:
     @property
     def most_rows(self) -> int:
         """Rows up to which one task does the work of a step, wherever it runs."""
-        return max(TASK_ROWS, self.rows)
+        return max(self.task_rows, self.rows)
 
     def runner(self, rows: int, size: float) -> TaskRunner | None:
         """Return what runs the one task of a step; None where its work is divided among Spark's tasks."""
         if self.is_local(rows, size):
             return LocalTaskRunner()
-        return SparkTaskRunner(self.open) if rows <= TASK_ROWS and size <= LOCAL_BYTES else None
+        return SparkTaskRunner(self.open) if rows <= self.task_rows and size <= LOCAL_BYTES else None
 
+    def times_a_batch(self, rows: int) -> int:
+        """Return how many times as much as on one machine a batch may hold: a commit takes as long for few cores.
 
-def opened(spark: SparkSession | OnDemand) -> SparkSession:
-    """The session."""
-    return spark.open() if isinstance(spark, OnDemand) else spark
-
-
-def local_rows_of(spark: SparkSession | OnDemand) -> int:
-    """Return the local bound; a session that is given leaves nothing to this process."""
-    return spark.rows if isinstance(spark, OnDemand) else 0
-
-
-def times_a_batch(spark: SparkSession | OnDemand, rows: int) -> int:
-    """How many times as much as on one machine a batch may hold: a commit takes as long for the work of few cores.
-
-    Args:
-        rows: what is left to read; a cluster is not asked for what is local.
-    """
-    if isinstance(spark, OnDemand) and (not spark.on_cluster or spark.is_local(rows, 0)):
-        return 1
-    context = opened(spark).sparkContext
-    return 1 if context.master.startswith("local") else max(1, int(context.defaultParallelism) // CORES_OF_A_BATCH)
+        Args:
+            rows: what is left to read; a cluster is not asked for what is local.
+        """
+        if not self.on_cluster or self.is_local(rows, 0):
+            return 1
+        context = self.open().sparkContext
+        return 1 if context.master.startswith("local") else max(1, int(context.defaultParallelism) // CORES_OF_A_BATCH)

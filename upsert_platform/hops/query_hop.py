@@ -14,7 +14,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import note_applied
 from upsert_platform.connector import KeyReader
 from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.on_demand import OnDemand, local_rows_of, opened
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.queries.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
 from upsert_platform.queries.rebuild import Rebuilt, rebuild
 from upsert_platform.queries.store import QueryStore
@@ -85,11 +85,11 @@ class QueryHop:
         """
         return plan_batch(self.store, self.inputs)
 
-    def execute(self, spark: SparkSession | OnDemand) -> QueryRun:
+    def execute(self, spark: OnDemand) -> QueryRun:
         """Computes and commits batches until every input is applied.
 
         Args:
-            spark: a session, or what opens one for work above the local bound and for expressions that need it.
+            spark: opens a session for work above the local bound and for expressions that need it.
 
         Raises:
             ChangelogError: other runs keep committing to the same query; or state that cannot be.
@@ -97,7 +97,7 @@ class QueryHop:
         from upsert_platform.queries.runners import SparkRunner
 
         started = time.monotonic()
-        runner = SparkRunner(lambda: prepared(opened(spark)), local_rows=local_rows_of(spark))
+        runner = SparkRunner(lambda: prepared(spark.open()), local_rows=spark.rows)
         done: list[QueryBatch] = []
         lost = 0
         while (plan := self.plan()).is_due:
@@ -147,7 +147,7 @@ class QueryHop:
             return str(error)
         return None
 
-    def rebuild(self, spark: SparkSession | OnDemand, *, tell: Callable[[str], None]) -> Rebuilt | None:
+    def rebuild(self, spark: OnDemand, *, tell: Callable[[str], None]) -> Rebuilt | None:
         """Computes the result anew beside the old one, and writes the difference; None when there is no old one.
 
         Args:
@@ -159,7 +159,7 @@ class QueryHop:
         from upsert_platform.queries.runners import SparkRunner
 
         store = QueryStore(self.store.location, self.store.query, any_plan=True)
-        runner = SparkRunner(lambda: opened(spark), local_rows=local_rows_of(spark))
+        runner = SparkRunner(spark.open, local_rows=spark.rows)
         return rebuild(store, self.inputs, runner=runner, run=self.run, lookups=self.lookups, tell=tell)
 
     def result(self, spark: SparkSession) -> DataFrame:

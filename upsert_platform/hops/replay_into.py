@@ -19,6 +19,7 @@ from upsert_platform.hops.binding import Binding, QuerySource, Target
 from upsert_platform.hops.changelog_hop import ChangelogHop, CommittedBatch
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop, DestinationRun
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.replay_topic import check_start, replays_from
 from upsert_platform.hops.verify import check_everything, is_comparable
 from upsert_platform.model import Options
@@ -108,11 +109,11 @@ def replay_into(
         tell(f"batch {done.batch}: {sum(account.records for account in done.accounts)} records")
 
     if plan.backlog:
-        changelog.execute(spark, plan, progress=told)
+        changelog.execute(OnDemand.dividing(spark), plan, progress=told)
     with closing(target.open()) as destination:
         refused = RefusedStore(lake.replay(place, f"{start.label}-refused"))
         hop = DestinationHop(target, store, destination, refused=refused, run=run)
-        written = hop.execute(spark, hop.plan(), tell=tell, progress=tell)
+        written = hop.execute(OnDemand.dividing(spark), hop.plan(), tell=tell, progress=tell)
         applied = hop.plan().state.applied_batch
         if not applied or not is_comparable(hop):
             return NewTable(plan.lag, written)

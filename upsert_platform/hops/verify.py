@@ -30,7 +30,7 @@ from upsert_platform.hops.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Com
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.equal_in_tasks import equal_in_tasks
 from upsert_platform.hops.equal_sums import HASHES, WANTED, EqualRows, equal_rows, hashes_tell, with_hashes
-from upsert_platform.hops.on_demand import OnDemand, opened
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.one_task_check import check_by_one_task
 from upsert_platform.internal_columns import internal
 from upsert_platform.masking import Mask
@@ -51,19 +51,20 @@ FOUND: Final = internal("found")
 """Whether a row of the table has the key; else null."""
 
 
-def check_batch(spark: SparkSession | OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
+def check_batch(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
     """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones.
 
     Args:
-        spark: a session, or what opens one when this process should not do it by itself.
+        spark: opens a session for what a task, or this process, should not do by itself.
     """
-    if isinstance(spark, OnDemand):
-        found = check_by_one_task(spark, hop, after=after, upto=upto)
-        return check_batch(opened(spark), hop, after=after, upto=upto) if found is None else found
+    by_task = check_by_one_task(spark, hop, after=after, upto=upto)
+    if by_task is not None:
+        return by_task
+    session = spark.open()
     if isinstance(hop.destination, ComparesRecords):
-        return _compare_records(spark, hop, hop.destination, after=after, upto=upto)
+        return _compare_records(session, hop, hop.destination, after=after, upto=upto)
     since, earlier_rows = sampled_since(hop, after)
-    found = _check_since(spark, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
+    found = _check_since(session, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
     return replace(found, earlier_batches=after - since)
 
 

@@ -16,6 +16,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.binding import Binding, QuerySource, Target, changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.kafka.modes import StartupMode
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.plan import Node
@@ -183,14 +184,14 @@ class ProofInputs:
             self._note(plan.topics, reached)
             if backlog:
                 hop.execute(
-                    spark,
+                    OnDemand.dividing(spark),
                     replace(plan, backlog=backlog),
                     progress=lambda done: tell(f"read {sum(account.records for account in done.accounts):,} records"),
                 )
             else:
                 hop.store.create()
         for query in self._queries():
-            self._binding.query_hop(query, self._lake, run=self._run).execute(spark)
+            self._binding.query_hop(query, self._lake, run=self._run).execute(OnDemand.dividing(spark))
         return self.store.create().batch
 
     def _note(self, streams: tuple[Any, ...], reached: Ends) -> None:

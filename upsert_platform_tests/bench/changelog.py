@@ -12,6 +12,7 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import read_kafka_table
 from upsert_platform.local.kafka import start_broker
@@ -69,7 +70,7 @@ def fill(servers: str, *, records: int, keys: int) -> str:
 def read_all(spark: SparkSession, source: TopicSource, lake: Path) -> ChangelogRun:
     """Everything in the topic, committed."""
     hop = ChangelogHop(source, changelog_of(source, Lake(str(lake / uuid.uuid4().hex))), run="bench")
-    return hop.execute(spark, hop.plan())
+    return hop.execute(OnDemand.dividing(spark), hop.plan())
 
 
 def run(*, records: int = RECORDS, keys: int = KEYS) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from upsert_platform.destination import BatchSpan
 from upsert_platform.hops.binding import Binding, bind, changelog_of, load
 from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.leased import LEASE
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_batch
 from upsert_platform.local.kafka import start_broker
 from upsert_platform_tests.bench.measure import row, watch_memory
@@ -179,7 +180,7 @@ def _hop(spark: SparkSession, bench: _Bench, system: str, rows: int) -> tuple[di
                 alone.append(_written(spark, other, count, batch=turn + 1))
                 _commit(hop.store, _users(count))
                 started = time.monotonic()
-                done = hop.execute(spark, hop.plan())
+                done = hop.execute(OnDemand.dividing(spark), hop.plan())
                 taken.append(time.monotonic() - started)
                 assert done is not None
                 assert done.report.upserts == count, done.report
@@ -216,7 +217,7 @@ def _written(spark: SparkSession, hop: DestinationHop, count: int, *, batch: int
 
 def _checked(spark: SparkSession, hop: DestinationHop, *, after: int, count: int) -> float:
     started = time.monotonic()
-    found = check_batch(spark, hop, after=after, upto=after + 1)
+    found = check_batch(OnDemand.dividing(spark), hop, after=after, upto=after + 1)
     seconds = time.monotonic() - started
     assert found.passed, found
     assert found.compared >= count
@@ -248,7 +249,7 @@ def _wide(spark: SparkSession, bench: _Bench, rows: int) -> dict[str, Any]:
         for turn, count in enumerate((max(1, rows // 100), rows)):  # the first one warms the session up
             _commit(hop.store, _wide_rows(count, kinds))
             started = time.monotonic()
-            done = hop.execute(spark, hop.plan())
+            done = hop.execute(OnDemand.dividing(spark), hop.plan())
             written = time.monotonic() - started
             assert done is not None
             assert done.report.upserts == count

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.hops.binding import bind, load
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.graph.test_reconcile import command, repair
 from upsert_platform_tests.referee.judging import maxcompute_table
@@ -94,9 +95,9 @@ def test_compaction_leaves_rows_that_a_table_has_not_applied(stack: Stack, spark
     stack.produce([record(1, "a", "eu"), record(1, "b", "us")])
     with dg.DagsterInstance.ephemeral() as instance:
         hop = stack.platform().changelog_hop("users", run="first")
-        hop.execute(spark, hop.plan())
+        hop.execute(OnDemand.dividing(spark), hop.plan())
         stack.produce([record(1, "c", "asia")])
-        hop.execute(spark, hop.plan())
+        hop.execute(OnDemand.dividing(spark), hop.plan())
         assert stack.run("compact", instance=instance).success
         sync(stack, instance)
     assert rows(stack) == [(1, "a", "eu"), (1, "b", "us"), (1, "c", "asia")]

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from upsert_platform.cli.main import main
 from upsert_platform.errors import DestinationError
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.replay_refused import RefusedReplay, replay_refused
 from upsert_platform.hops.verify import check_everything
 from upsert_platform_tests.graph.connector_cases import ALL, MIXED
@@ -73,11 +74,11 @@ def test_mended_limit_brings_present_values_once(
     assert stack.run().success
     send(stack, (3, "short"))
     changelog = stack.platform().changelog_hop("users", run="test")
-    changelog.execute(spark, changelog.plan())
+    changelog.execute(OnDemand.dividing(spark), changelog.plan())
     with pytest.raises(DestinationError, match=r"has applied batch 1 of 2: run job 'sync'"):
         replay(stack, spark)
     with closing((hop := stack.hop("users_copy")).destination):
-        assert hop.execute(spark, hop.plan()) is not None
+        assert hop.execute(OnDemand.dividing(spark), hop.plan()) is not None
         kept = hop.refused.keys()["key"].to_pylist()
     assert sorted(json.loads(key)["user_id"] for key in kept) == [2, 4]  # a later value of 3 was taken
     with monkeypatch.context() as kept_open:

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from upsert_platform.hops.binding import bind, load
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform_tests.graph import vendor_statements as vendor
 from upsert_platform_tests.graph.stack import Stack, metadata_of
 from upsert_platform_tests.referee.judging import maxcompute_table
@@ -95,7 +96,7 @@ def test_all_run_together(stack: Stack, make_topic: Callable[..., str], spark: S
     producer.produce(f"{stack.topic}-Data-Input", value=b'{"id": 1, "name": "before the job began"}')
     producer.flush()
     hop = stack.platform().changelog_hop("kafka_json_source_table", run="first")
-    assert hop.execute(spark, hop.plan()).account.records == 0
+    assert hop.execute(OnDemand.dividing(spark), hop.plan()).account.records == 0
 
     views = [(user, region) for user in range(20) for region in ("eu", "us", "eu")[: 1 + user % 3]]
     for user, region in views:

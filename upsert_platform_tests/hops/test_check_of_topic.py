@@ -56,18 +56,18 @@ def test_records_beside_those_of_a_batch_are_noticed(
 
     look = Mock(wraps=verify._compare)
     monkeypatch.setattr(verify, "_compare", look)
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.passed, found.compared, look.call_count) == (True, 40, 0)
     producer = Producer({"bootstrap.servers": kafka_bootstrap})
 
     for key, value in HARMLESS.values():
         producer.produce(topic, key=key.encode(), value=value.encode())
     assert producer.flush(10) == 0
-    assert check_batch(spark, hop, after=1, upto=2).passed
+    assert check_batch(OnDemand.dividing(spark), hop, after=1, upto=2).passed
     for key, spoiled, _ in SPOILED.values():
         producer.produce(topic, key=key.encode(), value=spoiled and spoiled.encode())
     assert producer.flush(10) == 0
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     wanted = [(f"id={key[6:-1].strip()}", status) for key, _, status in SPOILED.values()]
     assert sorted((row["key"], row["status"]) for row in found.sample) == sorted(wanted)
     destination.close()

@@ -179,12 +179,12 @@ def test_equal_rows_pass_without_a_closer_look_and_spoiled_ones_are_told(
     hop.destination = destination
     if shape != "recent":
         place.rows[999] = (999, "of nobody, and of no batch")
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.passed, found.compared, destination.closer_looks) == (True, 50, 0)
     del place.rows[104], place.rows[105]
     place.rows[106] = (106, "another")
     place.rows[100] = (100, "back again")
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, found.passed) == (2, 1, 1, False)
     assert destination.closer_looks
 
@@ -209,7 +209,7 @@ def test_where_as_many_rows_are_told_as_there_should_be_no_key_is_looked_for(
     def check(*, told: int) -> tuple[bool, list[bool], int]:
         asked.clear()
         destination.told_rows, destination.closer_looks = told, 0
-        return check_batch(spark, hop, after=0, upto=1).passed, list(asked), destination.closer_looks
+        return check_batch(OnDemand.dividing(spark), hop, after=0, upto=1).passed, list(asked), destination.closer_looks
 
     assert check(told=30) == (True, [False], 0)
     assert check(told=29) == (True, [True], 0)

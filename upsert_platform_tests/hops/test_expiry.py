@@ -16,6 +16,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.hops.binding import Target, changelog_of
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.reconcile import reconcile
 from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -79,12 +80,12 @@ def hop_of(store: ChangelogStore, place: Place, seconds: int | None) -> Destinat
 def test_rows_older_than_the_time_to_live_may_be_gone(spark: SparkSession, store: ChangelogStore) -> None:
     place = Place()
     hop = hop_of(store, place, DAY)
-    assert hop.execute(spark, hop.plan()) is not None
+    assert hop.execute(OnDemand.dividing(spark), hop.plan()) is not None
     del place.rows[10]
     place.rows[11] = (11, None)
     found = check_everything(spark, hop, upto=3)
     assert (found.passed, found.compared, found.expired) == (True, 12, 1)
-    assert check_batch(spark, hop, after=0, upto=3).passed
+    assert check_batch(OnDemand.dividing(spark), hop, after=0, upto=3).passed
     place.rows[12] = (12, "other")
     del place.rows[20]
     place.rows[21] = (21, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from upsert_platform.errors import EndpointError
-from upsert_platform.hops.on_demand import OnDemand, local_rows, stream_local_rows, times_a_batch
+from upsert_platform.hops.on_demand import OnDemand, local_rows, stream_local_rows
 from upsert_platform.hops.streaming.loop import StreamSettings
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def never() -> Any:
 )
 def test_batches_follow_the_cores_of_a_cluster(master: str, cores: int, times: int) -> None:
     opened = session(master, cores)
-    assert times_a_batch(opened, 1) == times
-    assert times_a_batch(OnDemand(lambda: opened, rows=10, on_cluster=True), 11) == times
+    assert OnDemand.dividing(opened).times_a_batch(1) == times
+    assert OnDemand(lambda: opened, rows=10, on_cluster=True).times_a_batch(11) == times
 
 
-def test_no_session_opens_for_what_is_local_or_local() -> None:
-    assert times_a_batch(OnDemand(never, rows=10, on_cluster=True), 10) == 1
-    assert times_a_batch(OnDemand(never, rows=10), 1_000_000) == 1
+def test_no_session_opens_for_what_is_local() -> None:
+    assert OnDemand(never, rows=10, on_cluster=True).times_a_batch(10) == 1
+    assert OnDemand(never, rows=10).times_a_batch(1_000_000) == 1
 
 
 def test_jobs_leave_nothing_to_this_process_unless_they_are_given_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def hop_to(place: Place, path: Path, *, insert: Insert = INSERT) -> DestinationH
     return DestinationHop(target, store, TaskMemory(place), refused=refused, run="run")
 
 
-@pytest.mark.parametrize("runner", ["this process", "Spark"])
+@pytest.mark.parametrize("runner", ["this process", "a task of Spark", "tasks of Spark"])
 def test_batch_after_batch_the_table_is_that_of_the_offsets(
     runner: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -115,9 +115,9 @@ def test_batch_after_batch_the_table_is_that_of_the_offsets(
     place = Place()
     hop = hop_to(place, tmp_path)
     spark = OnDemand(never)
-    if runner == "Spark":
+    if runner != "this process":
         session: SparkSession = request.getfixturevalue("spark")
-        spark = OnDemand(lambda: session, rows=0)
+        spark = OnDemand(lambda: session, rows=0) if runner == "a task of Spark" else OnDemand.dividing(session)
     read_so_far: list[Placed] = []
     for batch, of_batch in batches_of(records):
         append(hop.store, batch, of_batch)
@@ -135,7 +135,7 @@ def test_batch_after_batch_the_table_is_that_of_the_offsets(
             assert [(item.first_batch, item.last_batch) for item in hop.store.files()] == [(1, 2)]
 
 
-@pytest.mark.parametrize("runner", ["this process", "Spark"])
+@pytest.mark.parametrize("runner", ["this process", "a task of Spark", "tasks of Spark"])
 def test_a_check_finds_what_is_missing_extra_and_stale(
     runner: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -150,9 +150,9 @@ def test_a_check_finds_what_is_missing_extra_and_stale(
     for key in (20, 21, 22):
         place.rows[key] = (key, None if key == 22 else "another")
     by = OnDemand(never)
-    if runner == "Spark":
+    if runner != "this process":
         session: SparkSession = request.getfixturevalue("spark")
-        by = OnDemand(lambda: session, rows=0)
+        by = OnDemand(lambda: session, rows=0) if runner == "a task of Spark" else OnDemand.dividing(session)
     found = check_batch(by, hop, after=0, upto=1)
     assert (found.compared, found.missing, found.extra, found.stale) == (50, 2, 1, 3)
     assert not found.passed

@@ -18,6 +18,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.hops.binding import Target, changelog_of
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.replay import replay
 from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -130,8 +131,8 @@ def test_of_a_source_without_a_key_no_replayed_record_takes_the_place_of_a_newer
 
     def synced() -> Comparison:
         after = hop.plan().state.applied_batch
-        assert hop.execute(spark, hop.plan()) is not None
-        return check_batch(spark, hop, after=after, upto=hop.plan().state.applied_batch)
+        assert hop.execute(OnDemand.dividing(spark), hop.plan()) is not None
+        return check_batch(OnDemand.dividing(spark), hop, after=after, upto=hop.plan().state.applied_batch)
 
     assert synced().passed
     first = [("users", item.partition, item.offset) for item in records if item in unread][::2]

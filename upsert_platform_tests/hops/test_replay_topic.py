@@ -20,6 +20,7 @@ from upsert_platform.changelog.upkeep import raise_floor
 from upsert_platform.errors import ChangelogError
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.replay import replay
 from upsert_platform.hops.replay_start import start_of
 from upsert_platform.hops.replay_topic import TopicReplay, replay_topic
@@ -79,7 +80,7 @@ class Topic:
     def sync(self, **options: str) -> None:
         source = self.declared(**options)
         hop = ChangelogHop(source, changelog_of(source, Lake(str(self.root))), run="sync")
-        hop.execute(self.spark, hop.plan())
+        hop.execute(OnDemand.dividing(self.spark), hop.plan())
 
     def replay(self, start: Start = EARLIEST, *, dry_run: bool = False, **options: str) -> TopicReplay:
         source = self.declared(**options)

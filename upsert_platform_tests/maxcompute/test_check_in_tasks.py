@@ -41,13 +41,13 @@ def test_a_large_batch_is_compared_by_the_tasks_that_read_the_table(
     assert isinstance(destination.reads_in_tasks(since=1, rows=30), RowsByShare)
     look = Mock(wraps=verify._compare)
     monkeypatch.setattr(verify, "_compare", look)
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.passed, found.compared, look.call_count) == (True, 50, 0)  # with all of the first batch as its sample
     target = destination.table.target.sql
     destination._client.run_sql(f"DELETE FROM {target} WHERE id IN (7, 8)")
     destination._client.run_sql(f"UPDATE {target} SET name = 'x' WHERE id IN (9, 40)")
     destination._client.run_sql(f"INSERT INTO {target} (id, name) VALUES (3, 'back'), (1000, 'of nobody')")
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, look.call_count) == (2, 2, 1, 1)
 
 

@@ -18,6 +18,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.binding import Target
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.verify import check_everything
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.stored import MOST_PREDICATE_BYTES, key_predicate
@@ -194,7 +195,7 @@ def test_of_keys_that_are_stored_as_one_the_last_row_counts_and_is_what_checks_e
     target_table = declare(columns, key=["id", "ds"], partitioned_by=["ds"], options=UPSERT)
     target = Target(target_table, insert, SimpleNamespace(table=source), None, destination.table)  # type: ignore[arg-type]
     hop = DestinationHop(target, store, destination, refused=RefusedStore(str(tmp_path / "refused")), run="run")
-    done = hop.execute(spark, hop.plan())
+    done = hop.execute(OnDemand.dividing(spark), hop.plan())
     assert done is not None
     assert (done.report.upserts, done.report.deletes) == (1, 1)
     assert stored(maxcompute, destination.table, "id, v, ds") == [(1, "c", "__DEFAULT_PARTITION__")]

@@ -11,6 +11,7 @@ import time
 import uuid
 
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform_tests.soak.attached import attach
 
 
@@ -28,13 +29,13 @@ def main(*, once: bool) -> None:
         plan = changelog.plan()
         if plan.backlog:
             print("changelog", plan.lag, flush=True)  # noqa: T201
-            changelog.execute(spark, plan)
+            changelog.execute(OnDemand.dividing(spark), plan)
         copy = platform.destination_hop("users_copy", run=run)
         try:
             behind = copy.plan().behind
             if behind:
                 print("copy", behind, flush=True)  # noqa: T201
-                copy.execute(spark, copy.plan())
+                copy.execute(OnDemand.dividing(spark), copy.plan())
             elif once:
                 break
         finally:

@@ -16,6 +16,7 @@ import pytest
 from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.hops.changelog_hop import ChangelogHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.referee.kinds import Kind, kind_of
@@ -117,7 +118,7 @@ def test_every_fuzzed_record_is_accounted_for(
         source = TopicSource(table.table, table)
         store = ChangelogStore(str(tmp_path / format_id), table.table, mode=source.mode)
         hop = ChangelogHop(source, store, run="fuzz")
-        hop.execute(spark, hop.plan())
+        hop.execute(OnDemand.dividing(spark), hop.plan())
         accounts = [item for items in store.accounts(after=0, upto=10**6).values() for item in items]
         lines = _check(store, accounts, count, reduces=source.mode == "upsert")
         words = ""

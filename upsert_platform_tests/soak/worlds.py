@@ -133,13 +133,13 @@ class World:
                 finally:
                     hop2.destination.close()
 
-    def _session(self) -> SparkSession | OnDemand:
+    def _session(self) -> OnDemand:
         """Spark for everything, or only for what is more than little."""
         spark = self.spark
         assert spark is not None
         if self.chance.random() < 0.5:
             self.counts["steps by Spark"] += 1
-            return spark
+            return OnDemand.dividing(spark)
         self.counts["steps by this process or Spark"] += 1
 
         def opened() -> SparkSession:

@@ -18,6 +18,7 @@ from upsert_platform.errors import SourceLocation
 from upsert_platform.hops.binding import changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
 from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.model import Options, Table
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.catalog import read_table
@@ -69,7 +70,7 @@ class Followed:
 
     def sync(self, hop: ChangelogHop | None = None) -> ChangelogRun:
         hop = hop or self.hop()
-        return hop.execute(self.spark, hop.plan())
+        return hop.execute(OnDemand.dividing(self.spark), hop.plan())
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What the changelog says that the table holds."""

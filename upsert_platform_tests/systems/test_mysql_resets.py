@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from upsert_platform.errors import EndpointError, ReplicationError
 from upsert_platform.hops.checkups.databases import checked_table
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
@@ -186,7 +187,7 @@ def test_a_table_that_begins_to_keep_them_within_the_log_is_refused(
     plan = hop.plan()
     connection.query(f"ALTER TABLE {schema}.t ADD SYSTEM VERSIONING")
     with pytest.raises(ReplicationError, match="is system-versioned"):
-        hop.execute(followed.spark, plan)
+        hop.execute(OnDemand.dividing(followed.spark), plan)
 
 
 @ONLY_MARIADB

@@ -146,7 +146,7 @@ def test_a_statement_before_the_first_chunk_changes_nothing_that_was_read(
     assert hop.begin_anew() is not None
     plan = hop.plan()
     monkeypatch.setattr(MySqlTableSource, "progress", late)
-    hop.execute(followed.spark, plan)
+    hop.execute(OnDemand.dividing(followed.spark), plan)
     monkeypatch.setattr(MySqlTableSource, "progress", begin)
     followed.sync(hop)
     assert followed.rows() == followed.wanted()

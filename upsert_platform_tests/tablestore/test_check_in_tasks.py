@@ -48,14 +48,14 @@ def test_a_large_batch_is_compared_by_the_tasks_that_read_the_table(
     assert isinstance(destination.reads_in_tasks(since=1, rows=30), RowsByShare)
     look = Mock(wraps=verify._compare)
     monkeypatch.setattr(verify, "_compare", look)
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.passed, found.compared, look.call_count) == (True, 50, 0)  # with all of the first batch as its sample
     spoilt = [
         {"id": 7, "_op": "D"}, {"id": 8, "_op": "D"}, {"id": 9, "name": "x"}, {"id": 40}, {"id": 3, "name": "back"},
         {"id": 1000, "name": "of nobody"},
     ]  # fmt: skip
     list(writing_task(destination.table, terms=terms())(iter([change_batch(destination.table, spoilt)])))
-    found = check_batch(spark, hop, after=1, upto=2)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.missing, found.stale, found.extra, look.call_count) == (2, 2, 1, 1)
 
 
@@ -78,11 +78,11 @@ def test_what_another_program_wrote_of_another_type_stops_no_check_of_other_rows
     hop.execute(OnDemand(never), hop.plan())
     client.put_row(destination.table.table_name, Row([("id", 1000)], [("name", 5)]))
     assert isinstance(destination.reads_in_tasks(since=0, rows=30), RowsByShare)
-    found = check_batch(spark, hop, after=0, upto=1)
+    found = check_batch(OnDemand.dividing(spark), hop, after=0, upto=1)
     assert (found.passed, found.compared) == (True, 30)
     client.put_row(destination.table.table_name, Row([("id", 7)], [("name", 5)]))
     with pytest.raises(Exception, match="name"):
-        check_batch(spark, hop, after=0, upto=1)
+        check_batch(OnDemand.dividing(spark), hop, after=0, upto=1)
 
 
 def test_a_table_that_is_large_beside_the_batch_is_asked_for_its_keys(
