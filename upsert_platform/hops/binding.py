@@ -35,7 +35,7 @@ from upsert_platform.hops.masks import masked_tables
 from upsert_platform.hops.nullable_keys import nullable_key_problems
 from upsert_platform.hops.query_hop import QueryHop
 from upsert_platform.model import Insert, Project, Table
-from upsert_platform.plan import Query
+from upsert_platform.plan import Query, scans
 from upsert_platform.queries.store import QueryStore, query_table
 from upsert_platform.source import MODE_APPEND, MODE_UPSERT, Source
 from upsert_platform.sql.lexer import VARIABLE
@@ -235,6 +235,13 @@ def bind_sound(
         if target.places and isinstance(target.source, Source):
             sources[target.source.table.name] = target.source.keeping_every_record()
             targets[name] = replace(target, source=sources[target.source.table.name])
+    for name in {scan.table for query in project.queries() for scan in scans(query.plan) if scan.versions}:
+        if name in sources:
+            sources[name] = sources[name].keeping_every_record()
+            targets = {
+                written: replace(target, source=sources[name]) if target.source.table.name == name else target
+                for written, target in targets.items()
+            }
     problems.extend(nullable_key_problems(project))
     problems.extend(topic_problems(_flows(sources, targets)))
     _drop_echoes(problems)

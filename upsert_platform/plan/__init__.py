@@ -26,6 +26,7 @@ from upsert_platform.plan.operators import (
 )
 from upsert_platform.plan.over import Over, OverCall
 from upsert_platform.plan.sessions import Session
+from upsert_platform.plan.temporal import Temporal
 from upsert_platform.plan.topn import ArrivedTopN, TopN
 from upsert_platform.plan.uniqueness import lacking, tells_apart
 from upsert_platform.plan.unnest import Unnest
@@ -55,6 +56,7 @@ __all__ = [
     "Query",
     "Scan",
     "Session",
+    "Temporal",
     "TopN",
     "Union",
     "Unnest",

@@ -11,6 +11,7 @@ from upsert_platform.plan.materialize import Materialize
 from upsert_platform.plan.over import Over
 from upsert_platform.plan.over_one import OverOne
 from upsert_platform.plan.sessions import Session
+from upsert_platform.plan.temporal import Temporal
 from upsert_platform.plan.topn import TopN
 from upsert_platform.plan.unnest import Unnest
 from upsert_platform.types import LogicalType
@@ -25,6 +26,7 @@ class Scan:
         key: the primary key; without one every row stands for itself.
         appended: whether rows are only ever added.
         signed: the changelog carries before-images, as that of a query does; then no index of rows is needed.
+        versions: every record of an upsert topic is a row, with a column that is false for a delete.
     """
 
     table: str
@@ -32,6 +34,8 @@ class Scan:
     key: tuple[str, ...]
     appended: bool
     signed: bool = False
+    # Plans of other scans are what they were.
+    versions: bool = field(default=False, repr=False)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -317,6 +321,7 @@ Node = (
     | Materialize
     | Over
     | Unnest
+    | Temporal
     | Session
 )
 

@@ -15,6 +15,7 @@ from upsert_platform.plan.materialize import Materialize
 from upsert_platform.plan.operators import Aggregate, Arrivals, Filter, Join, Merge, Node, Project, Scan, Window
 from upsert_platform.plan.over import Over
 from upsert_platform.plan.sessions import Session
+from upsert_platform.plan.temporal import Temporal
 from upsert_platform.plan.topn import TopN
 from upsert_platform.plan.unnest import Unnest
 from upsert_platform.types import quote_name
@@ -46,7 +47,7 @@ def _is_unique(node: Node, known: Names) -> bool:
             return _met_in_full_join(node, known) or _is_unique(node.input, _inside(node, known))
         case Filter():
             return _is_unique(node.input, _following(node.input, known))
-        case Lookup() | TopN() | Session() | Over():
+        case Lookup() | TopN() | Session() | Over() | Temporal():
             return _is_unique(node.input, _following(node.input, known & _names(node.input)))
         case Window():
             edge = node.kind == "tumble" or _edges(node, known) >= set(node.names)
@@ -71,7 +72,7 @@ def _following(node: Node, known: Names) -> Names:
             return known | frozenset(computed)
         case Filter():
             return _following(node.input, known | _constants(node.condition))
-        case Lookup() | Over() | Unnest():
+        case Lookup() | Over() | Unnest() | Temporal():
             return known | _following(node.input, known & _names(node.input))
         case TopN():
             found = known | _following(node.input, known & _names(node.input))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.internal_columns import internal
 from upsert_platform.plan import (
     Aggregate,
     Arrivals,
@@ -23,6 +24,7 @@ from upsert_platform.plan import (
     Project,
     Scan,
     Session,
+    Temporal,
     TopN,
     Union,
     Unnest,
@@ -50,7 +52,10 @@ def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
 def _told(node: Node) -> str:
     match node:
         case Scan():
-            columns = ", ".join(field.name for field in node.columns if field.name not in rows.SYSTEM_COLUMNS)
+            hidden = {internal("put"), *rows.SYSTEM_COLUMNS}
+            columns = ", ".join(field.name for field in node.columns if field.name not in hidden)
+            if node.versions:
+                return f"read {node.table} ({columns}): every record is a version"
             how = "rows that are only added" if node.appends else "upserts" if node.key else "changes"
             return f"read {node.table} ({columns}): {how}"
         case Project():
@@ -87,6 +92,10 @@ def _told(node: Node) -> str:
         case Join():
             on = " AND ".join(f"{one} = {other}" for one, other in zip(node.left_on, node.right_on, strict=True))
             return f"{node.kind} join on {on}"
+        case Temporal():
+            on = " AND ".join(f"{one} = {other}" for one, other in zip(node.on, node.key, strict=True))
+            what = "or nulls" if node.padded else "and none without"
+            return f"the version with {on} that was valid at {node.time}, {what}"
         case Lookup():
             on = " AND ".join(f"{key} = {name}" for name, key in node.on)
             what = "or nulls" if node.padded else "and none without"
@@ -161,6 +170,8 @@ def _state(node: Node) -> str | None:
             return "all rows of each key: grows with the rows of the query; a batch reads the keys that it touches"
         case Merge():
             return f"the row of each branch per ({', '.join(node.key)}): grows with the keys of all branches"
+        case Temporal():
+            return "rows and all versions by key: grows with both; a batch reads the keys that it touches"
         case Join():
             return "the rows of both sides by join key: grows with both; a batch reads the keys that it touches"
     return None

@@ -33,6 +33,11 @@ class Matches:
     right_state: str
 
     @property
+    def sides(self) -> tuple[Sequence[Field], Sequence[Field]]:
+        """Columns of the left side, and of the right one."""
+        return self.node.left.fields, self.node.right.fields
+
+    @property
     def states(self) -> tuple[StateSchema, ...]:
         """Row to its count, for either side."""
         return (
@@ -54,10 +59,10 @@ class Matches:
         # Tasks that fed this bucket may each have a part of a row's change.
         left, right = self.prepare(left), self.prepare(right)
         if not isinstance(node, GroupJoin):
-            left, single = _without_null_keys(left, node.left_on)
+            left, single = without_null_keys(left, node.left_on)
             if pads_left:
                 out.append(self._alone(single))
-            right, single = _without_null_keys(right, node.right_on)
+            right, single = without_null_keys(right, node.right_on)
             if pads_right:
                 out.append(self._padded_right(single))
         places = np.concatenate([place_rows(left, node.left_on), place_rows(right, node.right_on)])
@@ -113,13 +118,13 @@ class Matches:
 
     def _alone(self, left: pa.Table) -> pa.Table:
         """Left rows without a match, as the result shows them."""
-        return left if self.node.kind == "anti" else _with_nulls(left, self.node.right.fields)
+        return left if self.node.kind == "anti" else with_nulls(left, self.node.right.fields)
 
     def _padded_right(self, right: pa.Table) -> pa.Table:
-        return _with_nulls(right, self.node.left.fields)
+        return with_nulls(right, self.node.left.fields)
 
 
-def _without_null_keys(table: pa.Table, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+def without_null_keys(table: pa.Table, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Rows whose key is complete, and the others."""
     there = np.ones(table.num_rows, dtype=bool)
     for name in on:
@@ -128,7 +133,8 @@ def _without_null_keys(table: pa.Table, on: Sequence[str]) -> tuple[pa.Table, pa
     return table.filter(pa.array(there)), table.filter(pa.array(~there))
 
 
-def _with_nulls(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
+def with_nulls(table: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    """Rows with nulls in further columns."""
     for field in fields:
         table = table.append_column(field.name, pa.nulls(table.num_rows, arrow_type(field.type)))
     return table

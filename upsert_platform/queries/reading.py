@@ -144,9 +144,22 @@ def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _told(table: pa.Table, scan: Scan, schema: pa.Schema, *, upserts: bool) -> pa.Table:
     """Changes with `PUT`, or with `WEIGHT`; without `_kind` all rows are added."""
+    if scan.versions:
+        return _versions(table, schema)
     if upserts:
         put = pc.is_in(table.column(rows.KIND), pa.array([rows.KIND_INSERT, rows.KIND_UPDATE_AFTER]))
         return table.select(schema.names).append_column(PUT, put)
     if rows.KIND in table.column_names:
         return signed_rows(table, paired=scan.signed).select([*schema.names, WEIGHT])
     return table.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))
+
+
+def _versions(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Every record as a row that is added; `PUT`, which no changelog has, is false for a delete."""
+    if rows.KIND in table.column_names:
+        table = table.filter(pc.not_equal(table.column(rows.KIND), rows.KIND_UPDATE_BEFORE))
+        put = pc.not_equal(table.column(rows.KIND), rows.KIND_DELETE)
+    else:
+        put = pa.repeat(pa.scalar(True), table.num_rows)
+    table = table.set_column(table.schema.get_field_index(PUT), PUT, put)
+    return table.select(schema.names).append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows))

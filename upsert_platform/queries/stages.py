@@ -26,6 +26,7 @@ from upsert_platform.plan import (
     Project,
     Scan,
     Session,
+    Temporal,
     TopN,
     Union,
     Unnest,
@@ -47,9 +48,12 @@ from upsert_platform.queries.sessions import Sessions
 from upsert_platform.queries.sources import PUT, Upserts
 from upsert_platform.queries.state import StateSchema
 from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
+from upsert_platform.queries.temporal import AsOf
 from upsert_platform.queries.topn import FirstRows
 
-Operator = Upserts | Groups | Multiset | FirstRows | Matches | Found | LastChanged | Arrived | LastRows | Partitions
+Operator = (
+    Upserts | Groups | Multiset | FirstRows | Matches | AsOf | Found | LastChanged | Arrived | LastRows | Partitions
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,8 @@ class _Compiler:
                 return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields)]
             case Join():
                 return [self._join(node)]
+            case Temporal():
+                return [self._as_of(node)]
             case Lookup():
                 on = tuple(name for name, _ in node.on)
                 return [self._one_input(node.input, Found(node, self._state()), on, node.fields)]
@@ -370,13 +376,27 @@ class _Compiler:
 
     def _join(self, node: Join) -> _Draft:
         operator = Matches(node, self._state(), self._state())
-        exchanges = (self._exchange(), self._exchange())
         sides = ((node.left, node.left_on), (node.right, node.right_on))
+        placed = {"right": node.right_on, "full": None}.get(node.kind, node.left_on)
+        return self._two_inputs(operator, sides, node.fields, placed)
+
+    def _as_of(self, node: Temporal) -> _Draft:
+        operator = AsOf(node, self._state(), self._state())
+        return self._two_inputs(operator, ((node.input, node.on), (node.versions, node.key)), node.fields, node.on)
+
+    def _two_inputs(
+        self,
+        operator: Matches | AsOf,
+        sides: Sequence[tuple[Node, tuple[str, ...]]],
+        fields: Sequence[Field],
+        placed: tuple[str, ...] | None,
+    ) -> _Draft:
+        """An operator over two inputs, each by some columns."""
+        exchanges = (self._exchange(), self._exchange())
         for exchange, (side, on) in zip(exchanges, sides, strict=True):
             for draft in self._inputs(side):
                 draft.feeds.append(Feed(exchange, operator, group=on))
-        placed = {"right": node.right_on, "full": None}.get(node.kind, node.left_on)
-        return self._draft(node.fields, reads=exchanges, operator=operator, bucketed=True, placed_by=placed)
+        return self._draft(fields, reads=exchanges, operator=operator, bucketed=True, placed_by=placed)
 
 
 def _same(fields: Sequence[Field]) -> tuple[tuple[str, Expression], ...]:

@@ -31,6 +31,7 @@ from upsert_platform.queries.sources import PUT
 from upsert_platform.queries.stages import Feed, Stage
 from upsert_platform.queries.state import State, StateFile
 from upsert_platform.queries.steps import WEIGHT, Tally, fields_after, take_steps
+from upsert_platform.queries.temporal import AsOf
 from upsert_platform.types import arrow_type, quote_name, spark_type
 
 if TYPE_CHECKING:
@@ -225,10 +226,10 @@ class _Work:
             for schema in operator.states
         }
         self.states += states.values()
-        if isinstance(operator, Matches):
-            sides = (operator.node.left.fields, operator.node.right.fields)
+        if isinstance(operator, (Matches, AsOf)):
             left, right = (
-                item if item is not None else _no_rows(fields) for item, fields in zip(inputs, sides, strict=True)
+                item if item is not None else _no_rows(fields)
+                for item, fields in zip(inputs, operator.sides, strict=True)
             )
             return operator.run_sides(left, right, states)
         if isinstance(operator, Found):

@@ -14,7 +14,7 @@ from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.hints import hint_warnings
 from upsert_platform.sql.planning.from_clause import Find
-from upsert_platform.sql.planning.queries import PlannedQuery, can_fail, plan_query, query_name, varying
+from upsert_platform.sql.planning.queries import PlannedQuery, can_fail, crosses, plan_query, query_name, varying
 from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
@@ -201,6 +201,12 @@ class InsertResolver:
                 " NULLIF(y, 0) below /"
             )
             return None
+        if crosses(query.plan):
+            self.error(
+                "a join without an equality of columns: each row meets all rows of the other side, in one task, and a"
+                " batch reads both sides whole",
+                severity="warning",
+            )
         for function in varying(query):
             self.error(
                 f"the query depends on {function}, which is evaluated once per row, when the batch is computed",

@@ -43,6 +43,16 @@ STATEMENTS: Final = {
     "full join": "SELECT o.oid, u.id, u.region FROM orders o FULL JOIN users u ON o.uid = u.id",
     "join of many to many": "SELECT v.page, v.secs, o.oid FROM views v JOIN orders o ON v.uid = o.uid AND o.kind = 'a'",
     "join with a condition": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.uid = u.id AND o.amount > u.age",
+    "left join with a condition on the left": "SELECT u.id, o.oid, u.age FROM users u LEFT JOIN orders o ON o.uid ="
+    " u.id AND u.age > 1 AND o.kind = 'a'",
+    "right join with a condition on the right": "SELECT v.page, o.oid, o.amount FROM views v RIGHT JOIN orders o ON"
+    " v.uid = o.uid AND o.kind = 'b'",
+    "full join with conditions": "SELECT u.id, o.oid FROM users u FULL JOIN orders o ON u.id = o.uid AND u.region ="
+    " 'eu' AND o.amount > 4",
+    "cross join": "SELECT o.oid, u.id FROM orders o CROSS JOIN users u WHERE u.age = 1",
+    "join by an inequality": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.amount < u.age AND u.region = 'eu'",
+    "beside a total": "SELECT o.oid, o.amount, t.hi FROM orders o, (SELECT MAX(amount) AS hi FROM orders) t WHERE"
+    " o.amount >= t.hi",
     "joined by commas": "SELECT o.oid, u.region FROM orders o, users u WHERE o.uid = u.id AND u.region = 'eu'",
     "three tables": "SELECT o.oid, u.region, v.page FROM orders o JOIN users u ON o.uid = u.id LEFT JOIN views v ON"
     " v.uid = u.id",

@@ -90,6 +90,11 @@ def placed(over: Over, *, at: int, latest: bool, by_arrival: bool) -> Over:
     return replace(over, input=found, records=records, at=at, latest=latest, by_arrival=by_arrival)
 
 
+def with_records(node: Node) -> tuple[Node, tuple[tuple[str, ...], ...]]:
+    """Rows that are only added with the places of their records, batches among them, and the names of these."""
+    return _Places(_taken(node), record=(_BATCH, *_RECORD)).add(node)
+
+
 Orders = tuple[tuple[str, ...], ...]
 
 

@@ -15,9 +15,10 @@ from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.closing import closing_window
-from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, padded, split_pairs
+from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, join_rows, padded, split_pairs, where_met
 from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
+from upsert_platform.sql.planning.temporal import TemporalJoin, is_versioned
 from upsert_platform.sql.planning.unnest import unnest_rows
 from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
@@ -31,8 +32,8 @@ _AT_RIGHT: Final = "it belongs to the table at the right of a JOIN"
 _NEAREST: Final = {"version": _AT_RIGHT, "when": _AT_RIGHT}
 _LATEST: Final = (
     "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows of a"
-    " Tablestore or MaxCompute table; for a temporal join, by event time or with a topic, write a plain JOIN with the"
-    " topic, which follows the changes of both sides"
+    " Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an upsert"
+    " topic; a plain JOIN with a topic follows the changes of both sides"
 )
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
 _KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
@@ -209,10 +210,11 @@ class FromClause(ABC):
         if kind == "inner" and not any(item.rank for item in (left, right)):
             more, parts = split_pairs(parts, left_columns, right_columns)
             pairs += more
-        if not pairs:
-            raise self.fault("a join needs a condition that sets columns of both sides equal", join)
+        if not pairs and kind != "inner":
+            raise self.fault(f"a {side} JOIN needs a condition that sets columns of both sides equal", join)
         left_node, right_node = left.node, right.node
         after: list[exp.Expr] = []
+        matching: tuple[list[exp.Expr], list[exp.Expr]] = ([], [])
         for part in rest:
             if right_columns.fits(part) and kind in ("inner", "left"):
                 right_node = filtered(right_node, right_columns, [part])
@@ -220,13 +222,22 @@ class FromClause(ABC):
                 left_node = filtered(left_node, left_columns, [part])
             elif kind == "inner":
                 after.append(part)
+            elif left_columns.fits(part):
+                matching[0].append(part)
+            elif right_columns.fits(part):
+                matching[1].append(part)
             else:
                 raise self.fault(
-                    f"ON of a {side} JOIN sets columns equal, and may filter the side that is padded; write the other"
-                    " condition in WHERE or in a subquery",
+                    f"ON of a {side} JOIN sets columns equal, and may have conditions of one side; one that compares"
+                    " both sides otherwise stands in WHERE or in a subquery",
                     part,
                 )
         keys = [(left_columns.expression(one), right_columns.expression(other)) for one, other in pairs]
+        # A row for which the condition of its side does not hold stays, and a null matches nothing.
+        if matching[0]:
+            keys[0] = (where_met(all_met(left_columns, matching[0]), keys[0][0]), keys[0][1])
+        if matching[1]:
+            keys[0] = (keys[0][0], where_met(all_met(right_columns, matching[1]), keys[0][1]))
         joined = join_rows(left_node, right_node, kind, keys, self.names, fault=self.fault("", join))
         scope = [*padded(named, joined), *padded(others, joined)]
         node = filtered(joined, Columns(scope, self.first_line), after)
@@ -236,7 +247,10 @@ class FromClause(ABC):
         """A table of which a row is found when a row of the left side arrives."""
         time = join.this.args["version"].expression
         found = Columns(named, self.first_line).find(time) if isinstance(time, exp.Column) else None
-        if found is None or found[1] or not is_processing_time(left.node, found[0].field.name):
+        if found is None or found[1]:
+            raise self.fault(_LATEST, join)
+        processing = is_processing_time(left.node, found[0].field.name)
+        if not processing and not ranks.is_event_time(left.node, found[0].field.name, self.names):
             raise self.fault(_LATEST, join)
         kind = _KINDS[(join.side or "").upper()]
         way = (join.method or join.kind or "").upper()
@@ -249,7 +263,16 @@ class FromClause(ABC):
         if not table.primary_key:
             raise self.fault(f"rows of '{name}' are found by its PRIMARY KEY: declare one", join)
         qualifiers = (join.this.alias,) if join.this.alias else (name, join.this.parts[-1].name)
-        return LookupJoin(left, named, table, qualifiers, self.names, self.first_line).planned(kind, join)
+        given = (left, named, table, qualifiers, self.names, self.first_line)
+        if processing:
+            return LookupJoin(*given).planned(kind, join)
+        if not is_versioned(table):
+            raise self.fault(
+                f"'{name}' has no versions: FOR SYSTEM_TIME AS OF event time takes an upsert topic with a WATERMARK for"
+                " the column that says since when a row is valid",
+                join,
+            )
+        return TemporalJoin(*given, found[0].field, self._scan(table)).planned(kind, join)
 
     def _using(
         self, left: Relation, named: list[Named], right: Relation, others: list[Named], join: exp.Join, kind: str

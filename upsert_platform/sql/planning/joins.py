@@ -60,6 +60,40 @@ def filtered(node: Node, columns: Columns, parts: Sequence[exp.Expr]) -> Node:
     return node
 
 
+def all_met(columns: Columns, parts: Sequence[exp.Expr]) -> Expression:
+    """Several conditions as one.
+
+    Raises:
+        Fault: one is no condition.
+    """
+    conditions = [columns.expression(part) for part in parts]
+    for part, condition in zip(parts, conditions, strict=True):
+        if condition.type.name is not TypeName.BOOLEAN:
+            raise columns.fault(f"a condition expected, not {condition.type}", part)
+    met = conditions[0]
+    for other in conditions[1:]:
+        native = ("and", met.native, other.native) if met.native and other.native else None
+        met = replace(
+            met,
+            sql=f"({met.sql}) AND ({other.sql})",
+            native=native,
+            varies=met.varies or other.varies,
+            reads=tuple(sorted({*met.reads, *other.reads})),
+        )
+    return met
+
+
+def where_met(condition: Expression, value: Expression) -> Expression:
+    """A value that is null where a condition does not hold."""
+    native = None
+    if condition.native is not None and value.native is not None:
+        native = ("if", condition.native, value.native)
+    sql = f"CASE WHEN {condition.sql} THEN {value.sql} END"
+    kind = replace(value.type, nullable=True)
+    varies = condition.varies or value.varies
+    return Expression(sql, kind, native, varies, tuple(sorted({*condition.reads, *value.reads})))
+
+
 def with_columns(node: Node, given: Sequence[tuple[str, Expression]]) -> Node:
     """The rows with further columns."""
     added = [(name, item) for name, item in given if item.column != name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,10 +27,10 @@ from upsert_platform.plan import (
     column,
 )
 from upsert_platform.sql.expressions import Scope, render
-from upsert_platform.sql.planning.joins import conjuncts, filtered, padded, with_columns
+from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, padded, where_met, with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation, as_type, common_type
 from upsert_platform.sql.rendered import STRINGS
-from upsert_platform.types import LogicalType, TypeName, quote_name
+from upsert_platform.types import TypeName
 
 
 def is_processing_time(node: Node, name: str) -> bool:
@@ -65,8 +66,8 @@ def _processing_time() -> str:
 
 
 @dataclass
-class LookupJoin:
-    """Plans one lookup join.
+class FindsRows(ABC):
+    """Plans a join in which each row of the left side finds at most one row of a table, by its key.
 
     Args:
         left: the rows that arrive, with their columns in scope.
@@ -81,14 +82,22 @@ class LookupJoin:
     first_line: int
 
     def __post_init__(self) -> None:
-        self.columns = tuple(
-            (self.names.fresh(item.name), Field(item.name, item.type))
-            for item in self.right.physical_columns
-            if item.type is not None
-        )
-        self.others = [Named(self.qualifiers, item.name, Field(name, item.type)) for name, item in self.columns]
+        self.others = [Named(self.qualifiers, shown, field) for shown, field in self.named_columns()]
         self.left_columns = Columns(self.named, self.first_line)
         self.right_columns = Columns(self.others, self.first_line)
+
+    @abstractmethod
+    def named_columns(self) -> list[tuple[str, Field]]:
+        """The columns that a row is found with: names in the statement, and the columns of the plan."""
+
+    @abstractmethod
+    def found(self, rows: Node, on: Sequence[tuple[str, str]], *, padded: bool) -> Node:
+        """The rows with what they find.
+
+        Args:
+            on: columns of the rows, each with the column of the table's key that it is equal to.
+            padded: rows that find nothing stay.
+        """
 
     def planned(self, kind: str, join: exp.Join) -> tuple[Relation, list[Named]]:
         """The joined rows, and their columns in scope.
@@ -117,7 +126,7 @@ class LookupJoin:
         given = [equal[name] for name in self.right.primary_key]
         on = tuple((item.column or name, key) for (name, item), key in zip(given, self.right.primary_key, strict=True))
         shaped = with_columns(self.left.node, [(item.column or name, item) for name, item in given])
-        node: Node = Lookup(shaped, self.right.name, self.columns, on, padded=kind == "left")
+        node = self.found(shaped, on, padded=kind == "left")
         scope = [*self.named, *padded(self.others, node)]
         columns = Columns(scope, self.first_line)
         node = filtered(node, columns, rest) if kind == "inner" else self._where_met(node, columns, rest)
@@ -158,29 +167,28 @@ class LookupJoin:
         """Nulls in the place of a row that was found and does not meet what else ON says."""
         if not parts:
             return node
-        conditions = [columns.expression(part) for part in parts]
-        for part, condition in zip(parts, conditions, strict=True):
-            if condition.type.name is not TypeName.BOOLEAN:
-                raise columns.fault(f"a condition expected, not {condition.type}", part)
-        met = conditions[0]
-        for other in conditions[1:]:
-            native = ("and", met.native, other.native) if met.native and other.native else None
-            met = replace(
-                met,
-                sql=f"({met.sql}) AND ({other.sql})",
-                native=native,
-                varies=met.varies or other.varies,
-                reads=tuple(sorted({*met.reads, *other.reads})),
-            )
-        own = {name for name, _ in self.columns}
-        return Project(
-            node,
-            tuple((item.name, _if_met(met, item) if item.name in own else column(item)) for item in node.fields),
+        met = all_met(columns, parts)
+        own = {item.field.name for item in self.others}
+        shown = ((item.name, column(item)) for item in node.fields)
+        return Project(node, tuple((name, where_met(met, item) if name in own else item) for name, item in shown))
+
+
+@dataclass
+class LookupJoin(FindsRows):
+    """Plans one lookup join."""
+
+    def __post_init__(self) -> None:
+        self.columns = tuple(
+            (self.names.fresh(item.name), Field(item.name, item.type))
+            for item in self.right.physical_columns
+            if item.type is not None
         )
+        super().__post_init__()
 
+    def named_columns(self) -> list[tuple[str, Field]]:
+        """Names in the statement, and the columns of the plan."""
+        return [(item.name, Field(name, item.type)) for name, item in self.columns]
 
-def _if_met(condition: Expression, field: Field) -> Expression:
-    kind: LogicalType = replace(field.type, nullable=True)
-    native = ("if", condition.native, ("column", field.name)) if condition.native is not None else None
-    sql = f"CASE WHEN {condition.sql} THEN {quote_name(field.name)} END"
-    return Expression(sql, kind, native, condition.varies, tuple(sorted({*condition.reads, field.name})))
+    def found(self, rows: Node, on: Sequence[tuple[str, str]], *, padded: bool) -> Node:
+        """The rows with those of the table."""
+        return Lookup(rows, self.right.name, self.columns, tuple(on), padded=padded)

@@ -20,6 +20,7 @@ from upsert_platform.plan import (
     Project,
     Scan,
     Session,
+    Temporal,
     TopN,
     Union,
     Unnest,
@@ -34,7 +35,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
         case Scan():
             kept = tuple(field for field in node.columns if field.name in needed or field.name in node.key)
             # A row without columns still counts.
-            return Scan(node.table, kept or node.columns[:1], node.key, node.appended, node.signed)
+            return replace(node, columns=kept or node.columns[:1])
         case Project():
             columns = tuple(item for item in node.columns if item[0] in needed) or node.columns[:1]
             return Project(prune(node.input, _reads(columns)), columns)
@@ -80,6 +81,11 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             if node.kind in ("semi", "anti"):
                 right = prune(node.right, node.right_on)
             return replace(node, left=left, right=right)
+        case Temporal():
+            inner = prune(node.input, {*needed, *node.on, node.time})
+            shown = tuple(name for name in node.columns if name in needed)
+            versions = prune(node.versions, {*shown, *node.key, node.since, node.put, *node.record})
+            return replace(node, input=inner, versions=versions, columns=shown)
         case Lookup():
             # What is found belongs to one row: without a key, rows that became equal would share it.
             keys = () if node.input.appends else node.input.keys

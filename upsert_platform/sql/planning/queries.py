@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.plan import Materialize, Node, Project, Query, column, expressions, lacking, tells_apart
+from upsert_platform.plan import Join, Materialize, Node, Project, Query, column, expressions, lacking, tells_apart
 from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -166,6 +166,16 @@ class PlannedQuery:
         if shared:
             plan = Materialize(plan, key)
         return Query(name, plan, () if plan.appends else key, statement)
+
+
+def crosses(node: Node) -> bool:
+    """Whether every row of one side of a join meets every row of the other."""
+    own = isinstance(node, Join) and not node.left_on and not _has_one_row(node.left) and not _has_one_row(node.right)
+    return own or any(crosses(item) for item in node.inputs)
+
+
+def _has_one_row(node: Node) -> bool:
+    return frozenset() in node.keys
 
 
 def varying(query: Query) -> tuple[str, ...]:

@@ -183,12 +183,13 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT id, VARIANCE(region) FROM users GROUP BY id", "VARIANCE does not take a value of type STRING"),
         ("SELECT id, MAX(tags) FROM users GROUP BY id", "MAX does not take a value of type ARRAY<STRING>"),
         ("SELECT id, SUM(region) FROM users GROUP BY id", "SUM does not take a value of type STRING"),
-        ("SELECT x.id, y.id FROM users x, users y", "a join needs a condition that sets columns of both sides equal"),
+        ("SELECT x.id, y.id FROM users x LEFT JOIN users y ON x.age < y.age",
+         "a LEFT JOIN needs a condition that sets columns of both sides equal"),
         ("SELECT x.id, y.id FROM users x JOIN users y ON x.region = y.age",
          "a join compares STRING with SMALLINT; CAST one to the type of the other"),
-        ("SELECT x.id, y.id FROM users x LEFT JOIN users y ON x.id = y.id AND x.age > 1",
-         "ON of a LEFT JOIN sets columns equal, and may filter the side that is padded; write the other condition in"
-         " WHERE or in a subquery"),
+        ("SELECT x.id, y.id FROM users x LEFT JOIN users y ON x.id = y.id AND x.age > y.age",
+         "ON of a LEFT JOIN sets columns equal, and may have conditions of one side; one that compares both sides"
+         " otherwise stands in WHERE or in a subquery"),
         ("SELECT id, id FROM users LIMIT 3",
          "LIMIT needs an ORDER BY: a table has no order, and which rows are first must not change by itself"),
         ("SELECT id, id FROM users ORDER BY id",
@@ -209,8 +210,8 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
          "ON of a LEFT JOIN sets columns equal"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
-         " of a Tablestore or MaxCompute table; for a temporal join, by event time or with a topic, write a plain"
-         " JOIN with the topic, which follows the changes of both sides"),
+         " of a Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an"
+         " upsert topic; a plain JOIN with a topic follows the changes of both sides"),
         ("SELECT u.id, d.b FROM users AS u JOIN dim FOR SYSTEM_TIME AS OF u.seen AS d ON u.id = d.a AND d.k = 'x'",
          "FOR SYSTEM_TIME AS OF takes a column of processing time"),
         ("SELECT id, id FROM users FOR SYSTEM_TIME AS OF seen", "FOR SYSTEM_TIME AS OF is not supported: it belongs to"
