@@ -397,5 +397,15 @@ def test_rooms_are_those_of_the_architecture() -> None:
     assert {_room(name) for name in _modules() if name != "upsert_platform"} == told
 
 
+def test_files_that_the_architecture_names_exist() -> None:
+    """A file in back quotes is there: below the root, or below the package."""
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text("utf-8")
+    named = re.findall(r"`((?:\w+/)+\w+\.py|upsert_platform/[\w/]+)`", text)
+    gone = {name for name in named if not (PACKAGE.parent / name).exists() and not (PACKAGE / name).exists()}
+    opened = text.partition("## To change it, open it")[2].partition("\n## ")[0]
+    assert sum(line.startswith("| ") and "`" in line for line in opened.splitlines()) >= 20
+    assert not gone
+
+
 def _first_cell(line: str) -> list[str]:
     return [word.strip() for word in line.split("|")[1].split(",")]

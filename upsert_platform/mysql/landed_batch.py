@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from upsert_platform.mysql.table_source import MySqlTableSource
     from upsert_platform.task_runner import TaskRunner
 
-CHUNKS: Final = 64
-"""Chunks of a batch at most: what a killed run reads again."""
 _FEW_CHUNKS: Final = 4
 """Chunks that one task reads where a batch is taken to be small; a server's estimate of rows may be far off."""
 
