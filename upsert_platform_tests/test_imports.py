@@ -143,14 +143,14 @@ def _name(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
-@lru_cache(maxsize=1)
-def _modules() -> Mapping[str, tuple[Import, ...]]:
-    """Every module of the package with what it imports; imports for type checkers alone are left out."""
+@lru_cache(maxsize=2)
+def _modules(*, types: bool = False) -> Mapping[str, tuple[Import, ...]]:
+    """Every module of the package with what it imports; with `types` also what it imports for type checkers alone."""
     trees = {_name(path): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
-    return {name: tuple(_imports(tree.body, set(trees), late=False)) for name, tree in trees.items()}
+    return {name: tuple(_imports(tree.body, set(trees), late=False, types=types)) for name, tree in trees.items()}
 
 
-def _imports(body: list[ast.stmt], known: set[str], *, late: bool) -> Iterator[Import]:
+def _imports(body: list[ast.stmt], known: set[str], *, late: bool, types: bool = False) -> Iterator[Import]:
     for node in body:
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, late) for alias in node.names)
@@ -161,7 +161,7 @@ def _imports(body: list[ast.stmt], known: set[str], *, late: bool) -> Iterator[I
                 inner = f"{node.module}.{alias.name}"
                 yield Import(inner if inner in known else node.module, late)
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            yield from _imports(node.orelse, known, late=late)
+            yield from _imports([*node.orelse, *(node.body if types else ())], known, late=late, types=types)
         else:
             inside = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
@@ -169,7 +169,7 @@ def _imports(body: list[ast.stmt], known: set[str], *, late: bool) -> Iterator[I
                 children += handler.body
             for case in getattr(node, "cases", ()):
                 children += case.body
-            yield from _imports(children, known, late=inside)
+            yield from _imports(children, known, late=inside, types=types)
 
 
 def _room(module: str) -> str:
@@ -266,10 +266,10 @@ def _in_a_loop(uses: Mapping[str, set[str]]) -> dict[str, set[str]]:
     return left
 
 
-def _uses(name_of: Callable[[str], str | None]) -> dict[str, set[str]]:
+def _uses(name_of: Callable[[str], str | None], *, types: bool = False) -> dict[str, set[str]]:
     """Who imports whom, in functions too, under the names that modules have here; None leaves a module out."""
     uses: dict[str, set[str]] = {}
-    for module, imports in _modules().items():
+    for module, imports in _modules(types=types).items():
         if (name := name_of(module)) is not None:
             others = {name_of(item.module) for item in imports if item.module in _modules()}
             uses.setdefault(name, set()).update(other for other in others if other is not None)
@@ -287,6 +287,34 @@ def test_no_two_modules_import_each_other() -> None:
     uses = _uses(lambda module: module)
     assert len(uses) > 600
     assert not _in_a_loop(uses), "these import each other, some through a third"
+
+
+IN_A_LOOP_OF_TYPES = {
+    "changelog.quarantine", "changelog.store",
+    "local.tablestore.indexes", "local.tablestore.table",
+    "mysql.landed_batch", "mysql.table_source",
+}  # fmt: skip
+"""Modules that name each other's types; take one out when its loop is gone. `plan` is one recursive type."""
+
+
+def test_no_other_modules_name_the_types_of_each_other() -> None:
+    def name_of(module: str) -> str:
+        return "upsert_platform.plan" if _room(module) == "plan" else module
+
+    uses = _in_a_loop(_uses(name_of, types=True))
+    looped = {name for name in uses if _reaches(name, name, {one: others - {one} for one, others in uses.items()})}
+    assert {name.removeprefix("upsert_platform.") for name in looped} == IN_A_LOOP_OF_TYPES
+
+
+def _reaches(start: str, wanted: str, uses: Mapping[str, set[str]]) -> bool:
+    """Whether a module imports another one, through others too."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = uses.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return wanted in found
 
 
 FOLDERS = sorted({path.parent.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE})

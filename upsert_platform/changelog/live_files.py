@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows
-from upsert_platform.changelog.quarantine import rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,3 +138,11 @@ def read_kind(
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, rows.BATCH, rows.KIND])])
     parts = read_rows(location, [item.path for item in found], schema=read)
     return pa.Table.from_batches(parts, schema=read).filter(condition).select(list(columns))
+
+
+def rows_of(kind: str, *, after: int, upto: int | None) -> pc.Expression:
+    """Return what selects the rows of a kind in the batches after one and up to another."""
+    import pyarrow.dataset as ds
+
+    condition = (ds.field(rows.KIND) == kind) & (ds.field(rows.BATCH) > after)
+    return condition if upto is None else condition & (ds.field(rows.BATCH) <= upto)

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.live_files import rows_of
 from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from upsert_platform.changelog.store import ChangelogStore
 
@@ -87,14 +87,6 @@ def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
         return None
     (first,) = store.quarantined(limit=1).column(rows.REASON).to_pylist()
     return NothingDecoded(waiting, mask.reason(first or ""))
-
-
-def rows_of(kind: str, *, after: int, upto: int | None) -> pc.Expression:
-    """Tells the rows of a kind in the batches after one and up to another."""
-    import pyarrow.dataset as ds
-
-    condition = (ds.field(rows.KIND) == kind) & (ds.field(rows.BATCH) > after)
-    return condition if upto is None else condition & (ds.field(rows.BATCH) <= upto)
 
 
 def places(store: ChangelogStore, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.row_codes import code_rows
-from upsert_platform.plan import Aggregate, Filter, Lookup, Node, Project, Window
 from upsert_platform.queries.steps import Tally, WindowStep
 
 if TYPE_CHECKING:
@@ -103,29 +102,6 @@ def at_time(stage: Stage, clocks: Mapping[str, Clock]) -> Stage:
     ends = stage.window_end
     closed = clocks[ends[1]].closed if ends is not None else None
     return replace(stage, steps=steps, closed=closed)
-
-
-def end_of_group(node: Aggregate) -> tuple[int, str] | None:
-    """Which column of a GROUP BY is the end of a window that closes: its place, and its name where it is made."""
-    for at, name in enumerate(node.group):
-        made = _end(node.input, name)
-        if made is not None:
-            return at, made
-    return None
-
-
-def _end(node: Node, name: str) -> str | None:
-    match node:
-        case Project():
-            expression = dict(node.columns)[name]
-            return _end(node.input, expression.column) if expression.column is not None else None
-        case Filter():
-            return _end(node.input, name)
-        case Lookup() if name in {item.name for item in node.input.fields}:
-            return _end(node.input, name)
-        case Window() if node.closing is not None and name == node.names[1]:
-            return name
-    return None
 
 
 def times_of(table: pa.Table, watched: Sequence[tuple[str, str]]) -> Iterator[tuple[str, dict[str, int]]]:

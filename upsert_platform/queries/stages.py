@@ -36,7 +36,6 @@ from upsert_platform.plan import (
 )
 from upsert_platform.queries.aggregate import Groups, Multiset, multiset_of
 from upsert_platform.queries.arrivals import Arrived
-from upsert_platform.queries.closing import end_of_group
 from upsert_platform.queries.join import Matches
 from upsert_platform.queries.lookup import Found
 from upsert_platform.queries.materialize import LastRows
@@ -50,6 +49,7 @@ from upsert_platform.queries.state import StateSchema
 from upsert_platform.queries.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
 from upsert_platform.queries.temporal import AsOf
 from upsert_platform.queries.topn import FirstRows
+from upsert_platform.queries.window_ends import end_of_group
 
 Operator = (
     Upserts | Groups | Multiset | FirstRows | Matches | AsOf | Found | LastChanged | Arrived | LastRows | Partitions
