@@ -46,6 +46,7 @@ VOCABULARY = {
     "redaction",
     "internal_columns",
     "task_runner",
+    "wording",
 }
 ROOMS: Mapping[str, set[str]] = {
     **dict.fromkeys(VOCABULARY, VOCABULARY),

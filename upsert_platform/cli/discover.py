@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import console_for, counted, printable
+from upsert_platform.cli.text import console_for, printable
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.discovery.discover import Discovery

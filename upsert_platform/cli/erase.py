@@ -13,7 +13,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_topics
-from upsert_platform.cli.text import counted
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.hops.erase import Erased, Erasure, Held

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import counted, problem_data
+from upsert_platform.cli.text import problem_data
+from upsert_platform.wording import counted
 
 
 @click.command(name="import", short_help="Take files of other platforms into a project.")

@@ -13,7 +13,8 @@ from typing import Final
 import click
 from rich.console import Console
 
-from upsert_platform.cli.text import counted, problem_data
+from upsert_platform.cli.text import problem_data
+from upsert_platform.wording import counted
 
 _WHOLE_WEEK: Final = 7 * 86_400.0
 """Seconds: a session that nobody used for so long ends beside a UI too."""

@@ -12,8 +12,9 @@ import click
 from upsert_platform.changelog import lake
 from upsert_platform.cli.durations import Seconds
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.text import counted, printable
+from upsert_platform.cli.text import printable
 from upsert_platform.cli.verify import DIFFERS
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.proofs.proof import Proof

@@ -19,12 +19,12 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.names import complete_tables_and_topics
 from upsert_platform.cli.session import spark_session
-from upsert_platform.cli.text import counted
 from upsert_platform.cli.text import printable as _printable
 from upsert_platform.hops.binding import Binding, Target, bind, changelog_of, load
 from upsert_platform.hops.shown_rows import masked_record
 from upsert_platform.masking import Mask
 from upsert_platform.source import Source
+from upsert_platform.wording import counted
 
 _SHOWN: Final = 20
 

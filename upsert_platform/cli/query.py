@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import counted, printable
+from upsert_platform.cli.text import printable
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.hops.ad_hoc import AdHoc, Answer

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 
 from upsert_platform.cli.names import complete_topics
-from upsert_platform.cli.text import counted
+from upsert_platform.wording import counted
 
 
 @click.command(short_help="Send JSON lines to a topic, as its table is declared.")

@@ -17,11 +17,6 @@ _WIDEST: Final = 1_000
 """Columns of a terminal, at most."""
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 record``, ``2 records``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def console_for(*tables: Table) -> Console:
     """Return a console that is as wide as tables need for each word of theirs to stand on one line.
 

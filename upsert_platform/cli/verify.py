@@ -15,7 +15,8 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.text import counted, printable
+from upsert_platform.cli.text import printable
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.hops.binding import Binding, Target

@@ -13,6 +13,7 @@ from upsert_platform.discovery.shape import FoundColumn, Side
 from upsert_platform.discovery.side_shape import side_of
 from upsert_platform.formats.factory import FORMATS, build_decoder
 from upsert_platform.types import quote_name
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.formats.registered.registry import SchemaRegistry
@@ -217,7 +218,8 @@ def _agree(sample: Sample, key: Side, value: Side, cluster: Cluster, registry: S
 def statement(table: DiscoveredTable) -> str:
     """Return the CREATE TABLE of a topic, with a comment per doubt."""
     sample = table.sample
-    looked = f"{len(sample.records)} of {sample.offsets} records in {_partitions(sample)} were looked at"
+    there = f"{counted(sample.offsets, 'record')} in {counted(sample.partitions, 'partition')}"
+    looked = f"{len(sample.records)} of {there} were looked at"
     proven = "" if table.decoded is None else f", {table.decoded} of them decode"
     lines = [f"-- Topic {sample.topic}: {looked}{proven}."]
     lines += [f"-- Doubtful: {doubt}." for doubt in table.doubts]
@@ -257,7 +259,3 @@ def _quoted(text: str) -> str:
 def _one_line(line: str) -> str:
     """A line as it is; control characters of names do not end a comment."""
     return "".join(char if char.isprintable() else " " for char in line)
-
-
-def _partitions(sample: Sample) -> str:
-    return f"{sample.partitions} partition{'' if sample.partitions == 1 else 's'}"

@@ -40,6 +40,7 @@ from upsert_platform.plan import Query
 from upsert_platform.platform_options import platform_settings
 from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.store import query_table
+from upsert_platform.wording import counted
 
 
 def topic_assets(
@@ -139,7 +140,7 @@ def changelog_asset(
                 metadata={**metadata.of_changelog_plan(plan), "lag": 0, "records": 0, "batches": 0},
                 data_version=version,
             )
-        context.log.info(f"{plan.lag} offsets to read from {len(plan.backlog)} partitions")
+        context.log.info(f"{counted(plan.lag, 'offset')} to read from {counted(len(plan.backlog), 'partition')}")
         return dg.MaterializeResult(value=plan, metadata=metadata.of_changelog_plan(plan), data_version=version)
 
     return translation.applied(changelog, kind="changelog", name=table.name, table=table)
@@ -186,7 +187,7 @@ def query_asset(
         if not plan.is_due:
             context.log.info("every batch is applied: nothing is computed")
             return dg.MaterializeResult(metadata={**shown, "batches": 0}, data_version=version)
-        context.log.info(f"{plan.behind} batches to apply")
+        context.log.info(f"{counted(plan.behind, 'batch')} to apply")
         return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
 
     return translation.applied(result, kind="query", name=query.name.removesuffix("$query"), table=table)
@@ -249,7 +250,7 @@ def destination_asset(
             return dg.MaterializeResult(
                 metadata={**shown, "upserts": 0, "deletes": 0, "batches": 0}, data_version=version
             )
-        context.log.info(f"{plan.behind} batches to apply, from batch {plan.state.applied_batch}")
+        context.log.info(f"{counted(plan.behind, 'batch')} to apply, from batch {plan.state.applied_batch}")
         return dg.MaterializeResult(value=plan, metadata=shown, data_version=version)
 
     return translation.applied(destination, kind="table", name=target.name, table=target, insert=insert)

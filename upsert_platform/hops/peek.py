@@ -22,6 +22,7 @@ from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.masking import Mask
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.tablestore.table import TablestoreTable
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,8 +119,8 @@ def _newest(kafka: KafkaTable, limit: int) -> tuple[str, list[str]]:
     from upsert_platform.kafka.source.newest import newest_records
 
     found = newest_records(kafka, limit)
-    partitions = f"{found.partitions} partition{'s' if found.partitions != 1 else ''}"
-    about = f"the newest records of {', '.join(found.topics)} ({partitions}, {found.offsets} offsets)"
+    spans = f"{counted(found.partitions, 'partition')}, {counted(found.offsets, 'offset')}"
+    about = f"the newest records of {', '.join(found.topics)} ({spans})"
     return about, row_texts(found.rows, rows.stored_columns(kafka.table), Mask.of(kafka.table))
 
 
@@ -148,7 +149,7 @@ def _committed(store: ChangelogStore, limit: int, mask: Mask) -> tuple[str, list
     order = [(name, "ascending") for name in (rows.BATCH, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)]
     found = found.sort_by(order)
     shown = found.slice(max(0, found.num_rows - limit))
-    about = f"the newest rows of {store.uri}, of {head.batch} batch{'es' if head.batch != 1 else ''}"
+    about = f"the newest rows of {store.uri}, of {counted(head.batch, 'batch')}"
     return about, row_texts(shown, rows.stored_columns(store.table), mask)
 
 

@@ -49,7 +49,7 @@ def test_the_tutorial_does_what_it_says(installed: Installed, tmp_path: Path) ->
     assert down.returncode == 0
     told = done.stdout.split(f"{BLOCK}\n")[1:]
     assert len(told) == len(commands) - 1
-    _, _, sent, first, second, right, third = told
+    _, _, sent, first, second, right, third, aside, given_up = told
     assert "created topic orders, compacted" in sent
     assert "ann" in first
     assert {key: (row["customer"], Decimal(row["amount"])) for key, row in rows(second).items()} == {
@@ -58,4 +58,9 @@ def test_the_tutorial_does_what_it_says(installed: Installed, tmp_path: Path) ->
     assert "open_orders: equal, " in right
     assert "open_orders: equal; 2 rows" in right
     assert set(rows(third)) == {2, 4}
-    assert "0 records could not be decoded" in third
+    assert "orders: 1 record could not be decoded" in aside
+    assert "amount" in aside
+    assert "1 record discarded" in given_up
+    assert [line.split() for line in given_up.splitlines()[-4:]] == [
+        ["state", "orders"], ["closed", "1"], ["open", "2"], ["2", "rows"],
+    ]  # fmt: skip

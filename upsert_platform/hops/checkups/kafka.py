@@ -15,6 +15,7 @@ from upsert_platform.kafka.endpoint import NO_KERBEROS, REQUEST_SECONDS, Cluster
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import TopicDescription
@@ -111,7 +112,7 @@ def _cluster(cluster: _Cluster) -> Iterator[Finding]:
     servers = cluster.endpoint.servers
     with cluster.endpoint.admin() as admin:
         brokers = len(admin.topics().brokers)
-        yield Finding(_AREA, servers, State.OK, f"answers and takes the login; {_count(brokers, 'broker')}")
+        yield Finding(_AREA, servers, State.OK, f"answers and takes the login; {counted(brokers, 'broker')}")
         for name, table in cluster.read.items():
             yield from _topics(admin, name, table, _READS)
         for name, table in cluster.written.items():
@@ -138,10 +139,6 @@ def _topics(admin: ClusterAdmin, name: str, table: KafkaTable, wanted: tuple[str
             yield _rights(subject, topic, found, wanted)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _missing(subject: str, table: KafkaTable, *, written: bool) -> Finding:
     settings = table.settings
     if written and isinstance(settings, UpsertKafkaSettings) and settings.auto_create:
@@ -154,7 +151,7 @@ def _missing(subject: str, table: KafkaTable, *, written: bool) -> Finding:
 
 def _rights(subject: str, topic: str, found: TopicDescription, wanted: tuple[str, ...]) -> Finding:
     allowed: Any = {operation.name for operation in found.authorized_operations or ()}
-    partitions = _count(len(found.partitions), "partition")
+    partitions = counted(len(found.partitions), "partition")
     if not allowed:
         return Finding(_AREA, subject, State.OK, f"{partitions}; the brokers do not tell what the user may do")
     denied = [name for name in wanted if name not in allowed]
