@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsInTasks, RowsByKey, WritesInTask
+from upsert_platform.capabilities import ComparesSchema, HoldsLess, ReadsInTasks, Resets, RowsByKey, WritesInTask
 from upsert_platform.destination import (
     BatchSpan,
     Destination,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema):
+class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema, Resets):
     """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
 
     kind = "postgres"
@@ -105,6 +105,34 @@ class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, Co
             LeaseHeldError: someone else has it.
         """
         return RenewedLease(self._control, f"table '{self.table.place}'", owner=owner, duration=duration)
+
+    def forget_applied(self, lease: Lease) -> None:
+        """Drops position and verdict from the control row.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+        """
+        assert isinstance(lease, RenewedLease)
+        lease.change(applied_batch=0, changelog_id="", commit_id="", table_id=0, verdict=None)
+
+    def drop_refusal(self) -> str | None:
+        """Why the table is not dropped: nobody would create it again."""
+        if self.table.settings.auto_create:
+            return None
+        return (
+            f"table '{self.name}': 'auto.create' is off, so that nothing would create {self.table.place} again; declare"
+            " 'auto.create' = 'true', or drop and create it by SQL"
+        )
+
+    def drop_table(self) -> None:
+        """Drops the table; no error where there is none.
+
+        Raises:
+            EndpointError: not reachable, or credentials refused.
+            DestinationError: views hang on it, or any other refusal.
+        """
+        self._session.rows(f"DROP TABLE IF EXISTS {self.table.place.sql}")
+        self.__dict__.pop("_found", None)
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""

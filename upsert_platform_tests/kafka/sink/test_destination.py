@@ -248,6 +248,20 @@ def test_a_recreated_topic_starts_anew(spark, destination_of, name, kafka_bootst
     assert written(kafka_bootstrap, name) == [('{"id":1}', '{"id":1,"name":"a"}')]
 
 
+def test_a_reset_forgets_the_position_and_deletes_the_topic(spark, destination_of, name, kafka_bootstrap):
+    destination = destination_of(name)
+    write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
+    with destination.lease(owner="reset", duration=MINUTE) as lease:
+        destination.forget_applied(lease)
+    assert (destination.state().applied_batch, destination.state().verdict) == (0, None)
+    assert describe_topic(destination.table.endpoint, name) is not None, "rows stay"
+    assert destination.drop_refusal() is None
+    for _ in range(2):  # one that is gone is no error
+        destination.drop_table()
+    assert describe_topic(destination.table.endpoint, name) is None
+    assert "nothing would create topic" in destination_of(name, **{"auto.create": "false"}).drop_refusal()
+
+
 def test_a_writer_whose_place_was_taken_commits_nothing(spark, destination_of, name, kafka_bootstrap):
     destination = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": "1"})
     destination.prepare()
