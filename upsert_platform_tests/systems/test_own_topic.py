@@ -39,8 +39,8 @@ def test_five_commands_lead_from_a_topic_to_its_rows(tmp_path: Path) -> None:
         servers = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)[
             "UPSERT_KAFKA_BOOTSTRAP_SERVERS"
         ]
-        made = AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(TOPIC, 2, 1)])
-        made[TOPIC].result(30)
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
         producer = Producer({"bootstrap.servers": servers})
         for customer, name in [("c-1", "ann"), ("c-2", "bob"), ("c-1", "anna"), ("c-3", "eve")]:
             producer.produce(TOPIC, key=customer, value=json.dumps({"customer": customer, "name": name}))
