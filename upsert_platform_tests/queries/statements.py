@@ -53,6 +53,11 @@ STATEMENTS: Final = {
     "join by an inequality": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.amount < u.age AND u.region = 'eu'",
     "beside a total": "SELECT o.oid, o.amount, t.hi FROM orders o, (SELECT MAX(amount) AS hi FROM orders) t WHERE"
     " o.amount >= t.hi",
+    "frames of rows": "SELECT oid, COUNT(amount) OVER w AS n, MAX(amount) OVER w AS hi, LAG(kind) OVER (PARTITION BY"
+    " uid ORDER BY oid) AS k FROM orders WINDOW w AS (PARTITION BY uid ORDER BY amount NULLS FIRST, oid DESC ROWS"
+    " BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "groups of ranks": "SELECT r, COUNT(*) AS n FROM (SELECT oid, RANK() OVER (PARTITION BY kind ORDER BY amount DESC"
+    " NULLS LAST) AS r FROM orders) t WHERE r <= 3 GROUP BY r",
     "joined by commas": "SELECT o.oid, u.region FROM orders o, users u WHERE o.uid = u.id AND u.region = 'eu'",
     "three tables": "SELECT o.oid, u.region, v.page FROM orders o JOIN users u ON o.uid = u.id LEFT JOIN views v ON"
     " v.uid = u.id",

@@ -68,6 +68,12 @@ _WINDOWS: Final = {
         " time_bucket(INTERVAL 5 MINUTE, ts) - n * INTERVAL 5 MINUTE + INTERVAL 15 MINUTE AS window_end"
         " FROM orders, range(3) r(n) WHERE ts IS NOT NULL"
     ),
+    "SESSION(TABLE orders PARTITION BY kind, DESCRIPTOR(ts), INTERVAL '5' MINUTES)": (
+        "SELECT *, MIN(ts) OVER (PARTITION BY kind, number) AS window_start, MAX(ts) OVER (PARTITION BY kind, number) +"
+        " INTERVAL 5 MINUTE AS window_end FROM (SELECT *, SUM(fresh) OVER (PARTITION BY kind ORDER BY ts, oid ROWS"
+        " UNBOUNDED PRECEDING) AS number FROM (SELECT *, CASE WHEN ts - LAG(ts) OVER (PARTITION BY kind ORDER BY ts,"
+        " oid) <= INTERVAL 5 MINUTE THEN 0 ELSE 1 END AS fresh FROM orders WHERE ts IS NOT NULL))"
+    ),
     "CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '20' MINUTES)": (
         "SELECT *, time_bucket(INTERVAL 20 MINUTE, ts) AS window_start,"
         " time_bucket(INTERVAL 20 MINUTE, ts) + (n + 1) * INTERVAL 5 MINUTE AS window_end"
@@ -85,7 +91,7 @@ class Maker:
         self.unary: dict[str, Callable[[Relation], Relation | None]] = {
             "filter": self.filtered, "groups": self.grouped, "groupings": self.groupings,
             "everything": self.totalled, "distinct": self.distinct, "first rows": self.first_rows,
-            "first and last values": self.arrived,
+            "first and last values": self.arrived, "frames": self.framed,
         }  # fmt: skip
         self.binary: dict[str, Callable[[Relation, Relation], Relation | None]] = {
             **{f"{kind.lower()} join": self._joins(kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
@@ -253,6 +259,32 @@ class Maker:
         shown = inner.columns if self.rng.random() < 0.6 else inner.columns[:-1]
         rest = f"FROM {{0}} AS x WHERE {rank.name} <= {self.rng.randint(1, 4)}"
         return self._select(self._plain(shown, "x"), rest, [inner])
+
+    def framed(self, one: Relation) -> Relation | None:
+        """Functions of the rows before each row."""
+        columns = list(one.columns)
+        self.rng.shuffle(columns)
+        by = columns.pop().name if len(columns) > 1 and self.rng.random() < 0.8 else None
+        order = ", ".join(
+            f"t.{item.name} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
+            for item in columns
+        )
+        window = f"{f'PARTITION BY t.{by} ' if by else ''}ORDER BY {order}"
+        back = self.rng.choice(["UNBOUNDED", "0", "1", "3"])
+        frame = self.rng.choice([f" ROWS BETWEEN {back} PRECEDING AND CURRENT ROW", ""])
+        calls: list[tuple[str, str, str]] = []
+        for _ in range(self.rng.randint(1, 3)):
+            name = self.rng.choice(["COUNT", "MIN", "MAX", "SUM", "LAG", "LEAD", "RANK", "DENSE_RANK"])
+            item = self.rng.choice(one.of(*NUMBERS) if name == "SUM" and one.of(*NUMBERS) else one.columns)
+            if name == "SUM" and item.type not in NUMBERS:
+                continue
+            ranked = name.endswith("RANK")
+            text = f"{name}({'' if ranked else f't.{item.name}'}) OVER ({window}"
+            text += ")" if ranked or name in ("LAG", "LEAD") else f"{frame})"
+            calls.append((text, text, BIGINT if ranked or name == "COUNT" else item.type))
+        if not calls:
+            return None
+        return self._select([*self._plain(one.columns, "t"), *calls], "FROM {0} AS t", [one])
 
     def windowed(self) -> Relation:
         flink, duckdb = self.rng.choice(list(_WINDOWS.items()))
