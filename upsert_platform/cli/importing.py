@@ -40,6 +40,8 @@ def import_files(files: tuple[Path, ...], folder: Path, *, as_json: bool) -> Non
         for moved in item.moved:
             why = "a configuration provider's" if moved.provided else "a secret"
             click.echo(f"  line {moved.line}: '{moved.option}' is now ${{{moved.variable}}} ({why})")
+        for line, statement in item.silenced:
+            click.echo(f"  line {line}: {statement} is a comment now: state keeps all that results follow from")
     values = {**lake.local_variables(lake.home()), **plan.values}
     project, problems = load_project(folder, values, connectors=CONNECTORS)
     failed = False
@@ -49,7 +51,10 @@ def import_files(files: tuple[Path, ...], folder: Path, *, as_json: bool) -> Non
         failed = True
     wanted = list(dict.fromkeys(moved.variable for item in plan.files for moved in item.moved))
     if as_json:
-        paths = [{"path": str(path), "kind": item.kind} for item, path in written]
+        paths = [
+            {"path": str(path), "kind": item.kind, "silenced": [text for _, text in item.silenced]}
+            for item, path in written
+        ]
         told = [problem_data(problem) for problem in problems]
         click.echo(json.dumps({"files": paths, "variables": wanted, "problems": told}))
         sys.exit(1 if failed else 0)

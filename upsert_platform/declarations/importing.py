@@ -35,6 +35,12 @@ _PROPERTY: Final = re.compile(r"([ \t\f]*)([^=:\s\\#!](?:[^=:\s\\]|\\.)*)([ \t]*
 _COMMENT: Final = re.compile(r"^(\s*[#!]+\s*([\w.\-]+)\s*[=:]\s*)\S.*$", re.MULTILINE)
 
 
+_STATE_TTL: Final = re.compile(
+    r"^([ \t]*)(SET[ \t]+'table\.exec\.state\.ttl'[ \t]*=[ \t]*'[^'\n]*'[ \t]*;)", re.MULTILINE | re.IGNORECASE
+)
+"""A setting that the platform refuses, since results would no longer follow from the data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A value that became a variable.
@@ -51,12 +57,17 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A file, as it is written into the project."""
+    """A file, as it is written into the project.
+
+    Attributes:
+        silenced: statements that became comments, each with its line.
+    """
 
     source: Path
     kind: str
     text: str = field(repr=False)
     moved: tuple[Moved, ...] = ()
+    silenced: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +172,12 @@ def _read(file: Path, names: _Names, problems: list[Problem]) -> Imported | None
         return f"${{{name}}}"
 
     write = {".sql": _sql, ".properties": _properties}.get(file.suffix, _yaml)
-    return Imported(file, kind, write(text, move), tuple(moved))
+    imported = write(text, move)
+    silenced: list[tuple[int, str]] = []
+    if file.suffix == ".sql":
+        silenced = [(text.count("\n", 0, item.start()) + 1, item[2]) for item in _STATE_TTL.finditer(text)]
+        imported = _STATE_TTL.sub(r"\1-- \2", imported)
+    return Imported(file, kind, imported, tuple(moved), tuple(silenced))
 
 
 def _kind(file: Path, text: str, problems: list[Problem]) -> str | None:

@@ -21,6 +21,7 @@ PLACES: Final = {
         "access_key_secret": _NO_KEY,
     },
     "maxcompute": {"endpoint": "http://memory", "project": "memory", "access_id": _NO_KEY, "access_key": _NO_KEY},
+    "postgres": {"url": "postgresql://memory/memory", "username": _NO_KEY, "password": _NO_KEY},
     "mysql": {"hostname": "memory", "port": "3306", "username": _NO_KEY, "password": _NO_KEY},
 }
 """Values of the endpoints' resources: nothing is reached at them."""

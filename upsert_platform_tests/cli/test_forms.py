@@ -18,7 +18,9 @@ from upsert_platform.cli.text import console_for
 from upsert_platform.hops.binding import bind, load
 from upsert_platform.hops.checkups.finding import State
 from upsert_platform.hops.checkups.kafka import client_check
+from upsert_platform.hops.endpoints import ENDPOINT_VALUES
 from upsert_platform.hops.peek import nodes
+from upsert_platform.hops.stand_ins import PLACES
 from upsert_platform.hops.status import ChangelogStatus, Status, TableStatus
 
 LOGIN = """
@@ -54,6 +56,12 @@ def test_explain_needs_no_endpoint_and_no_login(project: Path) -> None:
     (told,) = [json.loads(line) for line in run("explain", "--json").stdout.splitlines()]
     assert (told["table"], told["reads"], told["line"]) == ("per_name", ["users"], 9)
     assert any("read users" in line for line in told["plan"])
+
+
+def test_every_value_of_an_endpoint_has_a_stand_in() -> None:
+    assert {name: {item.field for item in items} for name, items in ENDPOINT_VALUES.items()} == {
+        name: set(values) for name, values in PLACES.items()
+    }
 
 
 def test_validate_tells_problems_as_json(project: Path) -> None:

@@ -134,3 +134,15 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.sql").write_bytes(b"\xff\xfe")
     with pytest.raises(DeclarationError, match="is not UTF-8"):
         plan_import([tmp_path / "x.sql"], tmp_path / "project")
+
+
+def test_a_time_to_live_of_state_becomes_a_comment(tmp_path: Path) -> None:
+    job = tmp_path / "job.sql"
+    job.write_text(
+        "-- SET 'table.exec.state.ttl' = '2 h';\nset 'table.exec.state.ttl' = '1 h';\nSET 'a.b' = 'c';\n", "utf-8"
+    )
+    (found,) = plan_import([job], tmp_path / "into").files
+    assert found.silenced == ((2, "set 'table.exec.state.ttl' = '1 h';"),)
+    assert found.text.splitlines() == [
+        "-- SET 'table.exec.state.ttl' = '2 h';", "-- set 'table.exec.state.ttl' = '1 h';", "SET 'a.b' = 'c';",
+    ]  # fmt: skip
