@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from upsert_platform.errors import DeclarationError, UpsertPlatformError
+from upsert_platform.jvm.gateway import GONE, is_gone
 from upsert_platform.redaction import redact_error
 from upsert_platform.writing.outcomes import failure_of
 
@@ -31,6 +32,8 @@ def told_plainly() -> Iterator[None]:
     except Exception as error:
         redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
         raised = failure_of(error)
+        if raised is None and is_gone(error):
+            raise dg.Failure(description=GONE) from error
         if raised is None:
             raise
         raise dg.Failure(description=str(raised)) from error

@@ -26,6 +26,7 @@ from upsert_platform.hops.binding import load
 from upsert_platform.hops.changelog_hop import ChangelogPlan
 from upsert_platform.hops.destination_hop import DestinationPlan
 from upsert_platform.jvm.spark_work import SparkWork
+from upsert_platform_tests.local.tablestore.server import free_port
 
 USERS = """
 CREATE TABLE users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
@@ -36,6 +37,17 @@ CREATE TABLE copies (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'key.format' = 'json', 'value.format' = 'json');
 INSERT INTO copies SELECT id FROM users;
 """
+
+
+def test_a_jvm_that_is_gone_is_told_with_the_remedy() -> None:
+    """Py4J's own texts name a port or an object of the JVM."""
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=free_port()))
+    with pytest.raises(dg.Failure, match=r"Spark's JVM is gone: .* 'spark.driver.memory'"), told_plainly():
+        gateway.jvm.System.currentTimeMillis()
+    with pytest.raises(ConnectionRefusedError), told_plainly():
+        raise ConnectionRefusedError("of somebody else")
 
 
 def test_error_for_users_becomes_the_description() -> None:

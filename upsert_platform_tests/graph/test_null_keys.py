@@ -46,6 +46,7 @@ def numbers(check: dg.AssetCheckEvaluation) -> dict[str, Any]:
     return {name: check.metadata[name].value for name in names if name in check.metadata}
 
 
+@pytest.mark.systems
 @pytest.mark.usefixtures("spark")
 def test_vendors_statements_over_records_with_missing_and_null_fields(
     stack: Stack, make_topic: Callable[..., str]

@@ -143,6 +143,9 @@ FAULTS: Final[Mapping[str, Callable[[World], None]]] = {
         for how in ("silent", "resetting", "truncating", "slow")
         if (server, how) != ("kafka", "slow")  # brokers name their own address, behind the first answer
     },
-    **{f"{server} stopped {STOPPED_SECONDS} s": partial(server_stopped, server=server) for server in ENDPOINTS},
+    **{
+        f"{server} stopped for a run, up to {STOPPED_SECONDS} s": partial(server_stopped, server=server)
+        for server in ENDPOINTS
+    },
     **{f"{server} killed": partial(server_killed, server=server) for server in ("tablestore", "maxcompute")},
 }

@@ -48,7 +48,7 @@ def lake_restored(world: World, *, batches: int) -> None:
 def table_restored(world: World) -> None:
     """Both tables, with their control records, are those of two batches ago: the batches are applied again."""
     world.must()
-    servers = (world.tablestore, world.maxcompute)
+    servers = world.stores
     copies = [world.copies / type(server).__module__.split(".")[-2] for server in servers]
     for server, copy in zip(servers, copies, strict=True):
         server.kill()

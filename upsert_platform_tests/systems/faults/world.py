@@ -48,6 +48,11 @@ class World:
     told: list[str] = field(default_factory=list)
 
     @property
+    def stores(self) -> tuple[TablestoreServer | MaxComputeServer, ...]:
+        """The servers of the tables."""
+        return self.tablestore, self.maxcompute
+
+    @property
     def changelog(self) -> Path:
         """The folder of the changelog's table."""
         return self.stack.lake / "changelogs" / "users"
@@ -85,7 +90,7 @@ class World:
             [*before, *self.stack.command(job)], env=environment, capture_output=True, text=True,
             timeout=seconds, check=False,
         )  # fmt: skip
-        if done.returncode:
+        if done.returncode > 0:  # below zero a signal ended it, which says nothing
             reasons = [line for line in done.stderr.splitlines() if line.startswith("    ") and ": failed: " in line]
             self.told += reasons or [done.stderr[-2000:]]
         return done
