@@ -21,6 +21,7 @@ from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.masking import Mask
 from upsert_platform.maxcompute.table import MaxComputeTable
+from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.wording import counted
 
@@ -172,6 +173,8 @@ def _table(binding: Binding, name: str, limit: int) -> tuple[str, list[str]]:
             return _tablestore(target.checked, limit)
         case ConnectTarget():
             return _connect(target.checked, limit)
+        case PostgresTable():
+            return _postgres(target.checked, limit)
         case MaxComputeTable():
             return _maxcompute(target, target.checked, limit)
     raise UpsertPlatformError(f"table '{name}': rows of connector '{target.table.connector}' cannot be shown")
@@ -186,6 +189,13 @@ def _connect(target: ConnectTarget, limit: int) -> tuple[str, list[str]]:
     """Cells as they are: which there are is told by records, not by a declaration."""
     sink = target.sink
     return f"the first rows of Tablestore table {sink.table_name}, by key", cell_texts(connect_cells(target, limit))
+
+
+def _postgres(table: PostgresTable, limit: int) -> tuple[str, list[str]]:
+    from upsert_platform.postgres.reader import first_rows
+
+    texts = row_texts(first_rows(table, limit), table.columns, table.mask)
+    return f"the first rows of PostgreSQL table {table.place}, by key", texts
 
 
 def _maxcompute(target: Target, table: MaxComputeTable, limit: int) -> tuple[str, list[str]]:

@@ -65,6 +65,15 @@ class RangeRows:
                 yield from rows_between(self.table, bounds["first"], bounds["last"])
 
 
+def first_rows(table: PostgresTable, limit: int) -> pa.Table:
+    """The first rows of a table, by key, in declared types."""
+    fields = [pa.field(name, arrow_type(logical)) for name, logical in zip(table.names, table.types, strict=True)]
+    order = ", ".join(f"t.{quote(name)}" for name in table.primary_key)
+    sql = f"SELECT {_texts(table)} FROM {table.place.sql} AS t ORDER BY {order} LIMIT {limit}"
+    with transaction(table.settings) as connection:
+        return pa.Table.from_batches(query_rows(connection, sql, table.names, table.types), schema=pa.schema(fields))
+
+
 def rows_between(table: PostgresTable, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range of pages."""
     clauses = [f"t.ctid >= '({first},0)'"] if first > 0 else []

@@ -22,6 +22,7 @@ from upsert_platform.graph.endpoint_resources import (
     KafkaResource,
     MaxComputeResource,
     MySqlResource,
+    PostgresResource,
     TablestoreResource,
 )
 from upsert_platform.graph.resources import PlatformResource
@@ -331,6 +332,7 @@ def _endpoints(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "kafka": KafkaResource(**values["kafka"]),
         "tablestore": TablestoreResource(**values["tablestore"]),
         "maxcompute": MaxComputeResource(**values["maxcompute"]),
+        "postgres": PostgresResource(**values["postgres"]),
         "mysql": MySqlResource(**values["mysql"]),
     }
 

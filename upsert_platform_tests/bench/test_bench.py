@@ -24,6 +24,7 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
         {"REPEATS": 1},
         {"maxcompute_writer", "maxcompute_tunnel_writer", "maxcompute_memory", "maxcompute_tunnel_memory"},
     ),
+    "postgres": ({"rows": 2_000}, {"REPEATS": 1}, {"postgres_writer", "postgres_writer_again_in_order"}),
     "formats": ({"rows": 1_000}, {}, {"json_decode_simple", "avro_confluent_encode", "protobuf_encode"}),
     "sink": ({"rows": 2_000}, {"REPEATS": 1}, {"sink_at_least_once", "sink_exactly_once", "topic_to_topic"}),
     "cluster_scaling": ({"records": 20_000, "keys": 5_000}, {"REPEATS": 1}, {"cluster_scaling"}),

@@ -58,6 +58,17 @@ def test_values_arrive_as_they_were_sent(users: testing.ProjectUnderTest) -> Non
     assert outcome.checks["tables/copies:last_value_per_key"]
 
 
+def test_a_table_whose_place_only_a_resource_knows(tmp_path: Path) -> None:
+    sql = f"""CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)
+      WITH ('connector' = 'upsert-kafka', 'topic' = 'users', {KAFKA});
+    CREATE TABLE serving (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'postgres');
+    INSERT INTO serving SELECT id, name FROM users;"""
+    with testing.project(declare(tmp_path, sql)) as shop:
+        shop.send("users", [{"id": 1, "name": "a"}])
+        shop.sync()
+        assert shop.rows("serving") == [{"id": 1, "name": "a"}]
+
+
 def test_updates_tombstones_and_rows_that_leave_a_filter(users: testing.ProjectUnderTest) -> None:
     users.send("users", [{"id": n, "name": "a"} for n in range(5)])
     users.send("users", [{"id": 1, "name": "b"}])

@@ -19,6 +19,7 @@ from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.options import read_settings
+from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.redaction import without_credentials
 from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.failures import ServiceError
@@ -42,6 +43,10 @@ def store_checks(binding: Binding) -> list[Check]:
                 checks.append(_tablestore_check(name, settings, table))
             case ConnectTarget(sink=sink):
                 checks.append(_tablestore_check(name, sink.settings, sink.table_name))
+            case PostgresTable():
+                remedy = "check 'url', 'username' and 'password', and what the user may do"
+                look = partial(_postgres, name, target.checked)
+                checks.append(Check("postgres", f"table {name}", look, remedy))
             case MaxComputeTable():
                 remedy = "check 'odps.end.point', 'odps.project.name', 'odps.access.id' and 'odps.access.key'"
                 look = partial(_maxcompute, name, target.checked)
@@ -110,6 +115,22 @@ def _tablestore(name: str, settings: TablestoreSettings, table: str) -> Iterator
             yield _no_table("tablestore", name, settings, f"Tablestore table '{table}' in {client.endpoint}")
             return
         yield Finding("tablestore", f"table {name}", State.OK, f"{client.endpoint} answers; '{table}' is there")
+
+
+def _postgres(name: str, table: PostgresTable) -> Iterator[Finding]:
+    from upsert_platform.postgres.client import Session
+    from upsert_platform.postgres.schema import FoundTable
+
+    with closing(Session(table.settings)) as session:
+        found = FoundTable(session, table)
+        told = f"PostgreSQL table '{table.place}' in {table.settings.address}"
+        if not found.columns:
+            yield _no_table("postgres", name, table.settings, told)
+        elif differences := "; ".join(found.differences()):
+            remedy = "alter the table, or its declaration"
+            yield Finding("postgres", f"table {name}", State.FAULT, f"{told} differs: {differences}", remedy)
+        else:
+            yield Finding("postgres", f"table {name}", State.OK, f"{told} is as it is declared")
 
 
 def _maxcompute(name: str, table: MaxComputeTable) -> Iterator[Finding]:
