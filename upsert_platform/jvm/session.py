@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +43,8 @@ _EXECUTORS_SECONDS: Final = 90.0
 """How long a cluster may take to give a first executor; without one, Spark would wait for ever."""
 _OF_THE_PROCESS: Final = ("spark.master", "spark.sql.shuffle.partitions", "spark.python.daemon.module")
 """Defaults of a session whose tasks run on this machine: a cluster names its master, and has cores of its own."""
+WORKERS_GROUP: Final = "start-workers"
+"""Group of the job that starts Python workers, so that it counts as no run's work."""
 _OF_LOOPBACK: Final = ("spark.driver.bindAddress", "spark.driver.host")
 """Defaults that executors on other machines could not use; Spark finds an address by itself."""
 
@@ -133,6 +136,7 @@ def open_session(
     Raises:
         EndpointError: Java is missing or too old, the place cannot work, or a cluster gives no executor.
     """
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     place = spark_place(settings, profile=profile)
@@ -144,6 +148,10 @@ def open_session(
     chosen = {**settings_of(place, brief=brief), **_temporary_files(place.settings), **place.given}
     remember_settings(chosen)
     _start_jvm(chosen)
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no other way to tell
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items())))
+        if not place.is_cluster:
+            _start_workers(context)
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)
@@ -152,6 +160,21 @@ def open_session(
         _await_executors(session, place)
         deal_for_cores(session, place)
     return session
+
+
+def _start_workers(context: SparkContext) -> None:
+    """Start the process of Spark's Python workers in the background, with a job in the group WORKERS_GROUP.
+
+    It imports what tasks import, which takes as long as what is left to do for a session: both go on side by side.
+    """
+
+    def start() -> None:
+        # Whoever needs a worker is told why there is none; a session may also end before it is there.
+        with suppress(Exception):
+            context.setJobGroup(WORKERS_GROUP, "start Python workers")
+            context.parallelize([0], 1).mapPartitions(list).collect()
+
+    threading.Thread(target=start, name="start-workers", daemon=True).start()
 
 
 def stop_session(session: SparkSession) -> None:

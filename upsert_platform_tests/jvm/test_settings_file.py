@@ -14,7 +14,7 @@ from upsert_platform.jvm.settings_file import settings_file
 
 SECRET = "s3cr3t-of-the-store"
 OPENED = """
-import os, sys, psutil
+import os, sys, time, psutil
 from upsert_platform.jvm import session
 from upsert_platform.jvm.scratch import scratch_folder
 
@@ -41,6 +41,11 @@ conf = spark.sparkContext.getConf()
 print("shown", sum(sys.argv[1] in part for part in lines), len(lines) > 5)
 print("read", conf.get("spark.hadoop.fs.s3a.secret.key") == sys.argv[1], ascii(conf.get("spark.of.mine")))
 print("theirs", conf.get("spark.theirs", "none"), conf.get("spark.app.name"))
+tracker = spark.sparkContext.statusTracker()
+until = time.monotonic() + 60
+while not (started_by := tracker.getJobIdsForGroup(session.WORKERS_GROUP)) and time.monotonic() < until:
+    time.sleep(0.01)
+print("workers", len(started_by), "others", len(tracker.getJobIdsForGroup(None)))
 print("modes", seen, "left", list(scratch_folder().glob("*.properties")))
 spark.stop()
 """
@@ -60,6 +65,7 @@ def test_settings_reach_the_jvm_and_no_command_line_shows_them(tmp_path: Path) -
         "shown 0 True",
         f"read True {' a=b: c#d' + chr(92) + 'e' + chr(10) + 'f ' + chr(0xE4) + chr(0x4E2D)!a}",
         "theirs kept upsert-platform",
+        "workers 1 others 0",
         "modes ['0o600'] left []",
     ], done.stderr
 
