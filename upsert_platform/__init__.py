@@ -4,16 +4,25 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["UpsertProjectComponent"]
+_DECORATOR = "upsert_platform.graph.asset_decorator"
+_LATE = {
+    "UpsertProject": _DECORATOR,
+    "UpsertProjectComponent": "upsert_platform.graph.project_component",
+    "UpsertTranslator": "upsert_platform.graph.translator",
+    "build_upsert_checks": _DECORATOR,
+    "build_upsert_sensor": _DECORATOR,
+    "upsert_assets": _DECORATOR,
+}
+__all__ = list(_LATE)
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the component where it is named: dagster takes a second to import."""
-    if name in __all__:
-        return getattr(import_module("upsert_platform.graph.project_component"), name)
+    """Imports what is named when it is named: dagster takes a second to import."""
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """The names of the package, the component among them: `dg list components` looks there."""
+    """The names of the package, those imported late among them: `dg list components` looks there."""
     return sorted([*globals(), *__all__])

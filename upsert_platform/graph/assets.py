@@ -19,6 +19,7 @@ from upsert_platform.graph.broken import Faults, broken_asset
 from upsert_platform.graph.declared import code_references, declared_at, version_of_text
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.translator import (
     Translation,
@@ -126,24 +127,32 @@ def changelog_asset(
     )
     @names.bound
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        with told_plainly():
-            plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
-        for topic in plan.topics if streams_of(table) else ():
-            key = names.stream_key(table, topic.name)
-            context.log_event(metadata.observed_topic(plan, topic.name, key=key))
-        # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
-        context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
-        version = metadata.data_version_of_changelog(plan)
-        if not plan.backlog:
-            context.log.info("nothing new in the topics: nothing is written")
-            return dg.MaterializeResult(
-                metadata={**metadata.of_changelog_plan(plan), "lag": 0, "records": 0, "batches": 0},
-                data_version=version,
-            )
-        context.log.info(f"{counted(plan.lag, 'offset')} to read from {counted(len(plan.backlog), 'partition')}")
-        return dg.MaterializeResult(value=plan, metadata=metadata.of_changelog_plan(plan), data_version=version)
+        return changelog_result(context, platform, table, names)
 
     return translation.applied(changelog, kind="changelog", name=table.name, table=table)
+
+
+def changelog_result(
+    context: dg.AssetExecutionContext, platform: PlatformResource, table: Table, names: AssetKeys
+) -> dg.MaterializeResult[Any]:
+    """What a changelog's asset returns: a plan for its IO manager, or what stands where nothing is new."""
+    with told_plainly():
+        hop = platform.changelog_hop(table.name, run=context.run.run_id)
+        plan, store = hop.plan(), hop.store
+    for topic in plan.topics if streams_of(table) else ():
+        key = names.stream_key(table, topic.name)
+        context.log_event(metadata.observed_topic(plan, topic.name, key=key))
+    # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
+    context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
+    version = metadata.data_version_of_changelog(plan)
+    if not plan.backlog:
+        context.log.info("nothing new in the topics: nothing is written")
+        return dg.MaterializeResult(
+            metadata={**metadata.of_changelog_plan(plan), "lag": 0, "batches": 0, **metadata.of_store(store)},
+            data_version=version,
+        )
+    context.log.info(f"{counted(plan.lag, 'offset')} to read from {counted(len(plan.backlog), 'partition')}")
+    return dg.MaterializeResult(value=plan, metadata=metadata.of_changelog_plan(plan), data_version=version)
 
 
 def query_asset(
@@ -179,31 +188,38 @@ def query_asset(
     )
     @names.bound
     def result(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        with told_plainly():
-            hop = platform.query_hop(query.name, run=context.run.run_id)
-            plan = hop.plan()
-        shown = {**metadata.of_query_plan(plan), "dagster/column_lineage": lineage}
-        version = metadata.data_version_of_query(plan)
-        if not plan.is_due:
-            context.log.info("every batch is applied: nothing is computed")
-            return dg.MaterializeResult(metadata={**shown, "batches": 0}, data_version=version)
-        context.log.info(f"{counted(plan.behind, 'batch')} to apply")
-        return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
+        return query_result(context, platform, query, names)
 
     return translation.applied(result, kind="query", name=query.name.removesuffix("$query"), table=table)
 
 
+def query_result(
+    context: dg.AssetExecutionContext, platform: PlatformResource, query: Query, names: AssetKeys
+) -> dg.MaterializeResult[Any]:
+    """What a query's asset returns: its hop for the IO manager, or what stands where nothing is new."""
+    with told_plainly():
+        hop = platform.query_hop(query.name, run=context.run.run_id)
+        plan = hop.plan()
+    shown = {**metadata.of_query_plan(plan), "dagster/column_lineage": keys.column_lineage(query, names)}
+    version = metadata.data_version_of_query(plan)
+    if not plan.is_due:
+        context.log.info("every batch is applied: nothing is computed")
+        shown |= metadata.of_store(hop.store)
+        return dg.MaterializeResult(metadata={**shown, "batches": 0}, data_version=version)
+    context.log.info(f"{counted(plan.behind, 'batch')} to apply")
+    return dg.MaterializeResult(value=hop, metadata=shown, data_version=version)
+
+
 def destination_asset(
-    insert: Insert, target: Table, read: Collection[str], translation: Translation, *, project: str
+    insert: Insert, target: Table, lineage: dg.TableColumnLineage, translation: Translation, *, project: str
 ) -> dg.AssetsDefinition:
     """A destination table, kept equal to what its insert selects.
 
     Args:
+        lineage: of its columns.
         project: the folder that declares them.
-        read: names of the columns of what it reads.
     """
     names = translation.keys
-    lineage = keys.insert_lineage(insert, target, read, names)
 
     @dg.asset(
         key=names.destination_key(target.name),
@@ -226,34 +242,39 @@ def destination_asset(
     )
     @names.bound
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        with told_plainly():
-            hop = platform.destination_hop(target.name, run=context.run.run_id)
-            try:
-                plan = hop.plan()
-                pause = paused(platform.lake).get(target.name)
-                if pause is None and plan.head is not None and not plan.behind:
-                    hop.destination.prepare()  # refuses a declaration that the table does not fit, as a write does
-            finally:
-                hop.destination.close()
-        shown = {
-            **metadata.of_destination_plan(plan),
-            "dagster/uri": hop.destination.uri,
-            "dagster/column_lineage": lineage,
-        }
-        if pause is not None:
-            context.log.warning(f"{pause}; 'upsert-platform resume {target.name}' ends that")
-            told = f"{plan.state.changelog_id}:{plan.state.applied_batch}"
-            return dg.MaterializeResult(metadata={**shown, "paused": str(pause)}, data_version=dg.DataVersion(told))
-        version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
-        if not plan.behind:
-            context.log.info("every batch is applied: nothing is written")
-            return dg.MaterializeResult(
-                metadata={**shown, "upserts": 0, "deletes": 0, "batches": 0}, data_version=version
-            )
-        context.log.info(f"{counted(plan.behind, 'batch')} to apply, from batch {plan.state.applied_batch}")
-        return dg.MaterializeResult(value=plan, metadata=shown, data_version=version)
+        return destination_result(context, platform, insert, lineage)
 
     return translation.applied(destination, kind="table", name=target.name, table=target, insert=insert)
+
+
+def destination_result(
+    context: dg.AssetExecutionContext, platform: PlatformResource, insert: Insert, lineage: dg.TableColumnLineage
+) -> dg.MaterializeResult[Any]:
+    """What a table's asset returns: a plan for its IO manager, or what stands where nothing is new."""
+    with told_plainly():
+        hop = platform.destination_hop(insert.target, run=context.run.run_id)
+        try:
+            plan = hop.plan()
+            pause = paused(platform.lake).get(insert.target)
+            if pause is None and plan.head is not None and not plan.behind:
+                hop.destination.prepare()  # refuses a declaration that the table does not fit, as a write does
+        finally:
+            hop.destination.close()
+    shown = {
+        **metadata.of_destination_plan(plan),
+        "dagster/uri": hop.destination.uri,
+        "dagster/column_lineage": lineage,
+    }
+    if pause is not None:
+        context.log.warning(f"{pause}; 'upsert-platform resume {insert.target}' ends that")
+        told = f"{plan.state.changelog_id}:{plan.state.applied_batch}"
+        return dg.MaterializeResult(metadata={**shown, "paused": str(pause)}, data_version=dg.DataVersion(told))
+    version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
+    if not plan.behind:
+        context.log.info("every batch is applied: nothing is written")
+        return dg.MaterializeResult(metadata={**shown, "batches": 0}, data_version=version)
+    context.log.info(f"{counted(plan.behind, 'batch')} to apply, from batch {plan.state.applied_batch}")
+    return dg.MaterializeResult(value=plan, metadata=shown, data_version=version)
 
 
 def project_assets(
@@ -286,9 +307,8 @@ def project_assets(
     for insert, target in inserts_of(project):
         if target.name in faults:
             continue
-        source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
-        read = [column.name for column in source.columns]
-        yield destination_asset(insert, target, read, translation, project=project.path)
+        lineage = lineage_of(project, insert, target, translation.keys)
+        yield destination_asset(insert, target, lineage, translation, project=project.path)
     yield from delta_source_assets(project, translation)
 
 
@@ -322,6 +342,12 @@ def project_translation(
         faults: table to the errors with which its assets fail.
     """
     return translation_of(translator, lambda noting: project_assets(project, noting, faults=faults), instance=instance)
+
+
+def lineage_of(project: Project, insert: Insert, target: Table, names: AssetKeys) -> dg.TableColumnLineage:
+    """Which columns of what an insert reads each column of its table is made of."""
+    source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
+    return keys.insert_lineage(insert, target, [column.name for column in source.columns], names)
 
 
 def inserts_of(project: Project) -> Iterable[tuple[Insert, Table]]:

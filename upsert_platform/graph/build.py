@@ -76,10 +76,8 @@ def build_definitions(
     spark = spark or SparkResource()
     platform = platform or default_platform()
     # Tables are shown as they are once resources have completed them.
-    defaults = platform.defaults()
-    project = replace(project, tables={name: with_defaults(item, defaults) for name, item in project.tables.items()})
+    project = with_options(project, platform)
     faults = faults or {}
-    project = replace(project, inserts=tuple(insert for insert, _ in assets.inserts_of(project)))
     translation = assets.project_translation(project, translator_of(translator), instance=instance, faults=faults)
     names = translation.keys
     broken = list(broken_declarations(faults, names))
@@ -121,13 +119,7 @@ def build_definitions(
             *([sensors.new_offsets_sensor(project, sync, names)] if project.inserts and not by_conditions else []),
             *(declared_alerts() if alerts else ()),
         ],
-        resources={
-            **{names.named(name): found for name, found in top_level(platform).items()},
-            names.named(keys.SPARK): launchable(spark),
-            names.named(keys.CHANGELOG_IO): changelog_io_manager(names),
-            names.named(keys.QUERY_IO): query_io_manager(names),
-            names.named(keys.DESTINATION_IO): destination_io_manager(names),
-        },
+        resources=resources_of(platform, spark, names),
         executor=executor,
         loggers={console.CONSOLE: console.console},
     )
@@ -136,6 +128,24 @@ def build_definitions(
 def _broken_keys(asset: object) -> list[dg.AssetKey]:
     specs = asset.specs if isinstance(asset, dg.AssetsDefinition) else ()
     return [spec.key for spec in specs if BROKEN_TAG in spec.tags]
+
+
+def with_options(project: Project, platform: PlatformResource) -> Project:
+    """The project as assets show it: tables completed by the resources, inserts between declared tables."""
+    defaults = platform.defaults()
+    tables = {name: with_defaults(item, defaults) for name, item in project.tables.items()}
+    return replace(project, tables=tables, inserts=tuple(insert for insert, _ in assets.inserts_of(project)))
+
+
+def resources_of(platform: PlatformResource, spark: SparkResource, names: AssetKeys) -> dict[str, Any]:
+    """The resources and IO managers of a project, by their names in the code location."""
+    return {
+        **{names.named(name): found for name, found in top_level(platform).items()},
+        names.named(keys.SPARK): launchable(spark),
+        names.named(keys.CHANGELOG_IO): changelog_io_manager(names),
+        names.named(keys.QUERY_IO): query_io_manager(names),
+        names.named(keys.DESTINATION_IO): destination_io_manager(names),
+    }
 
 
 def definitions_of(platform: PlatformResource, **given: Any) -> dg.Definitions:

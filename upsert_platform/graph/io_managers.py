@@ -151,7 +151,7 @@ class DestinationIOManager(_PlatformIOManager):
                 hop.destination.close()
         if run is None:
             context.log.info("another run applied these batches meanwhile")
-            context.add_output_metadata({"batches_behind": 0, "batches": 0, "upserts": 0, "deletes": 0})
+            context.add_output_metadata({"batches_behind": 0, "batches": 0})
             return
         page = metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())
         context.add_output_metadata({**metadata.of_destination_run(run), "dagster/uri": hop.destination.uri, **page})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.rows import CHANGE_KINDS, KIND
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.destination import DestinationState
 from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
@@ -19,6 +20,9 @@ from upsert_platform.hops.frame_hop import WrittenFrame
 from upsert_platform.hops.query_hop import QueryRun
 from upsert_platform.jvm.spark_work import SparkWork
 from upsert_platform.queries.engine import QueryBatchPlan
+
+_COUNTED_ROWS: Final = 20_000_000
+"""Rows of a table of the lake up to which some of them are counted, in one column of its files."""
 
 
 def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:
@@ -121,11 +125,17 @@ def _range_row(item: RangeAccount) -> dict[str, str | int]:
 
 
 def of_store(store: ChangelogStore) -> dict[str, Any]:
-    """Where a table of the lake is, and how many rows it has, accounting and history included."""
-    counts = [item.rows for item in store.files()]
-    known = [count for count in counts if count is not None]
-    rows = {"dagster/row_count": sum(known)} if len(known) == len(counts) else {}
-    return {"dagster/uri": store.uri, **rows}
+    """Where a table of the lake is, and how many change rows it holds: history is among them, accounting is not.
+
+    Nothing is counted in a table with more than some million rows, nor in one without files.
+    """
+    import pyarrow.dataset as ds
+
+    counts = [_COUNTED_ROWS + 1 if item.rows is None else item.rows for item in store.files()]
+    if not counts or sum(counts) > _COUNTED_ROWS:
+        return {"dagster/uri": store.uri}
+    rows = store.dataset().count_rows(filter=ds.field(KIND).isin(list(CHANGE_KINDS)))
+    return {"dagster/uri": store.uri, "dagster/row_count": rows}
 
 
 def of_destination_plan(plan: DestinationPlan) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.graph.affected import Affected, following, written
 from upsert_platform.graph.drain_quarantine import DRAIN
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
@@ -44,26 +46,46 @@ _ACTIVE: Final = [
 ]
 
 
-def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARED) -> dg.SensorDefinition:
+def new_offsets_sensor(
+    project: Project, job: Job, names: AssetKeys = AS_DECLARED, *, within: Collection[dg.AssetKey] | None = None
+) -> dg.SensorDefinition:
     """Requests a sync when a topic has offsets that the lake has not, and none is on its way.
+
+    A request names what follows from those topics, with the checks of a sync: nothing else is planned, so nothing else
+    is materialised. Where no topic has new offsets nothing is requested, and no event is written.
 
     ``sync.min-records`` and ``sync.max-wait`` of a table that is read say when its records are worth a run. A table
     that failed is left out until its ``sync.retry-after`` has passed, twice as long after each further failure; the
     others go on. Then it is asked for by itself, with its query: it needs its changelogs alone, so it catches up even
     while a topic cannot be reached.
+
+    Args:
+        within: assets that it may request; all of the project if left out.
     """
-    sources = {table.name: platform_settings(table) for table in project.sources()}
-    targets = {name: platform_settings(project.tables[name]) for name in _targets(project)}
+
+    def is_meant(key: dg.AssetKey) -> bool:
+        return within is None or key in within
+
+    sources = {
+        table.name: platform_settings(table) for table in project.sources() if is_meant(names.changelog_key(table.name))
+    }
+    targets = {
+        name: platform_settings(project.tables[name])
+        for name in _targets(project)
+        if is_meant(names.destination_key(name))
+    }
     steps = {
         step: name
         for name in targets
         for step in (names.destination_key(name).to_python_identifier(), names.op_name("check", name))
     }
-    changelogs = [names.changelog_key(name) for name in sources]
-    queries = [names.query_key(query.name) for query in project.queries()]
 
-    def selection(tables: Mapping[str, object], *, read: bool) -> list[dg.AssetKey]:
-        return [*(changelogs if read else ()), *queries, *(names.destination_key(name) for name in tables)]
+    def request(part: Affected, **tags: str) -> dg.RunRequest:
+        return dg.RunRequest(
+            tags=tags,
+            asset_selection=[key for key in part.assets(names) if is_meant(key)],
+            asset_check_keys=[key for key in part.checks(names) if is_meant(key.asset_key)],
+        )
 
     @dg.sensor(
         name=names.named("new_offsets"),
@@ -104,21 +126,16 @@ def new_offsets_sensor(project: Project, job: Job, names: AssetKeys = AS_DECLARE
             if lag >= sources[name].min_records or (lag and now - state.since[name] >= sources[name].max_wait_seconds)
         ]
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
+        retried = [name for name in state.failing if name in targets and name not in resting]
         if due:
-            awake = {name: None for name in targets if name not in resting}
-            return dg.SensorResult(
-                run_requests=[
-                    dg.RunRequest(
-                        tags={"upsert/lag": str(sum(lags.values()))},
-                        asset_selection=selection(awake, read=True) if resting else None,
-                    )
-                ],
-                cursor=state.text(),
-            )
-        retried = {name: None for name in state.failing if name in targets and name not in resting}
+            part = following(project, due, without=resting)
+            behind = written(project, [*part.targets, *retried])
+            wanted = replace(behind, sources=part.sources)
+            tags = {"upsert/lag": str(sum(lags[name] for name in part.sources if name in lags))}
+            return dg.SensorResult(run_requests=[request(wanted, **tags)], cursor=state.text())
         if retried or (not state.failing and _is_worth_a_retry(runs, names.named(SYNC))):
-            request = dg.RunRequest(asset_selection=selection(retried or targets, read=False))
-            return dg.SensorResult(run_requests=[request], cursor=state.text())
+            part = written(project, retried or targets)
+            return dg.SensorResult(run_requests=[request(part)], cursor=state.text())
         waiting = [f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag]
         rests = [f"{name} failed, and is tried again at {_clock(until)}" for name, until in resting.items()]
         told = "; ".join([*troubles, *waiting, *rests]) or "no new offsets"

@@ -115,7 +115,7 @@ def test_a_new_table_is_written_beside_the_old_one_and_goes_on_where_it_stopped(
     shutil.copytree(serving.lake / "replays" / new / "earliest", serving.lake / "changelogs" / "users")
     taken_over = serving.run()
     assert taken_over.success
-    assert metadata_of(taken_over, "tables", "users_serving")["upserts"] == 0
+    assert metadata_of(taken_over, "tables", "users_serving")["batches"] == 0
     shutil.rmtree(serving.lake / "changelogs" / "users")
     shutil.move(serving.path / "old", serving.lake / "changelogs" / "users")
     serving.declare(warehouse=None)

@@ -106,7 +106,7 @@ def test_run_that_was_killed_holds_nothing_up(instance: dg.DagsterInstance, eval
     world.lag = 3
     add_run(instance, dg.DagsterRunStatus.STARTED, pid=ENDED)
     (request,) = evaluate().run_requests
-    assert request.asset_selection is None
+    assert request.asset_selection == [dg.AssetKey(["changelogs", "users"]), dg.AssetKey(["tables", "copies"])]
     add_run(instance, dg.DagsterRunStatus.STARTED, pid=os.getpid())
     assert f"running: {instance.get_runs()[0].run_id} on {HERE}" in evaluate().skip_message
 

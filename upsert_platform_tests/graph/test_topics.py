@@ -70,7 +70,7 @@ def test_topic_is_kept_equal_in_another_topic(stack: Stack) -> None:
     assert all(found[key]["name"] == row["name"] for key, row in expected.items())
     idle = stack.run()
     assert idle.success
-    assert metadata_of(idle, "tables", "users_copy")["upserts"] == 0
+    assert metadata_of(idle, "tables", "users_copy")["batches"] == 0
     assert stack.run("verify").success
 
 
