@@ -12,7 +12,8 @@ from upsert_platform.errors import DeclarationError
 from upsert_platform.graph.asset_decorator import UpsertProject, build_upsert_checks, build_upsert_sensor, upsert_assets
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
-from upsert_platform.testing.memory import PLACES, MemorySystems
+from upsert_platform.hops.stand_ins import PLACES
+from upsert_platform.testing.memory import MemorySystems
 from upsert_platform.testing.platform import LastingSpark, holding
 from upsert_platform_tests.graph.test_affected import SQL
 

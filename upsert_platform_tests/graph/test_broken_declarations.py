@@ -16,9 +16,10 @@ from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, P
 from upsert_platform.hops import databases
 from upsert_platform.hops.binding import bind_sound, load
 from upsert_platform.hops.faults import PROJECT
+from upsert_platform.hops.stand_ins import PLACES, unset_value, without_places
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
 from upsert_platform.testing.harness import LOCAL_ROWS
-from upsert_platform.testing.memory import PLACES, MemorySystems, in_memory, unset_value, without_places
+from upsert_platform.testing.memory import MemorySystems, in_memory
 from upsert_platform.testing.platform import LastingSpark, holding
 
 KAFKA = "'properties.bootstrap.servers' = '${NO_BROKERS}', 'key.format' = 'json', 'value.format' = 'json'"
