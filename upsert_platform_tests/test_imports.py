@@ -112,7 +112,7 @@ LIGHT = (
     "postgres.options", "postgres.connector", "postgres.destination", "postgres.control", "postgres.lookup",
     "mysql.options", "mysql.catalog", "mysql.connection", "mysql.position", "mysql.binlog.stream", "mysql.connector",
     "mysql.table_source", "hops.checkups.databases", "hops.databases",
-    "cli.prove", "proofs.ends", "proofs.inputs", "proofs.proof",
+    "cli.adopt", "cli.prove", "proofs.adopt", "proofs.ends", "proofs.inputs", "proofs.proof",
     "cli.submit_args", "cli.setup", "jvm.profiles", "jvm.placement",
     "jvm.jars", "jvm.class_archive", "jvm.session", "jvm.train_archive",
     "jvm.warm_session", "jvm.warm_offer", "jvm.warm_process", "jvm.warm_start",

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     "--at",
     "stated",
     metavar="END",
-    help="Where the topics end: applied, latest, offsets such as 0:42,1:17, or a time such as 2026-11-01T12:00:00Z."
+    help="Where the topics end: applied, latest, group:NAME (its committed offsets), offsets such as 0:42,1:17, or a"
+    " time such as 2026-11-01T12:00:00Z."
     " Left out: what the platform has applied, or the latest offsets of a table that somebody else writes.",
 )
 @click.option(
@@ -69,14 +70,15 @@ def prove(table: str, stated: str | None, settle: float, examples: int, project:
             tell=(lambda message: None) if as_json else tell,
         )
     if as_json:
-        click.echo(json.dumps(_told(proof), ensure_ascii=False))
+        click.echo(json.dumps(told_proof(proof), ensure_ascii=False))
     else:
-        _print(proof)
+        print_proof(proof)
     if not proof.equal:
         sys.exit(DIFFERS)
 
 
-def _told(proof: Proof) -> dict[str, Any]:
+def told_proof(proof: Proof) -> dict[str, Any]:
+    """Return a proof as one JSON object."""
     found = proof.found
     return {
         "table": proof.table,
@@ -104,7 +106,8 @@ def _told(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _print(proof: Proof) -> None:
+def print_proof(proof: Proof) -> None:
+    """Print a proof for people."""
     found = proof.found
     through = f"through {proof.position or 'the beginning'} ({proof.at})"
     if proof.equal:

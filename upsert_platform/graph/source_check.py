@@ -31,8 +31,9 @@ class ProveConfig(dg.Config):
 
     at: str | None = Field(
         None,
-        description="Where the topics end: applied, latest, offsets (0:42,1:17) or a time (2026-11-01T12:00:00Z). Left"
-        " out: what the platform has applied, or the latest offsets of a table that somebody else writes.",
+        description="Where the topics end: applied, latest, group:NAME, offsets (0:42,1:17) or a time"
+        " (2026-11-01T12:00:00Z). Left out: what the platform has applied, or the latest offsets of a table that"
+        " somebody else writes.",
     )
     settle_seconds: float = Field(
         SETTLE_SECONDS, ge=0, description="How long rows that differ are looked at again, in seconds."

@@ -18,6 +18,7 @@ from upsert_platform.destination import (
     OPERATION,
     OPERATION_DELETE,
     SEQUENCE,
+    DestinationState,
     WriteReport,
 )
 from upsert_platform.errors import DestinationError
@@ -69,11 +70,29 @@ def check_reconcilable(hop: DestinationHop) -> None:
         raise DestinationError(f"table '{destination.name}' appends rows without a key: there is no last value per key")
 
 
+def check_adoptable(table: str, head: Head | None, state: DestinationState) -> None:
+    """Refuse to adopt a table whose position is one of its changelog.
+
+    Args:
+        head: of the changelog.
+        state: what the table's control record says.
+
+    Raises:
+        DestinationError: it is the platform's already.
+    """
+    if head is not None and state.applied_batch and state.changelog_id == head.changelog_id:
+        raise DestinationError(
+            f"table '{table}' has applied batch {state.applied_batch} of its changelog: it is the platform's already."
+            f" 'upsert-platform prove {table}' proves it, 'upsert-platform reconcile {table}' repairs it"
+        )
+
+
 def reconcile(
     spark: SparkSession,
     hop: DestinationHop,
     *,
     dry_run: bool,
+    adopts: bool = False,
     tell: Callable[[str], None] = lambda message: None,
     progress: Callable[[str], None] | None = None,
 ) -> Reconciliation:
@@ -83,6 +102,8 @@ def reconcile(
 
     Args:
         dry_run: compare only.
+        adopts: the table was filled by another writer: it is made equal to all of the changelog, and takes over its
+            position.
         tell: is given a line when the run has to wait for another writer.
         progress: is given a line every few seconds while rows are written.
 
@@ -92,10 +113,10 @@ def reconcile(
     """
     check_reconcilable(hop)
     if dry_run:
-        return Reconciliation(check_everything(spark, hop, upto=_repairable(hop).upto))
+        return Reconciliation(check_everything(spark, hop, upto=_repairable(hop, adopts=adopts).upto))
     hop.destination.prepare()
     with hop.leased(tell) as lease:
-        found = _repairable(hop)
+        found = _repairable(hop, adopts=adopts)
         if found.restored:
             tell(
                 f"table '{hop.destination.name}' has applied {found.restored}; the table is made equal to the changelog"
@@ -105,7 +126,7 @@ def reconcile(
         judged = judged_rows(hop, changes, hop.destination.read(spark)).persist()
         try:
             before = summed(hop, judged, batch=applied, complete=True)
-            if before.passed and not found.restored:
+            if before.passed and not found.moves:
                 hop.destination.record_verdict(before.verdict())
                 return Reconciliation(before)
             span = hop.span(after=found.after, upto=applied, head=found.head, repeats=True)
@@ -113,7 +134,7 @@ def reconcile(
             watch = hop.watch(progress, most=before.missing + before.extra + before.stale)
             keep = hop.refused.again(applied, progress=watch)
             report = hop.destination.write(differing, span=span, lease=lease, keep_refused=keep)
-            if found.restored:
+            if found.moves:
                 note_applied(hop.store, hop.destination.name, applied, commit=span.commit)
         finally:
             judged.unpersist()
@@ -130,17 +151,27 @@ class _Repairable:
         after: the batch that it has applied, as far as the changelog has one of that number.
         restored: why its own batch is none of the changelog's, which was restored from an older copy: then the table is
             made equal to all of it, and holds its last batch. Empty where the table's position stays.
+        adopted: another writer filled the table, which has no position yet.
     """
 
     head: Head
     after: int
     upto: int
     restored: str = ""
+    adopted: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether the table takes over the position of the changelog."""
+        return bool(self.restored) or self.adopted
 
 
-def _repairable(hop: DestinationHop) -> _Repairable:
+def _repairable(hop: DestinationHop, *, adopts: bool = False) -> _Repairable:
     plan = hop.unchecked_plan()
     head, applied = plan.head, plan.state.applied_batch
+    if adopts and head is not None:
+        check_adoptable(hop.destination.name, head, plan.state)
+        return _Repairable(head, head.batch, head.batch, adopted=True)
     if head is not None and applied and plan.state.changelog_id == head.changelog_id:
         restored = restored_from_older(hop.store, head, plan.state)
         if restored:

@@ -1,4 +1,4 @@
-"""The end of the topics at which a table is proven: the applied offsets, the latest ones, stated offsets, or a time."""
+"""The end of the topics at which a table is proven: applied, latest or stated offsets, those of a group, or a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from upsert_platform.errors import TopicError
+from upsert_platform.errors import ChangelogError, TopicError
 from upsert_platform.hops.replay_start import start_of
+from upsert_platform.kafka.source.offsets import group_offsets
+from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.source import ReplaysFrom, Start
 
 Ends = Mapping[tuple[str, int], int]
@@ -16,7 +18,11 @@ Ends = Mapping[tuple[str, int], int]
 APPLIED: Final = "applied"
 LATEST: Final = "latest"
 _OFFSET: Final = re.compile(r"(?:(?P<topic>[\w.-]+)-)?(?P<partition>\d+):(?P<offset>\d+)")
-_FORMS: Final = "'applied', 'latest', offsets such as 0:42,1:17 or orders-0:42, or a time such as 2026-11-01T12:00:00Z"
+_GROUP: Final = "group:"
+_FORMS: Final = (
+    "'applied', 'latest', 'group:NAME', offsets such as 0:42,1:17 or orders-0:42, or a time such as"
+    " 2026-11-01T12:00:00Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +33,18 @@ class At:
         word: ``applied`` or ``latest``; empty where offsets or a time are stated.
         offsets: topic (empty where none is named), partition and offset.
         timestamp: milliseconds since 1970: records before it count.
+        group: a consumer group, whose committed offsets count.
     """
 
     word: str = ""
     offsets: tuple[tuple[str, int, int], ...] = ()
     timestamp: int | None = None
+    group: str = ""
+
+    @property
+    def form(self) -> str:
+        """How the end is stated: ``applied``, ``latest``, ``group``, ``offsets`` or ``time``."""
+        return self.word or ("group" if self.group else "offsets" if self.offsets else "time")
 
     @staticmethod
     def parse(text: str) -> At:
@@ -43,14 +56,35 @@ class At:
         stated = text.strip()
         if stated in (APPLIED, LATEST):
             return At(stated)
+        if stated.startswith(_GROUP) and stated != _GROUP:
+            return At(group=stated.removeprefix(_GROUP).strip())
         items = [_OFFSET.fullmatch(item.strip()) for item in stated.split(",")]
         if all(items):
             found = [(item["topic"] or "", int(item["partition"]), int(item["offset"])) for item in items if item]
             return At(offsets=tuple(found))
         try:
             return At(timestamp=start_of(timestamp=stated).timestamp)
-        except Exception as error:
+        except ChangelogError as error:
             raise TopicError(f"'{text}' is no end of a topic; give {_FORMS}") from error
+
+
+def ends_of_sources(at: At, sources: Mapping[str, ReplaysFrom]) -> dict[str, Ends]:
+    """Return where reading each source ends, by declared name.
+
+    Args:
+        at: anything but ``applied``.
+
+    Raises:
+        TopicError: the offsets leave a partition out, lie behind its end, or may be of several topics.
+        EndpointError: the brokers do not answer.
+    """
+    unnamed = next((f"{partition}:{offset}" for topic, partition, offset in at.offsets if not topic), None)
+    if unnamed is not None and len(sources) > 1:
+        raise TopicError(
+            f"{unnamed} may be of {len(sources)} tables that are read, {', '.join(sources)}: name the topic of each"
+            f" offset, such as TOPIC-{unnamed}"
+        )
+    return {name: ends_at(at, source, source.discover()) for name, source in sources.items()}
 
 
 def ends_at(at: At, source: ReplaysFrom, streams: Sequence[Any]) -> Ends:
@@ -70,7 +104,26 @@ def ends_at(at: At, source: ReplaysFrom, streams: Sequence[Any]) -> Ends:
 
         behind = source.starting(Start(timestamp=at.timestamp)).backlog(streams, Positions())
         return {**latest, **{(item.topic, item.partition): item.start for item in behind}}
+    if at.group:
+        return _group_ends(at.group, source, latest)
     return stated_ends(at, latest, table=source.table.name) if at.offsets else latest
+
+
+def _group_ends(group: str, source: ReplaysFrom, latest: Ends) -> Ends:
+    """Return the offsets that a consumer group has committed for every partition of a source.
+
+    Raises:
+        TopicError: it has none for a partition that has records.
+    """
+    assert isinstance(source, TopicSource)
+    found = group_offsets(source.kafka, latest, group=group)
+    for (topic, partition), end in latest.items():
+        if (topic, partition) not in found and end:
+            raise TopicError(
+                f"table '{source.table.name}': consumer group '{group}' has committed no offset for"
+                f" {topic}-{partition}, which ends at {end}: state the offsets themselves"
+            )
+    return {place: found.get(place, end) for place, end in latest.items()}
 
 
 def stated_ends(at: At, latest: Ends, *, table: str) -> Ends:

@@ -53,7 +53,7 @@ def topics_of(target: Target, binding: Binding) -> dict[str, ReplaysFrom]:
     name = target.table.name
     if isinstance(target.source, QuerySource):
         _refuse_unprovable(target.source, name)
-        sources = {table: binding.sources[table] for table in _tables(target.source, binding)}
+        sources = {table: binding.sources[table] for table in tables_of(target, binding)}
     else:
         sources = {target.source.table.name: target.source}
     found = {}
@@ -64,6 +64,33 @@ def topics_of(target: Target, binding: Binding) -> dict[str, ReplaysFrom]:
                 " it with its changelog"
             )
         found[table] = _from_its_start(source)
+    return found
+
+
+def tables_of(target: Target, binding: Binding) -> list[str]:
+    """Return the declared tables behind a table, each once.
+
+    Raises:
+        NotProvableError: a query between them depends on when rows came.
+    """
+    if isinstance(target.source, QuerySource):
+        return list(dict.fromkeys(_tables(target.source, binding)))
+    return [target.source.table.name]
+
+
+def queries_of(target: Target, binding: Binding) -> list[str]:
+    """Return the queries behind a table, those that are read before those that read them."""
+    found: list[str] = []
+
+    def add(name: str) -> None:
+        for before in binding.queries[name].query.tables:
+            if before in binding.queries:
+                add(before)
+        if name not in found:
+            found.append(name)
+
+    if isinstance(target.source, QuerySource):
+        add(target.source.query.name)
     return found
 
 
@@ -190,7 +217,7 @@ class ProofInputs:
                 )
             else:
                 hop.store.create()
-        for query in self._queries():
+        for query in queries_of(self.target, self._binding):
             self._binding.query_hop(query, self._lake, run=self._run).execute(OnDemand.dividing(spark))
         return self.store.create().batch
 
@@ -205,22 +232,6 @@ class ProofInputs:
                     for lane in stream.partitions
                 },
             )
-
-    def _queries(self) -> list[str]:
-        """Return the queries behind the table, inputs first."""
-        if not isinstance(self.target.source, QuerySource):
-            return []
-        found: list[str] = []
-
-        def add(name: str) -> None:
-            for before in self._binding.queries[name].query.tables:
-                if before in self._binding.queries:
-                    add(before)
-            if name not in found:
-                found.append(name)
-
-        add(self.target.source.query.name)
-        return found
 
     def close(self) -> None:
         """Remove the proof's changelogs. Idempotent."""

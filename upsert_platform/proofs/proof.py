@@ -27,7 +27,7 @@ from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.hops.position import check_position
 from upsert_platform.hops.verify import CHANGE, NO_DIFFERENCE, as_held, judged_rows, summed
 from upsert_platform.masking import Mask
-from upsert_platform.proofs.ends import APPLIED, LATEST, At, Ends, ends_at
+from upsert_platform.proofs.ends import APPLIED, LATEST, At, Ends, ends_of_sources
 from upsert_platform.proofs.inputs import NotProvableError, ProofInputs, ReadTopic, topics_of
 from upsert_platform.types import quote_name, spark_type
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
@@ -97,6 +97,7 @@ def prove(
     *,
     at: At | None = None,
     settle: float = SETTLE_SECONDS,
+    strict: bool = False,
     examples: int = SHOWN_ROWS,
     tell: Callable[[str], None] = lambda message: None,
 ) -> Proof:
@@ -106,6 +107,7 @@ def prove(
         at: where the topics end; the offsets that the platform has applied to the table if left out, or, of a table
             that somebody else writes, the latest ones.
         settle: seconds that the writer of the table has to write what the topic holds.
+        strict: nobody writes the table: rows that differ at the stated end differ, whatever the topics say later.
         examples: rows that are described, and keys that are named.
         tell: is given a line per batch that is read, and per look.
 
@@ -122,12 +124,10 @@ def prove(
         applied = _applied_ends(target, binding, destination, lake, asked=at is not None and at.word == APPLIED)
         if at is None:
             at = At(LATEST if applied is None else APPLIED)
-        ends = {
-            name: _every_lane(source.discover(), applied[0].get(name, {}))
-            if at.word == APPLIED and applied is not None
-            else ends_at(at, source, source.discover())
-            for name, source in sources.items()
-        }
+        if at.word == APPLIED and applied is not None:
+            ends = {name: _every_lane(item.discover(), applied[0].get(name, {})) for name, item in sources.items()}
+        else:
+            ends = ends_of_sources(at, sources)
         batch = inputs.read_to(spark, ends, tell=tell)
         through = dict(inputs.read)
         refused = _Excused(lake.refused(target.table.name))
@@ -135,11 +135,11 @@ def prove(
         judging = _Judging(spark, hop, inputs, batch, tell)
         # What our own control record says was applied needs no time to arrive.
         patient = applied is None or not applied[1] or at.word != APPLIED
-        found = judging.prove(settle=settle, patient=patient, examples=examples)
-        duplicates, duplicate_keys = _duplicates(spark, target, destination, examples)
+        found = judging.prove(settle=settle, patient=patient, strict=strict, examples=examples)
+        duplicates, duplicate_keys = duplicates_of(spark, target, destination, examples)
         return replace(
             found,
-            at=at.word or ("offsets" if at.offsets else "time"),
+            at=at.form,
             through=through,
             duplicates=duplicates,
             duplicate_keys=duplicate_keys,
@@ -256,11 +256,12 @@ class _Judging:
         self._tell = tell
         self._keys = [f"k{index}" for index in range(len(hop.destination.primary_key))]
 
-    def prove(self, *, settle: float, patient: bool, examples: int) -> Proof:
+    def prove(self, *, settle: float, patient: bool, strict: bool, examples: int) -> Proof:
         """Return what differs.
 
         Args:
             patient: keys that did not change since the stated end have the time to settle as well.
+            strict: rows are looked at once.
         """
         from pyspark.sql import functions as F
 
@@ -273,7 +274,7 @@ class _Judging:
             judged.unpersist()
         looks, pause = 1, _FIRST_PAUSE
         moving = differing.limit(0)
-        while not compared.passed and not differing.isEmpty():
+        while not strict and not compared.passed and not differing.isEmpty():
             head = self._inputs.read_to(self._spark, tell=self._tell)
             changed = self._changed(head)
             if changed is not None:
@@ -361,7 +362,7 @@ def _kept(rows: DataFrame) -> DataFrame:
     return rows.localCheckpoint(eager=True)
 
 
-def _duplicates(
+def duplicates_of(
     spark: SparkSession, target: Target, destination: Destination, examples: int
 ) -> tuple[int, tuple[str, ...]]:
     """Return how many keys a table holds more than once, and some of them as text."""

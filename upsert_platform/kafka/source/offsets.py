@@ -240,7 +240,8 @@ def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets], *, first: 
             declared = dict(settings.startup_offsets)
             return {place: _within(item, declared[place[1]]) for place, item in places.items() if place[1] in declared}
         case StartupMode.GROUP:
-            committed = _group_offsets(table, places) if table.properties.group_id else {}
+            group = table.properties.group_id
+            committed = group_offsets(table, places, group=group) if group else {}
             return {place: _within(places[place], offset) for place, offset in committed.items()}
     return {}
 
@@ -261,7 +262,8 @@ def _bounds(table: KafkaTable, topics: Sequence[TopicOffsets]) -> dict[Place, in
             declared = dict(settings.bounded_offsets)
             return {place: declared.get(place[1], 0) for place in places}
         case BoundedMode.GROUP:
-            committed = _group_offsets(table, places)
+            assert table.properties.group_id is not None
+            committed = group_offsets(table, places, group=table.properties.group_id)
             missing = sorted(set(places) - set(committed))
             if missing:
                 topic, partition = missing[0]
@@ -283,11 +285,14 @@ def _offsets_at(table: KafkaTable, places: Mapping[Place, PartitionOffsets], tim
     return {place: found[place] if found[place] >= 0 else item.end for place, item in places.items()}
 
 
-def _group_offsets(table: KafkaTable, places: Iterable[Place]) -> dict[Place, int]:
+def group_offsets(table: KafkaTable, places: Iterable[Place], *, group: str) -> dict[Place, int]:
+    """Return the offsets that a consumer group has committed; partitions without one are left out.
+
+    Raises:
+        EndpointError: the brokers do not answer, or refuse the request.
+    """
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-    group = table.properties.group_id
-    assert group is not None
     deadline = time.monotonic() + REQUEST_SECONDS
     with table.endpoint.admin() as admin:
         while True:

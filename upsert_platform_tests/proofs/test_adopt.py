@@ -1,0 +1,180 @@
+"""A table that another writer filled is taken over: equal rows stay untouched, and syncs go on from there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from upsert_platform.cli.main import main
+from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.proofs.test_faults import SERVING, TOPIC, stored, write_project
+from upsert_platform_tests.proofs.typed_rows import FLAT, columns, key_of, row_of, value_of
+from upsert_platform_tests.referee.judging import records_of
+
+pytestmark = pytest.mark.usefixtures("spark")
+QUERY = """
+CREATE TABLE summed (flag BOOLEAN, n BIGINT, total BIGINT, PRIMARY KEY (flag) NOT ENFORCED) WITH (
+  'connector' = 'upsert-kafka', 'topic' = '{topic}',
+  'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
+  'key.format' = 'json', 'value.format' = 'json'
+);
+INSERT INTO summed SELECT flag, COUNT(*), SUM(whole) FROM source GROUP BY flag;
+"""
+
+
+def adopt(stack: Stack, table: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The command's exit code and JSON."""
+    ran = CliRunner().invoke(main, ["adopt", table, "--project", str(stack.project), "--json", *arguments])
+    assert ran.exit_code in (0, 3), ran.output
+    return ran.exit_code, json.loads(ran.output)
+
+
+def ends_of(stack: Stack, topic: str) -> dict[int, int]:
+    """The ends of a topic's partitions."""
+    client = Consumer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], "group.id": "looks"})
+    try:
+        lanes = client.list_topics(topic).topics[topic].partitions
+        return {lane: client.get_watermark_offsets(TopicPartition(topic, lane))[1] for lane in lanes}
+    finally:
+        client.close()
+
+
+def commit(stack: Stack, topic: str, ends: dict[int, int]) -> str:
+    """Commits offsets as a stopped job has left them; returns the group."""
+    group = f"job-{topic}"
+    client = Consumer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], "group.id": group})
+    client.commit(offsets=[TopicPartition(topic, lane, end) for lane, end in ends.items()], asynchronous=False)
+    client.close()
+    return group
+
+
+def test_topics_that_a_stopped_job_wrote(
+    stack: Stack, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+    copy = make_topic(name=f"{stack.topic}-copy", partitions=3, config={"cleanup.policy": "compact"})
+    sums = make_topic(name=f"{stack.topic}-sums", config={"cleanup.policy": "compact"})
+    write_project(
+        stack.project,
+        TOPIC.format(name="source", topic=stack.topic, columns=columns(FLAT)),
+        TOPIC.format(name="copied", topic=copy, columns=columns(FLAT)),
+        "INSERT INTO copied SELECT * FROM source;",
+        QUERY.format(topic=sums),
+    )
+    servers = stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})  # that of Kafka's own client
+    lanes: dict[bytes, int] = {}
+
+    def send(topic: str, number: int, version: int | None, lane: int = -1) -> None:
+        def sent(_: object, record: Message) -> None:
+            lanes[record.key() or b""] = record.partition() or 0
+
+        value = None if version is None else value_of(number, row_of(version))
+        producer.produce(topic, key=key_of(number), value=value, partition=lane, on_delivery=sent)
+
+    def send_sum(flag: bool, n: int, total: int) -> None:
+        key = {"flag": flag}
+        row = {**key, "n": n, "total": total}
+        producer.produce(sums, key=json.dumps(key, separators=(",", ":")).encode(), value=json.dumps(row).encode())
+
+    for number in range(100):
+        send(stack.topic, number, number)
+        send(copy, number, number)
+    for odd in (0, 1):
+        send_sum(odd == 0, 50, sum(range(odd, 100, 2)))
+    assert producer.flush(20) == 0
+    # One row lies where another partitioner has put it: a later value of its key is written to the key's own partition.
+    own = lanes[key_of(2)]
+    send(copy, 2, None, own)
+    assert producer.flush(20) == 0
+    time.sleep(0.01)
+    send(copy, 2, 2, (own + 1) % 3)
+    assert producer.flush(20) == 0
+    ends = ends_of(stack, stack.topic)
+    group = commit(stack, stack.topic, ends)
+    for number in range(10):  # what the job has not read any more: 5 rows changed, 5 deleted
+        send(stack.topic, number, number + 100 if number < 5 else None)
+    send(copy, 50, 51)  # what somebody did to the table
+    assert producer.flush(20) == 0
+    before = ends_of(stack, copy)
+
+    code, told = adopt(stack, "copied", "--from-group", group)
+    assert (code, told["adopted"], told["stale"], told["missing"], told["extra"]) == (3, False, 1, 0, 0)
+    assert [row["key"] for row in told["examples"]] == ["id=50"]
+    code, told = adopt(stack, "copied", "--from-group", group, "--repair", "--dry-run")
+    assert (code, told["adopted"], ends_of(stack, copy)) == (3, False, before)
+
+    code, told = adopt(stack, "copied", "--from-group", group, "--repair")
+    assert (code, told["adopted"], told["put"], told["deleted"], told["equal_after"]) == (3, True, 6, 5, True)
+    assert told["duplicates_after"] == ["id=2"], "its key has a value in two partitions now"
+    written = records_of(servers, copy)
+    added = [json.loads(item.key or b"")["id"] for item in written if item.offset >= before[item.partition]]
+    assert sorted(added) == [*range(10), 50], "no equal row is written"
+
+    stated = ",".join(f"{lane}:{end}" for lane, end in ends.items())
+    code, told = adopt(stack, "summed", "--from-offsets", stated)
+    assert (code, told["missing"], told["extra"], told["stale"], told["put"]) == (0, 0, 0, 0, 2)
+
+    send(stack.topic, 7, 500)
+    assert producer.flush(20) == 0
+    assert stack.run().success
+    last: dict[int, Any] = {}
+    for item in sorted(records_of(servers, copy), key=lambda record: record.time):
+        last[json.loads(item.key or b"")["id"]] = item.value and json.loads(item.value)["whole"]
+    expected = {number: number for number in range(100)} | {number: number + 100 for number in range(5)} | {7: 500}
+    assert {number: value for number, value in last.items() if value is not None} == {
+        number: value for number, value in expected.items() if number not in (5, 6, 8, 9)
+    }
+    again = CliRunner().invoke(main, ["adopt", "copied", "--project", str(stack.project), "--from-latest"])
+    assert (again.exit_code, "it is the platform's already" in again.output) == (1, True), again.output
+
+
+def test_a_tablestore_table_of_a_lake_that_was_lost(
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tablestore import OTSClient
+
+    kinds = columns(FLAT)
+    write_project(
+        stack.project,
+        TOPIC.format(name="source", topic=stack.topic, columns=kinds),
+        SERVING.format(columns=kinds, table=stored(stack, "serving")),
+    )
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    for number in range(50):
+        producer.produce(stack.topic, key=key_of(number), value=value_of(number, row_of(number)))
+    assert producer.flush(20) == 0
+    assert stack.run().success
+    client = OTSClient(
+        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
+        logger_name=None,
+    )
+
+    def times(number: int) -> set[int]:
+        """When the cells of a row were written, as the server has it."""
+        _, row, _ = client.get_row(stored(stack, "serving"), [("id", number)], max_version=1)
+        return {time for _, _, time in row.attribute_columns}
+
+    before = {number: times(number) for number in range(50)}
+    producer.produce(stack.topic, key=key_of(3), value=value_of(3, row_of(300)))
+    assert producer.flush(20) == 0
+    (stack.lake).rename(stack.path / "lost")
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+    assert not stack.run().success, "a lake that is away is no reason to write on"
+    code, told = adopt(stack, "serving", "--from-latest")
+    assert (code, told["adopted"], told["stale"]) == (3, False, 1)
+    code, told = adopt(stack, "serving", "--from-latest", "--repair")
+    assert (code, told["put"], told["deleted"], told["equal_after"]) == (0, 1, 0, True)
+    after = {number: times(number) for number in range(50)}
+    assert [number for number in range(50) if after[number] != before[number]] == [3]
+    assert stack.run().success
