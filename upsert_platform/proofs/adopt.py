@@ -17,6 +17,7 @@ from upsert_platform.hops.binding import Binding, Target, changelog_of
 from upsert_platform.hops.changelog_hop import ChangelogHop
 from upsert_platform.hops.comparison import SHOWN_ROWS
 from upsert_platform.hops.destination_hop import DestinationHop
+from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.hops.reconcile import Reconciliation, check_adoptable, reconcile
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.inputs import queries_of, tables_of
@@ -87,9 +88,9 @@ def adopt(
     for name in tables_of(target, binding):
         source = binding.sources[name]
         changelog = ChangelogHop(source, changelog_of(source, lake), run=run)
-        changelog.execute(spark, changelog.plan())
+        changelog.execute(OnDemand.dividing(spark), changelog.plan())
     for query in queries_of(target, binding):
-        binding.query_hop(query, lake, run=run).execute(spark)
+        binding.query_hop(query, lake, run=run).execute(OnDemand.dividing(spark))
     tell(f"writing the rows of '{target.table.name}' that differ")
     with closing(target.open()) as destination:
         hop = DestinationHop(
