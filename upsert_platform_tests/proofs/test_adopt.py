@@ -33,7 +33,7 @@ def adopt(stack: Stack, table: str, *arguments: str) -> tuple[int, dict[str, Any
     """The command's exit code and JSON."""
     ran = CliRunner().invoke(main, ["adopt", table, "--project", str(stack.project), "--json", *arguments])
     assert ran.exit_code in (0, 3), ran.output
-    return ran.exit_code, json.loads(ran.output)
+    return ran.exit_code, json.loads(ran.stdout)
 
 
 def ends_of(stack: Stack, topic: str) -> dict[int, int]:

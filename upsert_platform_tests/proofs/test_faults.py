@@ -306,7 +306,7 @@ def test_what_moves_is_looked_at_again_and_what_stays_wrong_is_found(
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
     arguments = ["prove", "copied", "--project", str(stack.project), "--settle", "0s"]
     ran = CliRunner().invoke(main, [*arguments, "--json"])
-    told = json.loads(ran.output)
+    told = json.loads(ran.stdout)
     assert (ran.exit_code, told["equal"], told["missing"], told["extra"], told["stale"]) == (3, False, 0, 0, 2)
     assert sorted(row["key"] for row in told["examples"]) == ["id=5", "id=6"]
     ran = CliRunner().invoke(main, [*arguments, "--at", stated])
