@@ -13,8 +13,9 @@ import click
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.prove import print_proof, told_proof
-from upsert_platform.cli.text import counted, printable
+from upsert_platform.cli.text import printable
 from upsert_platform.cli.verify import DIFFERS
+from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.proofs.adopt import Adoption
