@@ -28,7 +28,7 @@ soak: setup ## the long tests
 	.venv/bin/pytest -m soak -n 2 --dist loadfile -o faulthandler_timeout=3600 $(ARGS)
 
 lint: setup ## format, rules, types
-	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy
+	.venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/python scripts/language.py && .venv/bin/mypy
 
 bench: setup ## measurements on this machine
 	.venv/bin/python -m upsert_platform_tests.bench $(ARGS)

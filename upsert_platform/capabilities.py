@@ -1,4 +1,6 @@
-"""What a destination can do beside what every destination does; inherited by name, never guessed from a method."""
+"""Capabilities that a destination may offer beside the base protocol; a destination declares one by inheriting from it,
+never by the name of a method.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,14 @@ class ReadsRecent(ABC):
 
     @abstractmethod
     def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
-        """What `Destination.read` gives for keys that batches after `since` wrote, at the cost of those batches."""
+        """Return the rows that `Destination.read` returns for keys written by batches after `since`, at the cost of
+        those batches.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class RowsByKey:
-    """How a task reads the rows of keys.
+    """A task's way to read the rows of given keys.
 
     Attributes:
         read: a function for ``mapInArrow``, which can be pickled: it gets the columns of the primary key, each key
@@ -42,7 +46,7 @@ class RowsByKey:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What tasks read in shares.
+    """Rows that tasks read in shares.
 
     Attributes:
         count: of the shares.
@@ -60,7 +64,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class RowsByShare:
-    """How tasks read rows in shares.
+    """A task's way to read rows in shares.
 
     Attributes:
         open: called once by the process that asked, while tasks may be at other work: a service may take its time.
@@ -80,7 +84,8 @@ class ReadsInTasks(ABC):
 
     @abstractmethod
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
-        """How tasks read the rows that batches after `since` wrote; None where `Destination.read` is to do it.
+        """Return how tasks read the rows written by batches after `since`, or None if `Destination.read` has to be
+        used.
 
         Values are those of change rows (no `StoresOtherValues` changes one), or of what formats hold of them.
 
@@ -126,7 +131,7 @@ class StoresOtherValues(ABC):
 
     @abstractmethod
     def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
-        """What `Destination.read` gives where rows have `value` in the column of that name."""
+        """Return the value that `Destination.read` gives for a row with `value` in the named column."""
 
 
 class TellsBefore:
@@ -250,7 +255,7 @@ class WritesInTask(ABC):
 
     @abstractmethod
     def writes_in_task(self) -> bool:
-        """Whether it does so for the table as it is. After `Destination.prepare`."""
+        """Return whether it does so for the table as it is. After `Destination.prepare`."""
 
     @abstractmethod
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None] | None:

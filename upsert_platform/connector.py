@@ -1,4 +1,4 @@
-"""What the platform has to know of a connector; each room has one light object per connector, listed once.
+"""The protocol of a connector; each room has one light object per connector, registered in one list.
 
 What a connector can do is inherited: a `Readable` gives sources, a `Writable` opens destinations, in tables of a
 `Searchable` queries find rows by their keys.
@@ -25,7 +25,7 @@ Checked = TypeVar("Checked")
 
 @dataclass(frozen=True, slots=True)
 class ControlPlace:
-    """Where a table's position is kept: two tables with the same would take each other's for their own.
+    """The place that holds a table's position; two tables that share one would take each other's position.
 
     Attributes:
         control: the record, for comparing: endpoint, scope, control table, table.
@@ -73,10 +73,10 @@ class Connector(ABC):
 
     @abstractmethod
     def unused_problems(self, table: Table) -> list[Problem]:
-        """What is wrong with a table that no insert names."""
+        """Return the problems of a table that no insert names."""
 
     def is_observed(self, table: Table) -> bool:
-        """Whether a table is of use without an insert: as a source asset of what others write."""
+        """Return whether a table is of use without an insert: as a source asset of what others write."""
         return False
 
     def pipeline_place(self, name: str, options: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
@@ -90,7 +90,7 @@ class Connector(ABC):
         return dict(options), None
 
     def stored_as(self, table: Table) -> str:
-        """Where a table is stored: the system, what the name is unique in, the name."""
+        """Return the storage identity of a table: the system, the namespace of the name, and the name."""
         scope = next((table.options[name] for name in self.scope_options if name in table.options), "")
         name = table.options.get(self.place_option, table.name)
         return ".".join(part for part in (self.kind, scope, name) if part)
@@ -108,7 +108,7 @@ class Readable(Connector):
         """Names of what a declared table reads (its topics), for assets; options need not be right."""
 
     def unused_problems(self, table: Table) -> list[Problem]:
-        """What is wrong with a table that no insert names, as if it were read."""
+        """Return the problems of a table that no insert names, judged as a source."""
         return self.read(table)[1]
 
 
@@ -148,7 +148,9 @@ class Writable(Connector, Generic[Checked]):
         """The destination of a checked table; the caller closes it."""
 
     def fraction_digits(self, table: Table) -> int:
-        """How many digits of a second a table has room for, beside what it declares; 0 if every digit is carried."""
+        """Return the number of fractional digits of a second that the table stores, if fewer than declared; 0 if all
+        are stored.
+        """
         return 0
 
     def places(self, checked: Checked) -> tuple[str, ...]:
@@ -160,11 +162,11 @@ class Writable(Connector, Generic[Checked]):
         return ()
 
     def control_place(self, checked: Checked) -> ControlPlace | None:
-        """Where the position of a table is kept; None where no other declared table can share it."""
+        """Return the place of a table's position, or None if no other declared table can share it."""
         return None
 
     def overwrite_problems(self, insert: Insert, table: Table) -> list[Problem]:
-        """What is wrong with INSERT OVERWRITE of a table."""
+        """Return the problems of INSERT OVERWRITE into a table."""
         return [
             Problem(
                 f"INSERT OVERWRITE {insert.target}: needs a table with 'connector' = 'maxcompute' and 'sink.operation'"
@@ -174,7 +176,7 @@ class Writable(Connector, Generic[Checked]):
         ]
 
     def unused_problems(self, table: Table) -> list[Problem]:
-        """What is wrong with a table that no insert names, as if it were written."""
+        """Return the problems of a table that no insert names, judged as a target."""
         return self.check(table)[1]
 
     def checked(self, table: Table) -> Checked:

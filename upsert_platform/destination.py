@@ -1,4 +1,4 @@
-"""What every kind of destination table offers to the graph: plan, prepare, write and commit, read back.
+"""The protocol of a destination table: plan, prepare, write and commit, read back.
 
 Connectors implement `Destination`; the graph knows nothing else of them. Methods take or return Spark DataFrames only
 where Spark does the work; everything else works without a JVM.
@@ -54,7 +54,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class DestinationState:
-    """What a destination remembers of the platform's writes.
+    """The state of the platform's writes that a destination stores.
 
     Attributes:
         applied_batch: number of the last changelog batch that is wholly in the table; 0 before the first.
@@ -116,7 +116,7 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What one write did.
+    """The result of one write.
 
     Attributes:
         upserts: rows put.
@@ -157,14 +157,14 @@ class CountsRows(Protocol):
 
 
 class Progress(Protocol):
-    """How far the tasks of a write have come, told while they run."""
+    """Progress of the tasks of a write, reported while they run."""
 
     @property
     def counter(self) -> Callable[[int], CountsRows]:
         """Opens what takes the count of a task, given its place among the tasks; picklable."""
 
     def watched(self) -> AbstractContextManager[None]:
-        """Tells of the counts, in the driver, until the context ends."""
+        """Report the counts, in the driver, until the context ends."""
 
 
 class KeepsFiles(ABC):

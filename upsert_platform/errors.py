@@ -18,7 +18,7 @@ _WORD: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where a declaration stands: a file, and a line counted from 1 (0 when the whole file is meant)."""
+    """The location of a declaration: a file and a line counted from 1 (0 for the whole file)."""
 
     file: str
     line: int = 0

@@ -68,7 +68,9 @@ class Mask:
         return name not in self.columns and (name in self.known or name in _BESIDE)
 
     def reason(self, text: str) -> str:
-        """Why a record or row is kept aside: of a masked table the columns that it names, since it may quote values."""
+        """Return the reason for which a record or row is kept aside; for a masked table only its column names, since it
+        may quote values.
+        """
         if not self:
             return text
         side = _SIDE.match(text)
@@ -81,7 +83,7 @@ class Mask:
         return f"{self.object(row.key)}: {self.reason(row.reason)}"
 
     def any_of(self, names: Sequence[str]) -> bool:
-        """Whether one of some columns is masked."""
+        """Return whether one of some columns is masked."""
         return not self.columns.isdisjoint(names)
 
 

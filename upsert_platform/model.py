@@ -1,4 +1,4 @@
-"""What a user declares: tables, inserts, a project. Knows no connector, no Spark, no SDK."""
+"""Declarations of users: tables, inserts, a project. Knows no connector, no Spark, no SDK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRET_WORDS = (
 
 
 def is_secret_option(name: str) -> bool:
-    """Whether the value of an option must never be shown."""
+    """Return whether the value of an option must never be shown."""
     lowered = name.lower()
     return any(word in lowered for word in _SECRET_WORDS) or lowered.endswith((".keystore.key", "ssl.key"))
 
@@ -44,7 +44,7 @@ class Options(Mapping[str, str]):
         return len(self._values)
 
     def location(self, name: str) -> SourceLocation | None:
-        """Where an option is declared, if that is known."""
+        """Return the location of an option's declaration, if it is known."""
         return self._locations.get(name)
 
     def with_defaults(self, defaults: Mapping[str, str]) -> Options:
@@ -57,7 +57,7 @@ class Options(Mapping[str, str]):
 
 
 class ColumnKind(StrEnum):
-    """How a column gets its value."""
+    """The origin of a column's value."""
 
     PHYSICAL = "physical"
     METADATA = "metadata"

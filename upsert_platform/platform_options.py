@@ -33,7 +33,7 @@ _TAG_VALUE: Final = re.compile(r"[\w.-]{0,63}")
 
 
 class Severity(StrEnum):
-    """What a check may say."""
+    """The severity of a check."""
 
     ERROR = "error"
     WARN = "warn"
@@ -206,12 +206,12 @@ def _names() -> frozenset[str]:
 
 
 def is_platform_option(name: str) -> bool:
-    """Whether an option is the platform's own."""
+    """Return whether an option is the platform's own."""
     return name in _names() or name.startswith(_PREFIXES)
 
 
 def platform_problems(table: Table) -> list[Problem]:
-    """What is wrong with the platform's own options of a table, as it is declared."""
+    """Return the problems of a table's platform options."""
     settings, problems = _read(table, table.options)
     names = [column.name for column in table.columns]
     for name in settings.mask_columns if settings is not None and names else ():

@@ -1,4 +1,4 @@
-"""What every kind of source offers to its changelog: discover, plan, bound, write, publish.
+"""The protocol of a source: discover, plan, bound, write, publish.
 
 A source has streams (topics of Kafka), each with lanes (partitions) of numbered records (offsets). A changelog keeps,
 in the commit of each batch, up to which number every lane was read.
@@ -84,14 +84,14 @@ class Source(ABC):
 
     @abstractmethod
     def backlog(self, streams: Sequence[Any], positions: Positions) -> Sequence[OffsetRange]:
-        """What is not read yet, up to the ends that `discover` found.
+        """Return the unread ranges up to the ends that `discover` found.
 
         Raises:
             TopicError: a stream was made anew, or lost records before they were read.
         """
 
     def first_times(self, backlog: Sequence[OffsetRange]) -> Sequence[datetime | None]:
-        """When the first record of each range of a backlog was made, UTC, as it tells itself; for looking, not reading.
+        """Return the time (UTC) of the first record of each range of a backlog, for display only.
 
         Ranges without a record are left out. None where a record has no time, or the source does not tell it.
 
@@ -112,7 +112,7 @@ class Source(ABC):
         """
 
     def remaining(self, backlog: Sequence[OffsetRange], positions: Positions) -> Iterator[OffsetRange]:
-        """What is left of a planned backlog behind the positions of the batches committed since."""
+        """Yield the rest of a planned backlog behind the positions of batches committed since."""
         for item in backlog:
             known = positions.offsets.get(item.topic, {}).get(item.partition)
             start = item.start if known is None else max(item.start, known)
@@ -121,17 +121,17 @@ class Source(ABC):
                 yield replace(item, start=start)
 
     def version(self, stream: Any) -> str:
-        """Where a stream ends, as text: the end of every lane, unless there is a better name for it."""
+        """Return the end of a stream as text: the end of every split, unless there is a better name."""
         lanes = sorted(stream.partitions, key=lambda lane: lane.partition)
         return ",".join(f"{lane.partition}:{lane.end}" for lane in lanes)
 
     def details(self, positions: Positions) -> Mapping[str, str | int]:
-        """What more positions tell, for metadata: name to value."""
+        """Return additional details of positions for metadata: name to value."""
         del positions
         return {}
 
     def warnings(self, positions: Positions) -> Sequence[str]:
-        """What people have to be told of positions, each time that they are looked at."""
+        """Return warnings about positions, repeated at each look."""
         del positions
         return ()
 
@@ -162,7 +162,7 @@ class Source(ABC):
 
     @abstractmethod
     def publish(self, positions: Positions) -> None:
-        """Tells the system's own tools how far the platform is; never read back."""
+        """Publish the platform's position to the system's own tools; it is never read back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class ReadsRanges(Source):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a replay starts; without anything at the first record that there is.
+    """The start of a replay; the first available record by default.
 
     Attributes:
         timestamp: milliseconds since 1970: at the first record of each lane that is not older.

@@ -1,4 +1,4 @@
-"""Where a task that is the whole work of a step runs: in a Python worker of Spark, or in this process.
+"""Runners of a task that is the whole work of a step: a Python worker of Spark, or this process.
 
 A step of few rows is one task: a function that reads, computes and writes by itself, and returns a small result. It is
 the same function wherever it runs. Steps of more rows are divided among tasks by Spark.
@@ -72,7 +72,7 @@ class SparkTaskRunner:
 
 
 def _answered(numbers: Iterator[int], *, task: Callable[[], Any]) -> Iterator[bytes]:
-    """What a task returned or raised, as bytes: an error of the platform keeps its kind and text on the way."""
+    """Return the task's result or error as bytes; an error of the platform keeps its kind and text."""
     for _ in numbers:
         try:
             yield pickle.dumps((task(), None))

@@ -1,4 +1,4 @@
-"""How numbers stand in messages."""
+"""Numbers and plurals in messages."""
 
 from __future__ import annotations
 

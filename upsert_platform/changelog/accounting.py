@@ -18,13 +18,13 @@ class OffsetRange:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the range spans, records or not."""
+        """Return the number of offsets in the range, including those without a record."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class RangeAccount:
-    """What became of the offsets of one range.
+    """The account of one range of offsets: how many records were kept, superseded, quarantined, skipped or lost.
 
     Attributes:
         offsets: end - start of the range.
@@ -57,7 +57,7 @@ class RangeAccount:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the range spans."""
+        """Return the number of offsets in the range."""
         return self.end - self.start
 
     @property
@@ -66,7 +66,7 @@ class RangeAccount:
         return sum(count for _, count in self.skipped)
 
     def imbalance(self) -> str | None:
-        """Why the counts do not add up, or None when they do (design invariant: every offset is accounted for)."""
+        """Return why the counts do not add up, or None if they do (design invariant: every offset is accounted for)."""
         if self.records + self.gaps != self.offsets:
             return f"{self.offsets} offsets are not {self.records} records + {self.gaps} gaps"
         parts = self.kept + self.superseded + self.quarantined + self.skipped_total

@@ -26,7 +26,7 @@ _UNSURE: Final = (TypeName.FLOAT, TypeName.DOUBLE, TypeName.ARRAY, TypeName.MAP,
 def change_rows(
     store: ChangelogStore, files: Sequence[LiveFile], *, columns: Sequence[str], after: int, upto: int
 ) -> pa.Table:
-    """What `ChangelogStore.read` gives of the batches after `after` and up to `upto`, in Arrow. No JVM.
+    """Return the rows of `ChangelogStore.read` for the batches after `after` up to `upto`, as an Arrow table. No JVM.
 
     Args:
         files: those that may hold such rows; the caller knows that they are small.

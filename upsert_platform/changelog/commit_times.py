@@ -1,4 +1,4 @@
-"""When batches were committed, as the commits of a changelog tell. Nothing needs a JVM.
+"""Commit times of batches, read from the commits of a changelog. Nothing needs a JVM.
 
 A log that is kept short tells of hours; what it told before is noted in a property of the table, an hour or more apart.
 """
@@ -43,7 +43,9 @@ def last_batch_before(store: ChangelogStore, moment: datetime) -> int:
 
 
 def times_to_note(store: ChangelogStore) -> str | None:
-    """What the property is to tell before the log loses its older commits; None where it tells that."""
+    """Return the new value of the property that keeps commit times before the log is pruned, or None if it is up to
+    date.
+    """
     noted = _noted(store)
     found = dict(noted)
     head, committed = store.head(), store.committed_at()
@@ -73,7 +75,9 @@ def _thinned(times: list[_Noted], *, now: int) -> list[_Noted]:
 
 
 def first_commit_after(store: ChangelogStore, batch: int) -> datetime | None:
-    """When the first batch after one was committed, UTC, or a later one if the log tells no more; None without one."""
+    """Return the time (UTC) of the first commit after a batch, or of a later one if the log no longer reaches back;
+    None if there is none.
+    """
     found: int | None = None
     for commit in store.opened().history() if store.head() is not None else ():
         record = commit_record(commit.get("userMetadata"))

@@ -43,7 +43,7 @@ _SPAN: Final = internal("span")
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What a compaction did: files and change rows before and after."""
+    """The result of a compaction: files and change rows before and after."""
 
     files_before: int
     files_after: int
@@ -52,7 +52,7 @@ class CompactionReport:
 
 
 def needs_merging(store: ChangelogStore) -> bool:
-    """Whether the changelog has many small files. No JVM."""
+    """Return whether the changelog has many small files. No JVM."""
     return len(small_files(store)) >= SMALL_FILES
 
 
@@ -199,7 +199,7 @@ def reduce_history(
 
 
 def _span_of(batch: str, ends: Collection[int]) -> Column:
-    """How many of some batches lie before that of a row."""
+    """Return how many of the given batches precede the batch of a row."""
     from pyspark.sql import functions as F
 
     before = [F.when(F.col(batch) > end, 1).otherwise(0) for end in sorted(set(ends))]
@@ -239,7 +239,7 @@ def _reducible(head: int, upto: int | None) -> int:
 
 
 def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int, upto: int | None = None) -> bool:
-    """Whether `compact` would change the changelog. No JVM."""
+    """Return whether `compact` would change the changelog. No JVM."""
     head = store.head()
     if head is None or head.batch == 0:
         return False

@@ -1,4 +1,4 @@
-"""Which rows of a span of batches count, where few keys come more than once: told by keys and what orders rows alone.
+"""Selection of the last rows of a span of batches from keys and order columns alone, for spans where few keys repeat.
 
 Every task finds the same, so that each can read the other columns of files of its own, and nothing is reduced but the
 rows of the few keys.
@@ -36,7 +36,8 @@ class Changes(Protocol):
 
 @dataclass(frozen=True)
 class Drawn:
-    """Of the keys that no batch after `after` has, about one in so many: of another batch other keys.
+    """A sample of the keys: about one in `one_in` of those that no batch after `after` contains, with other keys for
+    each batch.
 
     A row of an earlier batch counts for nothing where a later batch has its key, so each row is judged by itself.
     """
@@ -45,7 +46,7 @@ class Drawn:
     one_in: int
 
     def holds(self, batch: pa.RecordBatch, hashes: npt.NDArray[np.uint64]) -> Mask:
-        """Which change rows count.
+        """Return a mask of the change rows that count.
 
         Args:
             hashes: of their keys.
@@ -136,7 +137,7 @@ def _read_keys(
 
 
 def _is_one_of(hashes: npt.NDArray[np.uint64], chosen: npt.NDArray[np.uint64]) -> Mask:
-    """Of each hash whether it is one of some, which are sorted."""
+    """Return a mask of the hashes that occur in `chosen`, which is sorted."""
     places = np.minimum(np.searchsorted(chosen, hashes), len(chosen) - 1)
     return np.asarray(chosen[places] == hashes)
 

@@ -174,7 +174,7 @@ def write_files(
 def write_rows(
     batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None = None
 ) -> list[DataFile]:
-    """What `write_files` writes in this process."""
+    """Write the files of `write_files` in this process."""
     manifests = write_files(batches, location=location, schema=schema, batch=batch)
     return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
 

@@ -37,7 +37,7 @@ _LEAST_BYTES: Final = 12
 
 @dataclass(frozen=True)
 class KeyRows:
-    """Tells the rows of one key, and the quarantined records of it.
+    """Finds the rows and quarantined records of one key.
 
     Attributes:
         key: one row: the primary key columns of a changelog.
@@ -51,7 +51,7 @@ class KeyRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """What `among` needs of a file."""
+        """Return the columns of a file that `among` reads."""
         import pyarrow as pa
 
         system = rows.system_schema()
@@ -59,13 +59,13 @@ class KeyRows:
         return pa.schema([*(system.field(name) for name in names), *self.key.schema])
 
     def among(self, found: pa.RecordBatch, *, upto: int) -> pa.Array:
-        """Which rows are those of the key, of batches up to one (boolean, no nulls)."""
+        """Return a mask (boolean, no nulls) of the rows of the key in batches up to one."""
         import pyarrow.compute as pc
 
         return pc.and_(self.of_any_batch(found), pc.fill_null(pc.less_equal(found.column(rows.BATCH), upto), False))
 
     def of_any_batch(self, found: pa.RecordBatch) -> pa.Array:
-        """Which rows are those of the key (boolean, no nulls)."""
+        """Return a mask (boolean, no nulls) of the rows of the key in any batch."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -80,7 +80,7 @@ class KeyRows:
         return mine
 
     def untold(self, found: pa.RecordBatch) -> int:
-        """How many quarantined records may be of any key, since theirs cannot be decoded."""
+        """Return the number of quarantined records whose key cannot be decoded, so that they may be of any key."""
         import pyarrow.compute as pc
 
         aside = found.filter(pc.fill_null(pc.equal(found.column(rows.KIND), rows.KIND_QUARANTINED), False))
@@ -88,7 +88,7 @@ class KeyRows:
 
 
 def same_keys(found: pa.RecordBatch, key: pa.RecordBatch) -> pa.Array:
-    """Which rows have the values of one row (boolean, no nulls): columns in the same order, of the same types."""
+    """Return a mask (boolean, no nulls) of the rows equal to one row; columns have the same order and types."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -100,7 +100,7 @@ def same_keys(found: pa.RecordBatch, key: pa.RecordBatch) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """What files hold of a key.
+    """The number of rows, quarantined records and deletes that files hold of a key.
 
     Attributes:
         rows: of batches up to the one that was asked for.
@@ -159,7 +159,9 @@ def _count(values: pa.Array, wanted: str) -> int:
 
 
 def is_unended(location: TableLocation, path: str) -> bool:
-    """Whether a file lacks its end: whoever wrote it was killed, or has not come to it. Nobody can read its rows."""
+    """Return whether a file lacks its end: whoever wrote it was killed, or has not come to it. Nobody can read its
+    rows.
+    """
     system, folder = file_system(location)
     try:
         with system.open_input_file(f"{folder}{path}") as stream:

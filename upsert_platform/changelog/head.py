@@ -1,4 +1,4 @@
-"""Where a changelog stands: its last batch and the positions after it, and the text in which commits carry both."""
+"""The head of a changelog: its last batch, the positions after it, and the text in which commits carry both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BETWEEN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where reading goes on, per topic.
+    """The positions per topic at which reading continues.
 
     Attributes:
         offsets: topic to partition to the first offset not read yet.
@@ -88,7 +88,7 @@ def commit_text(record: Mapping[str, Any]) -> str:
 
 
 def commit_record(text: str | None) -> dict[str, Any] | None:
-    """What a commit tells of itself; None for a commit of others."""
+    """Return the record that the platform wrote into a commit, or None for a commit of another writer."""
     if not text:
         return None
     try:

@@ -42,7 +42,7 @@ class KeptTable:
         return self._table
 
     def _mark_now(self) -> tuple[int, int] | None:
-        """What tells the file of the handle's last commit from any other; None where there is no such file."""
+        """Return an identity of the file of the handle's last commit, or None if the file does not exist."""
         local = self._location.path
         if local is None or self._table is None:
             return None

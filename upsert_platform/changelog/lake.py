@@ -1,4 +1,4 @@
-"""Where things are kept: the lake with its tables, and the environment file that the local stack writes beside it."""
+"""Locations: the lake with its tables, and the environment file that the local stack writes beside it."""
 
 from __future__ import annotations
 

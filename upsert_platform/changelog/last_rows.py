@@ -1,4 +1,4 @@
-"""Which row of a key counts: the one place that applies the order of rows (`rows.ORDER`).
+"""The order of the rows of a key, applied in one place (`rows.ORDER`).
 
 Of the rows that one topic-partition gave to a key the offset alone decides, whatever their times: producers set those,
 and they may go back. Between partitions (the topic was widened, or producers partition differently) the last rows of
@@ -98,7 +98,7 @@ def last_per_place(changes: pa.Table, *, key: Sequence[str]) -> pa.Table:
 
 
 def _is_before(table: pa.Table, order: Sequence[str], one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of pairs of positions, whether the one comes before the other."""
+    """Return a mask of the pairs of positions of which the first precedes the second."""
     before, same = np.zeros(len(one), dtype=bool), np.ones(len(one), dtype=bool)
     for name in order:
         numbers = ordered(table, name)

@@ -1,4 +1,4 @@
-"""Which row of a key counts, of frames of Spark: tasks get the rows of some keys, and `last_rows` decides."""
+"""The last row of each key in Spark frames: tasks receive the rows of some keys, and `last_rows` decides."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def every_row(changes: DataFrame, *, columns: Sequence[str]) -> DataFrame:
 
 
 def _sequence(changes: DataFrame) -> Column:
-    """What orders rows, and the batch that committed them, as a struct."""
+    """Return a struct of the columns that order rows, and of the batch that committed them."""
     from pyspark.sql import functions as F
 
     committed = COMMITTED_IN if COMMITTED_IN in changes.columns else rows.BATCH

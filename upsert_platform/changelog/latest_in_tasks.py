@@ -106,7 +106,7 @@ def latest_of_span(
     columns: Sequence[str],
     ordered: bool = False,
 ) -> DataFrame:
-    """What `latest_per_key` gives of the batches after `after` and up to `upto`.
+    """Return the rows of `latest_per_key` for the batches after `after` up to `upto`.
 
     Args:
         key: names of the primary key columns.
@@ -136,7 +136,7 @@ def reduction_in_tasks(
     columns: Sequence[str],
     drawn: Drawn | None = None,
 ) -> SpanReduction | None:
-    """What gives the rows that count by Arrow, if it can tell keys apart and there is not too much for it.
+    """Return a reduction by Arrow, or None if it cannot tell the keys apart or there is too much data for it.
 
     Args:
         drawn: which keys of earlier batches count; None: all of them.

@@ -34,7 +34,7 @@ class LiveFile:
     greatest_kind: str | None
 
     def may_hold(self, *, after: int, upto: int) -> bool:
-        """Whether there may be changes of the batches after `after` and up to `upto` in it."""
+        """Return whether there may be changes of the batches after `after` and up to `upto` in it."""
         if self.first_batch is not None and self.first_batch > upto:
             return False
         if self.last_batch is not None and self.last_batch <= after:
@@ -54,7 +54,7 @@ class LiveFile:
         return -(-self.rows * max(0, wanted) // there)
 
     def may_hold_kind(self, kind: str, *, after: int, upto: int | None) -> bool:
-        """Whether there may be rows of a kind, of the batches after `after` and up to `upto`, in it."""
+        """Return whether there may be rows of a kind, of the batches after `after` and up to `upto`, in it."""
         if upto is not None and self.first_batch is not None and self.first_batch > upto:
             return False
         if self.last_batch is not None and self.last_batch <= after:
@@ -63,7 +63,7 @@ class LiveFile:
         return least and (self.greatest_kind is None or self.greatest_kind >= kind)
 
     def bounds(self) -> pc.Expression:
-        """What the statistics tell of every row of the file."""
+        """Return the predicate that the file's statistics imply for each of its rows."""
         import pyarrow.compute as pc
 
         told = pc.scalar(True)

@@ -76,7 +76,7 @@ def _files(lake: Lake) -> Iterator[tuple[str, str, Pause]]:
 
 
 def watched(lake: Lake, table: str) -> Callable[[], Pause | None]:
-    """Tells again and again whether a table is paused, at the cost of a look every two seconds."""
+    """Return a function that reports whether a table is paused and looks at most every two seconds."""
     looked: tuple[float, Pause | None] = (-_LOOKS, None)
 
     def look() -> Pause | None:

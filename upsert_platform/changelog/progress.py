@@ -1,4 +1,4 @@
-"""How far the tasks of a write have come, told by files of the lake: an empty one per task, named by its rows.
+"""Progress of the tasks of a write, as empty files in the lake: one per task, named by its number of rows.
 
 Spark tells the counts of a task when it has ended, which may be after minutes. Tasks of every machine reach the lake,
 and one listing gives all counts. What killed runs leave is deleted by upkeep.
@@ -63,7 +63,7 @@ class WriteProgress:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Tells of the counts until the context ends."""
+        """Report the counts until the context ends."""
         ended = threading.Event()
         thread = threading.Thread(target=self._watch, args=(ended,), name=f"progress of {self._what}", daemon=True)
         thread.start()
@@ -174,7 +174,7 @@ class ProgressLine(str):
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at most, at this rate; None where nobody knows."""
+        """Return an upper estimate of the remaining seconds at the present rate, or None if it is unknown."""
         return None if self.most is None or self.rate <= 0 else max(0, self.most - self.rows) / self.rate
 
 

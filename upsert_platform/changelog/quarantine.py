@@ -27,7 +27,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Why a record is not in quarantine any more, though nothing came of it.
+    """The reason for which a record has left quarantine without becoming a row.
 
     Attributes:
         by: who said so.
@@ -90,7 +90,8 @@ def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
 
 
 def places(store: ChangelogStore, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:
-    """Where the quarantined records lie that were neither replayed nor discarded: `_topic`, `_partition`, `_offset`.
+    """Return the places (`_topic`, `_partition`, `_offset`) of quarantined records that were neither replayed nor
+    discarded.
 
     What it holds does not depend on the size of the records.
 

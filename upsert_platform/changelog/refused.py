@@ -159,7 +159,7 @@ class RefusedStore:
         return pa.concat_tables(found).sort_by("batch").slice(0, limit)
 
     def count(self) -> int:
-        """How many rows are kept, from the metadata of their files."""
+        """Return the number of rows kept, read from the metadata of their files."""
         delta = open_table(self.location)
         return 0 if delta is None else int(delta.to_pyarrow_dataset().count_rows())
 

@@ -141,7 +141,7 @@ def discard(location: TableLocation, files: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Which rows are taken out.
+    """The selection of rows that are removed.
 
     Attributes:
         column: that tells.
@@ -207,7 +207,7 @@ def _told(path: str, *, size: int, rows: int, batches: tuple[int, int]) -> str:
 
 
 def add_arguments(told: str) -> tuple[Any, ...]:
-    """What Delta Lake's AddAction takes, of a file as `_RefusedFile.close` named it."""
+    """Return the arguments of Delta Lake's AddAction for a file that `_RefusedFile.close` reported."""
     found = json.loads(told)
     nulls = dict.fromkeys(("batch", "key", "row", "reason"), 0)
     least, greatest = found["batches"]

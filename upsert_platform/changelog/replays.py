@@ -1,4 +1,4 @@
-"""Which batch had read a record that a replay brought back: its place among the records of a key follows from that.
+"""The batch in which a replayed record was first read, which determines its place among the records of its key.
 
 A replay, of quarantined records or of a topic, commits rows under a batch of its own, with the topic, partition and
 offset of their records. Accounting tells which batch read each offset, also after a compaction.
@@ -64,7 +64,7 @@ def _ranges(accounts: Mapping[int, Sequence[RangeAccount]]) -> _Ranges:
 
 
 def read_in_column(accounts: Mapping[int, Sequence[RangeAccount]]) -> Column:
-    """What `read_in` gives, as a BIGINT column of rows of a changelog; of however many rows there are.
+    """Return `read_in` as a BIGINT column of a changelog's rows, for any number of rows.
 
     Args:
         accounts: of every batch of the changelog.

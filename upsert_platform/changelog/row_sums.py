@@ -27,7 +27,7 @@ _HALF = np.uint64(32)
 
 @dataclass(slots=True)
 class RowSums:
-    """Of a set of rows: how many there are, and the sum of each of their hashes."""
+    """A set of rows as its row count and the sums of the row hashes."""
 
     rows: int = 0
     sums: list[int] = field(default_factory=lambda: [0, 0])
@@ -87,7 +87,7 @@ def _in_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def are_told_apart(kind: pa.DataType) -> bool:
-    """Whether rows whose values of a type differ have different hashes: nested values are left to others."""
+    """Return whether rows whose values of a type differ have different hashes: nested values are left to others."""
     checks = (
         pa.types.is_string, pa.types.is_binary, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating,
         pa.types.is_decimal128, pa.types.is_date32, pa.types.is_timestamp,

@@ -366,7 +366,9 @@ class ChangelogStore:
         return None if delta is None else commit_of_batch(delta, self._head_in(delta), batch)
 
     def committed_at(self) -> datetime | None:
-        """When the last batch was committed, UTC, as far as the latest commits tell; None before the first. No JVM."""
+        """Return the time (UTC) of the last commit of a batch, as far as the latest commits reach back; None before the
+        first. No JVM.
+        """
         delta = self._looked_at()
         found: dict[int, int] = {}
         for commit in delta.history(HISTORY_DEPTH) if delta else ():
@@ -377,7 +379,7 @@ class ChangelogStore:
         return datetime.fromtimestamp(found[max(found)] / 1000, UTC) if found else None
 
     def commit_records(self) -> list[dict[str, Any]]:
-        """What the latest commits tell of themselves, newest first. No JVM."""
+        """Return the records that the platform wrote into the latest commits, newest first. No JVM."""
         delta = self._delta()
         records = (commit_record(item.get("userMetadata")) for item in (delta.history(HISTORY_DEPTH) if delta else ()))
         return [record for record in records if record is not None]
@@ -399,7 +401,7 @@ class ChangelogStore:
         return sorted(found)
 
     def accounts(self, *, after: int, upto: int) -> dict[int, list[RangeAccount]]:
-        """What became of every offset, batch to ranges, for the batches after `after` and up to `upto`. No JVM."""
+        """Return the account of every offset, batch to ranges, for the batches after `after` up to `upto`. No JVM."""
         result: dict[int, list[RangeAccount]] = {}
         table = self.read_arrow([rows.BATCH, rows.ACCOUNTING], kind=rows.KIND_ACCOUNTING, after=after, upto=upto)
         for batch, text in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True):
@@ -407,11 +409,11 @@ class ChangelogStore:
         return result
 
     def quarantined_places(self, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:
-        """Where quarantined records lie that were not replayed. See `upsert_platform.changelog.quarantine`."""
+        """Return the places of quarantined records not replayed yet. See `upsert_platform.changelog.quarantine`."""
         return quarantine.places(self, after=after, upto=upto, with_discarded=with_discarded)
 
     def quarantined_count(self) -> int:
-        """How many quarantined records were neither replayed nor discarded. No JVM."""
+        """Return the number of quarantined records that were neither replayed nor discarded. No JVM."""
         return self.quarantined_places().num_rows
 
     def quarantined(

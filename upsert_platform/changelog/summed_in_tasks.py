@@ -30,7 +30,7 @@ _PROBED_ROWS: Final = 256
 
 @dataclass(slots=True)
 class Told:
-    """What tasks tell.
+    """The sums that tasks report.
 
     Attributes:
         rows: of the expected side, deletes too.
@@ -220,7 +220,7 @@ class KeySet:
         self._starts = self._ends - counts
 
     def holds(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Of each hash whether it is one of them."""
+        """Return a mask of the hashes that are in the set."""
         found = np.zeros(len(hashes), bool)
         groups = (hashes >> self._shift).astype(np.int64)
         left, places, ends = np.arange(len(hashes)), self._starts[groups], self._ends[groups]

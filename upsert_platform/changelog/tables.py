@@ -33,7 +33,7 @@ StorageOptions = tuple[tuple[str, SecretStr], ...]
 
 @dataclass(frozen=True)
 class TableLocation:
-    """Where a Delta table is, and with which storage options it is reached.
+    """The address of a Delta table and the storage options that reach it.
 
     Attributes:
         uri: a path, or a URI that delta-rs opens.
@@ -66,7 +66,7 @@ class TableLocation:
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place is told by a URI, not by a path."""
+    """Return whether a place is told by a URI, not by a path."""
     return "://" in place
 
 
@@ -168,7 +168,7 @@ def write_table(
 
 
 def file_system(location: TableLocation) -> tuple[FileSystem, str]:
-    """Where files of a table are written and read, and what their names are prefixed with there."""
+    """Return the file system of a table's files and the prefix of their names in it."""
     from pyarrow import fs
 
     local = location.path

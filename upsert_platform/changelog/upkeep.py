@@ -1,4 +1,6 @@
-"""What is noted in a changelog beside its batches, and the files that compactions leave behind. Nothing needs a JVM."""
+"""Notes kept in a changelog beside its batches, and the removal of files that compactions leave behind. Nothing needs a
+JVM.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def show_all(table: str | None, limit: int, *, given_up: bool, as_json: bool) ->
 
 
 def _listed(binding: Binding, name: str, limit: int, *, given_up: bool) -> Iterator[dict[str, Any]]:
-    """What is in quarantine, or was discarded, of a table: a record's place or a row's key, with the reason."""
+    """Yield the entries of a table's quarantine, or the discarded ones: a record's place or a row's key, with the
+    reason.
+    """
     if name in binding.targets and not given_up:
         mask = Mask.of(binding.targets[name].table)
         for row in _kept(name).read(limit=limit).to_pylist():

@@ -57,7 +57,7 @@ def query(statement: str | None, limit: int, most: int, project: Path | None, *,
 
 
 def is_terminal() -> bool:
-    """Whether somebody types statements, and no file or pipe gives one."""
+    """Return whether somebody types statements, so that input comes from neither a file nor a pipe."""
     return sys.stdin.isatty()
 
 

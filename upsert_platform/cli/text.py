@@ -1,4 +1,4 @@
-"""How commands put numbers into words, and texts of others on a terminal."""
+"""Text output of commands: numbers in words, and foreign text made safe for a terminal."""
 
 from __future__ import annotations
 

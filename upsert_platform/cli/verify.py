@@ -35,7 +35,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What became of a table.
+    """The check result of a table.
 
     Attributes:
         compared: None where nothing could be compared; `told` says why.
@@ -148,7 +148,7 @@ def _hop(target: Target) -> Iterator[DestinationHop]:
 
 
 def _nothing_to_compare(hop: DestinationHop) -> tuple[str, bool, int]:
-    """Why a table cannot be compared (empty if it can), whether that is an error, and the applied batch."""
+    """Return why a table cannot be compared (empty if it can), whether that is an error, and the applied batch."""
     from upsert_platform.hops.verify import is_comparable
 
     state = hop.plan().state

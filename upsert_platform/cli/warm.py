@@ -150,5 +150,5 @@ def _told(offer: Offer, where: Path) -> str:
 
 
 def _since(offer: Offer) -> str:
-    """When the session was opened, as people tell it."""
+    """Return the time at which the session was opened, as text."""
     return time.strftime("%H:%M:%S", time.localtime(offer.began))

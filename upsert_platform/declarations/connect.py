@@ -51,7 +51,7 @@ _PHYSICAL: Final = ("key", "value")
 
 
 def is_connect(entries: dict[str, Located]) -> bool:
-    """Whether a configuration is one of this connector."""
+    """Return whether a configuration is one of this connector."""
     found = _configuration(entries).get("connector.class")
     return found is not None and (found.text or "").strip().endswith(CONNECTOR_CLASS)
 
@@ -134,7 +134,7 @@ def _table_of_pattern(options: ConnectOptions) -> str:
 
 
 def _judge_names(options: ConnectOptions, tables: list[str]) -> None:
-    """Tells of options ``tablestore.*`` that belong to no table."""
+    """Report options ``tablestore.*`` that belong to no table."""
     timeseries = options.text("tablestore.mode", "normal").lower() == "timeseries"
     for name in options.entries:
         if not name.startswith("tablestore.") or name in PASSED_ON or name == "tablestore.mode":
@@ -148,7 +148,7 @@ def _judge_names(options: ConnectOptions, tables: list[str]) -> None:
 
 
 def _concerns(name: str, table: str) -> bool:
-    """Whether an option is one of a table."""
+    """Return whether an option is one of a table."""
     rest = name.removeprefix(_TIMESERIES)
     return name.startswith(f"tablestore.{table}.") or (
         rest != name and (rest.startswith(f"{table}.") or "." not in rest)

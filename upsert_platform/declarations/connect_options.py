@@ -121,7 +121,7 @@ class ConnectOptions:
         return (found.text or "").strip() if found is not None else default
 
     def place(self, option: str) -> SourceLocation:
-        """Where an option stands; the configuration's own place if it is not given."""
+        """Return the location of an option, or that of the configuration if the option is not given."""
         found = self.entries.get(option)
         return found.location if found is not None else self.location
 
@@ -130,7 +130,7 @@ class ConnectOptions:
         return [item.strip() for item in self.text(option).split(",")] if self.text(option) else []
 
     def judge(self) -> None:
-        """Tells of options that are unknown, have no effect, or are refused; those of tables are judged with them."""
+        """Report options that are unknown, have no effect, or are refused, those of tables included."""
         if self.name and _NAME.fullmatch(self.name) is None:
             self.tell(
                 "ApsaraMQ for Kafka takes a connector name of 1 to 48 digits, lowercase letters and '-', not '-' first",

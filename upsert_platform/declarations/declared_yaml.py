@@ -39,7 +39,7 @@ INSERT_ENTRIES: Final = ("into", "columns", "select", "from", "where", "overwrit
 
 
 def is_declaration(content: Located) -> bool:
-    """Whether a YAML document declares tables or inserts."""
+    """Return whether a YAML document declares tables or inserts."""
     return any(name in content.entries for name in SECTIONS)
 
 

@@ -72,7 +72,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an import writes.
+    """The files and variables that an import writes.
 
     Attributes:
         values: of the variables, as far as the files had them; for checking the project, never written.
@@ -163,7 +163,7 @@ def _read(file: Path, names: _Names, problems: list[Problem]) -> Imported | None
     moved: list[Moved] = []
 
     def move(option: str, value: str, line: int) -> str | None:
-        """What takes the place of a value; None where it may stay."""
+        """Return the replacement of a value, or None if the value may stay."""
         provided = _PROVIDED.search(value) is not None
         if not provided and (not value or VARIABLE.search(value) or not is_secret_option(option)):
             return None

@@ -71,7 +71,7 @@ def read_json(text: str, file: str, problems: list[Problem]) -> list[Located]:
 
 
 def _reason(problem: str | None) -> str:
-    """What PyYAML says, without what it quotes from the file, which may be a part of a secret."""
+    """Return PyYAML's reason without its quotation of the file, which may contain a secret."""
     if problem is None:
         return "it cannot be read"
     named = [quoted for quoted in _QUOTED.findall(problem) if len(quoted) > 1 and not quoted.startswith("<")]

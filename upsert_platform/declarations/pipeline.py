@@ -68,7 +68,7 @@ class Pipeline:
 
 
 def is_pipeline(content: Located) -> bool:
-    """Whether a YAML document looks like a pipeline."""
+    """Return whether a YAML document looks like a pipeline."""
     return "source" in content.entries or "sink" in content.entries
 
 

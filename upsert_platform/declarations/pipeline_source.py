@@ -18,7 +18,7 @@ BEHAVIORS: Final = ("lenient", "evolve", "try_evolve", "ignore", "exception")
 
 @dataclass(frozen=True, slots=True)
 class AskedSource:
-    """What is asked of a server.
+    """A request of tables from a server, as declared.
 
     Attributes:
         options: of the tables that are found; each gets its own names beside them.

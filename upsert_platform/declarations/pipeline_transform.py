@@ -46,7 +46,7 @@ class Transforms:
         self.problems = problems
 
     def flow(self, table: Table, entry: Located | None) -> Flow:
-        """What a table's rows become."""
+        """Return the flow of a table's rows."""
         columns = [_as_is(column) for column in table.physical_columns]
         if entry is None:
             return Flow(table, tuple(_known(columns)), table.primary_key, ())

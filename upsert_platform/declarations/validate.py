@@ -28,7 +28,7 @@ _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 def project_problems(
     project: Project, connectors: Mapping[str, Connector], *, written: Iterable[str] = (), keyed: Iterable[str] = ()
 ) -> list[Problem]:
-    """What is wrong with the tables and inserts of a project, beyond what its statements say one by one.
+    """Return the problems of a project's tables and inserts that a single statement does not show.
 
     Options of connectors are not looked at: each connector reads its own.
 

@@ -49,7 +49,7 @@ class Pageviews:
 
 
 def counted(views: Iterable[Mapping[str, Any]]) -> Rows:
-    """What `regions_serving` should hold: per region its views and viewers."""
+    """Return the expected rows of `regions_serving`: views and viewers per region."""
     found: dict[str, list[int]] = {}
     for view in views:
         found.setdefault(view["user_region"], []).append(view["user_id"])
@@ -57,7 +57,7 @@ def counted(views: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def looked_at_last(users: Mapping[int, Mapping[str, Any]], views: Iterable[Mapping[str, Any]]) -> Rows:
-    """What `last_views` should hold: per user that there is, the page looked at last and when, in nanoseconds."""
+    """Return the expected rows of `last_views`: per existing user the last page viewed and its time in nanoseconds."""
     last: dict[int, Mapping[str, Any]] = {}
     for view in views:
         if view["viewtime"] > last.get(view["user_id"], {"viewtime": ""})["viewtime"]:
@@ -72,7 +72,9 @@ def looked_at_last(users: Mapping[int, Mapping[str, Any]], views: Iterable[Mappi
 
 
 def expected(bootstrap_servers: str) -> tuple[Rows, Rows]:
-    """What both tables should hold, from all that is in the topics, earlier demos included."""
+    """Return the expected rows of both tables, computed from all records of the topics, those of earlier demos
+    included.
+    """
     config = {"bootstrap.servers": bootstrap_servers}
     views = [json.loads(record.value) for record in consume(config, [TOPIC]) if record.value is not None]
     users: dict[int, dict[str, Any]] = {}

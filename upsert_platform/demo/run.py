@@ -163,7 +163,7 @@ def _compare(name: str, rows: Rows, wanted: Rows, console: Console) -> None:
 
 
 def _audited() -> dict[str, Verdict]:
-    """What the referee says of both tables."""
+    """Return the referee's verdict for both tables."""
     from upsert_platform.hops.audit import audit
     from upsert_platform.hops.binding import bind, load
 
@@ -252,7 +252,7 @@ def _summary(found: Mapping[str, Verdict]) -> Table:
 
 
 def _spark_work() -> str:
-    """What Spark did in the newest run, by the metadata of what it made and checked."""
+    """Return Spark's jobs, stages and tasks of the newest run, from the metadata of its materialisations and checks."""
     import dagster as dg
 
     counts = dict.fromkeys(("jobs", "stages", "tasks"), 0)

@@ -1,1 +1,1 @@
-"""What a topic holds, found out by its schemas and a sample of its records, and declared."""
+"""Declarations of existing topics, found by their schemas and a sample of their records."""

@@ -19,7 +19,7 @@ _MYSQL: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a tool writes a change.
+    """The form in which a tool writes a change.
 
     Attributes:
         format: that reads it.

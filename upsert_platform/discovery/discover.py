@@ -30,7 +30,7 @@ class Discovery:
 
     @property
     def doubts(self) -> list[str]:
-        """What may be meant otherwise, or does not decode, each as a sentence."""
+        """Return sentences about what may be meant otherwise, or does not decode."""
         found = [*self.table.doubts]
         found += [f"column '{column.name}': {column.doubt}" for column in self.table.columns if column.doubt]
         found += [f"{count} records do not decode: {reason}" for reason, count in self.proof.refused.items()]

@@ -18,7 +18,7 @@ from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What came of a declaration.
+    """The result of trying a declaration on a sample.
 
     Attributes:
         decoded: records of the sample that give rows, or that a named rule passes over.
@@ -61,7 +61,7 @@ def _counts(problem: Problem) -> bool:
 
 
 def _refused(kafka: KafkaTable, sample: Sample) -> dict[str, int]:
-    """Why records give no rows, with how many."""
+    """Return the reasons for which records give no rows, with their counts."""
     import numpy as np
     import pyarrow as pa
 

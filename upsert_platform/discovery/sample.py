@@ -53,7 +53,7 @@ class Sample:
 
     @property
     def tombstones(self) -> int:
-        """How many records have a key and no value."""
+        """Return the number of records with a key and no value."""
         return sum(record.value is None and record.key is not None for record in self.records)
 
 

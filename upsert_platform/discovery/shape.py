@@ -1,4 +1,4 @@
-"""What is found out of one side of a topic's records: columns with types, the format that reads them, and doubts."""
+"""The shape of one side of a topic's records: columns with types, the format that reads them, and doubts."""
 
 from __future__ import annotations
 

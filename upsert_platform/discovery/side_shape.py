@@ -247,7 +247,7 @@ _UNUSED: Final = "__discover_no_such_field"
 def _refused(
     found: Side, columns: Sequence[FoundColumn], messages: Sequence[bytes], registry: SchemaRegistry | None
 ) -> int:
-    """How many messages some columns do not read."""
+    """Return the number of messages that some columns do not read."""
     declared = [(column.name, column.type) for column in columns]
     options = dict(found.options)
     if registry is not None and re.search("registry|confluent", found.format):

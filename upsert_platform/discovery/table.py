@@ -48,13 +48,13 @@ class DiscoveredTable:
 
     @property
     def appends(self) -> bool:
-        """Whether records are events: none replaces another one."""
+        """Return whether records are events, none of which replaces another."""
         return not self.primary_key
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """How declarations reach the cluster and the registry.
+    """The addresses of the cluster and of the registry in declarations.
 
     Attributes:
         servers: value of the option, such as a variable.
@@ -199,7 +199,7 @@ def _named(key: Side, value: Side, sample: Sample) -> Side:
 
 
 def _agree(sample: Sample, key: Side, value: Side, cluster: Cluster, registry: SchemaRegistry | None) -> bool:
-    """Whether values repeat what keys say, read as the types of the keys."""
+    """Return whether values repeat the keys, read as the types of the keys."""
     records = [item for item in sample.records if item.key is not None and item.value is not None]
     if not records or value.format in ("csv", "raw"):
         return False

@@ -78,7 +78,7 @@ def integer_of(texts: Sequence[str]) -> Found:
 
 
 def is_integer(text: str) -> bool:
-    """Whether a text is a whole number as a number is written: without a plus and leading zeros."""
+    """Return whether a text is a whole number as numbers are written: without a plus and leading zeros."""
     return _INTEGER.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a message format does: bytes to rows in bulk, rows to bytes in bulk."""
+"""The protocol of a message format: bytes to rows in bulk, rows to bytes in bulk."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ReadOne = Callable[[bytes], list[list[Any]]]
 
 
 def reason_of(error: Exception) -> str:
-    """Why a message cannot be read, for the quarantine."""
+    """Return the reason for which a message cannot be read, for the quarantine."""
     return "nested too deep" if isinstance(error, RecursionError) else str(error)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What is known of a format without loading it.
+    """The description of a format that is available before the format is loaded.
 
     Attributes:
         settings: the model of its options, all of which begin with the format's name and a point.
@@ -237,7 +237,7 @@ def validate_format(
     subject: str,
     location: SourceLocation,
 ) -> list[Problem]:
-    """What is wrong with the format of one side of a declared table; empty if it can be used.
+    """Return the problems of the format of one side of a declared table; empty if it can be used.
 
     Args:
         subject: what messages begin with, for example ``table 'users'``.

@@ -120,7 +120,7 @@ _CSV_TEXTS: Final = (*_CHARACTERS, TypeName.BINARY, TypeName.VARBINARY, TypeName
 
 
 def is_avro_name(name: str) -> bool:
-    """Whether Avro's Java library takes a name: letters and digits of any script that Java counts as one char."""
+    """Return whether Avro's Java library takes a name: letters and digits of any script that are one char in Java."""
 
     def is_letter(character: str) -> bool:
         return character == "_" or (character <= "\uffff" and unicodedata.category(character)[0] == "L")

@@ -62,7 +62,7 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True)
 class Provider:
-    """What a name in an expression makes.
+    """The values of a name in an expression.
 
     Attributes:
         least, most: how many arguments it takes.
@@ -75,7 +75,7 @@ class Provider:
 
 
 def read_expression(text: str) -> Maker:
-    """What makes the values of an expression.
+    """Return the generator of an expression's values.
 
     Raises:
         ExpressionError: it names an unknown provider, or arguments that this does not take.

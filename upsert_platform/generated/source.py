@@ -62,7 +62,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class NumberedRows(ReadsRanges):
-    """What both sources share: one lane, rows by their numbers, no system to ask."""
+    """The common base of both datagen sources: one split, rows addressed by number, no external system."""
 
     @property
     def mode(self) -> str:

@@ -1,4 +1,4 @@
-"""What a sync has to do for some tables alone: the assets that follow from them, and the checks of those."""
+"""The part of a sync that some tables need: the assets that follow from them, and the checks of those."""
 
 from __future__ import annotations
 

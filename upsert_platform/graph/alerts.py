@@ -112,7 +112,7 @@ def _failed_checks(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator
 
 
 def _reasons(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[str]:
-    """What the steps that failed say, of errors made for users without their trace."""
+    """Yield the messages of failed steps, without the traceback for errors made for users."""
     found = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     for record in found.records:
         event = record.event_log_entry.dagster_event

@@ -50,7 +50,7 @@ class UpsertProject:
 
     @cached_property
     def declared(self) -> Declared:
-        """What the folder declares; what is wrong, and what is not set, is logged once."""
+        """Return the declarations of the folder; problems and unset variables are logged once."""
         found = self.platform.declared()
         warn_of(found.unset, found.faults, folder=found.project.path)
         return found

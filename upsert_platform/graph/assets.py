@@ -135,7 +135,7 @@ def changelog_asset(
 def changelog_result(
     context: dg.AssetExecutionContext, platform: PlatformResource, table: Table, names: AssetKeys
 ) -> dg.MaterializeResult[Any]:
-    """What a changelog's asset returns: a plan for its IO manager, or what stands where nothing is new."""
+    """Return the result of a changelog's asset: a plan for its IO manager, or the present state if nothing is new."""
     with told_plainly():
         hop = platform.changelog_hop(table.name, run=context.run.run_id)
         plan, store = hop.plan(), hop.store
@@ -196,7 +196,7 @@ def query_asset(
 def query_result(
     context: dg.AssetExecutionContext, platform: PlatformResource, query: Query, names: AssetKeys
 ) -> dg.MaterializeResult[Any]:
-    """What a query's asset returns: its hop for the IO manager, or what stands where nothing is new."""
+    """Return the result of a query's asset: its step for the IO manager, or the present state if nothing is new."""
     with told_plainly():
         hop = platform.query_hop(query.name, run=context.run.run_id)
         plan = hop.plan()
@@ -250,7 +250,7 @@ def destination_asset(
 def destination_result(
     context: dg.AssetExecutionContext, platform: PlatformResource, insert: Insert, lineage: dg.TableColumnLineage
 ) -> dg.MaterializeResult[Any]:
-    """What a table's asset returns: a plan for its IO manager, or what stands where nothing is new."""
+    """Return the result of a table's asset: a plan for its IO manager, or the present state if nothing is new."""
     with told_plainly():
         hop = platform.destination_hop(insert.target, run=context.run.run_id)
         try:
@@ -345,7 +345,7 @@ def project_translation(
 
 
 def lineage_of(project: Project, insert: Insert, target: Table, names: AssetKeys) -> dg.TableColumnLineage:
-    """Which columns of what an insert reads each column of its table is made of."""
+    """Return the columns of an insert's inputs from which each column of its table is computed."""
     source = project.tables[insert.source] if insert.query is None else query_table(insert.query)
     return keys.insert_lineage(insert, target, [column.name for column in source.columns], names)
 

@@ -20,7 +20,7 @@ VARIABLE: Final = "UPSERT_PLATFORM_AUTOMATION"
 
 
 class Automation(StrEnum):
-    """What starts runs by itself."""
+    """The triggers that start runs automatically."""
 
     SENSOR = "sensor"
     CONDITIONS = "conditions"

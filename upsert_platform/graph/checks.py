@@ -222,18 +222,18 @@ def _standing(
 
 
 def _fails(target: Table, kept: int) -> bool:
-    """Whether so many refused rows are an error, and not a warning."""
+    """Return whether so many refused rows are an error, and not a warning."""
     most = platform_settings(target).refused_fail_count
     return most is not None and kept >= most
 
 
 def is_asked_for(run: dg.DagsterRun) -> bool:
-    """Whether a run is there to look at every row: job `verify`, or a check that somebody executes by itself."""
+    """Return whether a run is there to look at every row: job `verify`, or a check that somebody executes by itself."""
     return run.tags.get(keys.COMPLETE_TAG) == "true" or bool(run.asset_check_selection and not run.asset_selection)
 
 
 def _description(found: Comparison, kept: int, table: str) -> str | None:
-    """What is wrong, and what to do; None where nothing is."""
+    """Return what differs and its remedy, or None if nothing differs."""
     if not found.passed:
         return f"{_example(found)}; {_REPAIR}"
     return _refusals(kept, table) if kept else None

@@ -32,7 +32,7 @@ COMPACT = "compact"
 
 @dataclass(frozen=True)
 class Applied:
-    """How far what follows a changelog has applied it.
+    """The progress of the consumers of a changelog.
 
     Attributes:
         everywhere: the lowest batch of all tables and queries.
@@ -47,12 +47,12 @@ class Applied:
     upto: int
 
     def bounds(self) -> dict[str, Any]:
-        """Of `compact`."""
+        """Return the arguments of `compact`."""
         return {"applied_everywhere": self.everywhere, "applied": self.tables, "upto": self.upto}
 
 
 class CompactConfig(dg.Config):
-    """How a changelog is compacted."""
+    """Run configuration of job `compact`."""
 
     keep_hours: int = Field(
         168, ge=1, description="Files are deleted when nothing has needed them for so long; longer than any run takes."
@@ -140,7 +140,7 @@ def _compacted(
 def applied_of(
     platform: PlatformResource, source: str, store: ChangelogStore, *, run: str, warn: Callable[[str], None]
 ) -> Applied:
-    """How far what follows a changelog has applied it.
+    """Return how far the consumers of a changelog have applied it.
 
     0 stands for one that cannot be asked; among the tables it has the batch that the lake has noted.
 
@@ -180,13 +180,13 @@ def applied_of(
 
 
 def _tells_before(platform: PlatformResource, source: str) -> bool:
-    """Whether a table that follows a query tells what its rows were before."""
+    """Return whether a table that follows a query tells what its rows were before."""
     targets = platform.sound().targets.values()
     return any(target.connector.tells_before for target in targets if target.source.table.name == source)
 
 
 def _keeps_older_rows(platform: PlatformResource, source: str) -> bool:
-    """Whether a table that follows a changelog keeps older rows of a key, so that it needs every row once."""
+    """Return whether a table that follows a changelog keeps older rows of a key, so that it needs every row once."""
     targets = platform.sound().targets.values()
     return any(target.places for target in targets if target.source.table.name == source)
 

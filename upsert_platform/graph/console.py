@@ -1,4 +1,4 @@
-"""What `dagster job execute` shows of a run: a line per thing that a person waits for, not one per event of Dagster's.
+"""Console output of `dagster job execute`: one line per step of interest, not one per Dagster event.
 
 The event log in the UI has everything all the same.
 """
@@ -99,7 +99,7 @@ def joined_by_reason(reasons: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fails(event: dg.DagsterEvent) -> bool:
-    """Whether an event says that a step failed, or a check that fails its step."""
+    """Return whether an event says that a step failed, or a check that fails its step."""
     if event.event_type is dg.DagsterEventType.STEP_FAILURE:
         return True
     if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
@@ -109,7 +109,7 @@ def _fails(event: dg.DagsterEvent) -> bool:
 
 
 def _told(event: dg.DagsterEvent, message: str) -> str:
-    """What is said of an event: how an asset, a check, a step or the run ended; empty for any other."""
+    """Return the console text of an event: the end of an asset, a check, a step or the run; empty for others."""
     data: Any = event.event_specific_data
     match event.event_type:
         case dg.DagsterEventType.ASSET_MATERIALIZATION:

@@ -1,4 +1,4 @@
-"""What an asset shows of its declaration: where it stands, and a link to it."""
+"""Metadata of an asset's declaration: its location, and a link to it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _STEP = "try_again"
 
 
 class DrainConfig(dg.Config):
-    """What is tried again."""
+    """Run configuration of job `drain_quarantine`."""
 
     tables: list[str] = Field(
         default_factory=list,

@@ -51,7 +51,7 @@ def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
 
 
 def severity_of(judged: Judgement) -> dg.AssetCheckSeverity:
-    """Of what a judgement says if it does not pass."""
+    """Return the severity of a judgement that does not pass."""
     return dg.AssetCheckSeverity.ERROR if judged.fails else dg.AssetCheckSeverity.WARN
 
 

@@ -31,7 +31,7 @@ class JobRunError(UpsertPlatformError):
 
 @dataclass(frozen=True)
 class AssetResult:
-    """What a run did to one asset.
+    """The result of a run for one asset.
 
     Attributes:
         asset: key of the asset, its parts joined by ``/``.

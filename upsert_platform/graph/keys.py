@@ -121,7 +121,7 @@ AS_DECLARED = AssetKeys()
 
 
 def stored_as(table: Table) -> str:
-    """Where a table is stored, as Dagster's ``table_name``: assets of the same one are shown as linked.
+    """Return the storage name of a table as Dagster's ``table_name``, which links assets of the same table.
 
     So the name of the table alone will not do: tables of that name in two systems are two tables.
     """
@@ -155,7 +155,7 @@ def column_schema(
 
 
 def column_lineage(query: Query, names: AssetKeys) -> dg.TableColumnLineage:
-    """Which columns of its inputs each column of a query's result is made of."""
+    """Return the columns of a query's inputs from which each column of its result is computed."""
 
     def key_of(table: str) -> dg.AssetKey:
         return names.changelog_key(table) if table in query.tables else names.destination_key(table)
@@ -169,7 +169,7 @@ def column_lineage(query: Query, names: AssetKeys) -> dg.TableColumnLineage:
 
 
 def insert_lineage(insert: Insert, target: Table, read: Collection[str], names: AssetKeys) -> dg.TableColumnLineage:
-    """Which columns of what an insert reads each column of its table is made of.
+    """Return the columns of an insert's inputs from which each column of its table is computed.
 
     Args:
         read: names of the columns of what it reads.

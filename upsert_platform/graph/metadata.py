@@ -1,4 +1,4 @@
-"""What a run tells of a hop, in Dagster's terms. Numbers are plain ints and floats, so that the UI plots them."""
+"""Dagster metadata of a step. Numbers are plain ints and floats, so that the UI plots them."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def of_topic(plan: ChangelogPlan, topic: str) -> dict[str, Any]:
 
 
 def data_version_of_topic(plan: ChangelogPlan, topic: str) -> dg.DataVersion:
-    """Where a topic ends: end offsets per partition, in order of partition; the position in a server's log."""
+    """Return the data version of a topic: its end offsets in order of partition, or the position in a server's log."""
     return dg.DataVersion(plan.versions[topic])
 
 
 def data_version_of_changelog(plan: ChangelogPlan) -> dg.DataVersion:
-    """Where the topics of a changelog end."""
+    """Return the data version of a changelog: the ends of its topics."""
     return dg.DataVersion(";".join(data_version_of_topic(plan, topic.name).value for topic in plan.topics))
 
 
 def observed_topic(plan: ChangelogPlan, topic: str, *, key: dg.AssetKey) -> dg.AssetObservation:
-    """What a plan saw of a topic, or of a table of a database, for its asset."""
+    """Return the observation of a topic, or of a database table, from a plan."""
     return dg.AssetObservation(
         asset_key=key,
         metadata=of_topic(plan, topic),
@@ -125,7 +125,7 @@ def _range_row(item: RangeAccount) -> dict[str, str | int]:
 
 
 def of_store(store: ChangelogStore) -> dict[str, Any]:
-    """Where a table of the lake is, and how many change rows it holds: history is among them, accounting is not.
+    """Return the location of a lake table and its number of change rows, history included and accounting excluded.
 
     Nothing is counted in a table with more than some million rows, nor in one without files.
     """
@@ -164,7 +164,7 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
 
 
 def of_spark(page: str | None, work: SparkWork) -> dict[str, Any]:
-    """What Spark did, and a link to the page of its session; empty where no session did anything, or it has no page."""
+    """Return Spark's jobs, stages and tasks with a link to the page of the session; empty if no session was used."""
     link = {} if page is None else {"spark_ui": dg.MetadataValue.url(page)}
     return {**link, **({f"spark_{name}": count for name, count in asdict(work).items()} if work.jobs else {})}
 

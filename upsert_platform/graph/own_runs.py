@@ -17,7 +17,7 @@ _OTHERS: Final = 4
 
 
 def lake_mark(root: str) -> str:
-    """What tells a lake from others, as a tag has it."""
+    """Return the tag that identifies a lake."""
     return hashlib.sha256(root.encode()).hexdigest()[:16]
 
 

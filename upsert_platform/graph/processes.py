@@ -1,4 +1,4 @@
-"""Whether the process of a run still exists.
+"""Detection of runs whose process has ended.
 
 Dagster's own launcher never finds out that a run was killed: such a run counts as started for ever, in the UI too.
 """
@@ -30,7 +30,7 @@ def name_host(instance: dg.DagsterInstance, run_id: str, **more: str) -> None:
 
 
 def is_alive(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run that has not ended may still end by itself.
+    """Return whether a run that has not ended may still end by itself.
 
     A started run is known by the process that it named in its events, and by the host in its tags. One of another
     host, one that named no process, and one that has not started count as alive: those Dagster's run monitoring ends,
@@ -55,7 +55,9 @@ def is_alive(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def started_at(pid: int) -> float | None:
-    """When a process of this host began, in seconds since 1970; None where there is none (a zombie has ended)."""
+    """Return the start time of a process of this host in seconds since 1970, or None if it does not run (a zombie has
+    ended).
+    """
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()

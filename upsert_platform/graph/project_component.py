@@ -158,7 +158,9 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         return self.definitions_of((context.path / self.project).resolve())
 
     def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
-        """How an asset is called and shown, as `translation` tells; the point to override for what YAML cannot tell."""
+        """Return the asset spec of a declaration, as `translation` describes it; override it for what YAML cannot
+        express.
+        """
         return self.translation(data.spec, data) if self.translation is not None else data.spec
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
@@ -209,5 +211,5 @@ class _ByComponent(UpsertTranslator):
         self._component = component
 
     def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
-        """What the component tells."""
+        """Return the asset spec that the component gives."""
         return self._component.get_asset_spec(data)

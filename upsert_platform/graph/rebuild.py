@@ -21,7 +21,7 @@ REBUILD = "rebuild"
 
 
 class RebuildConfig(dg.Config):
-    """Which queries are computed anew."""
+    """Run configuration of job `rebuild`."""
 
     tables: list[str] = Field(
         default_factory=list,

@@ -22,7 +22,7 @@ _STEP = "repair"
 
 
 class ReconcileConfig(dg.Config):
-    """What is repaired."""
+    """Run configuration of job `reconcile`."""
 
     tables: list[str] = Field(default_factory=list, description="Declared names of tables; all, if left out.")
     dry_run: bool = Field(False, description="Only show how many rows differ, and some of them; write nothing.")

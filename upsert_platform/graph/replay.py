@@ -27,7 +27,7 @@ _STEP = "replay_topic"
 
 
 class ReplayConfig(dg.Config):
-    """Which topic is read again, from where, and into what."""
+    """Run configuration of job `replay`: the topic, the start, and the target."""
 
     # A job with a default configuration cannot have a field without one.
     table: str = Field(

@@ -102,7 +102,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
 
     @property
     def place(self) -> SparkPlace:
-        """Where Spark runs, by profile and settings.
+        """Return where Spark runs, by profile and settings.
 
         Raises:
             EndpointError: there is no profile of that name.
@@ -128,7 +128,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
         return {name: value for name, value in found.items() if value is not None}
 
     def expect(self, rows: int) -> None:
-        """Tells how many rows the run will move at least; a session that is not open yet is made to fit."""
+        """Announce at least how many rows the run will move; a session that is not open yet is sized for them."""
         self._brief = rows < _BRIEF_ROWS
 
     def on_demand(self) -> OnDemand:
@@ -150,7 +150,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
 
     @property
     def times_asked(self) -> int:
-        """How often the session was asked for so far."""
+        """Return how often the session was requested so far."""
         return self._asked
 
     def page(self, *, since: int) -> str | None:
@@ -244,7 +244,7 @@ class PlatformResource(HoldsSecrets):
         return self.sound().whole()
 
     def sound(self) -> Binding:
-        """What of the project can be used, with every option in place; asked for more, it raises what is wrong."""
+        """Return the usable part of the project, every option in place; access to another part raises its problem."""
         if self._binding is None:
             self._binding = self._bound()
         return self._binding
@@ -259,7 +259,7 @@ class PlatformResource(HoldsSecrets):
         return declared(self._folder, lake=self.lake, endpoints=self.endpoints(), defaults=self.defaults())
 
     def endpoints(self) -> Endpoints:
-        """What the resources of systems are given."""
+        """Return the values of the endpoint resources."""
         items = (self.kafka, self.tablestore, self.maxcompute, self.postgres, self.mysql)
         given = {item.endpoint_name: item for item in items}
         return Endpoints(

@@ -1,4 +1,4 @@
-"""What the sensor remembers between two looks: since when records wait, and which tables fail again and again."""
+"""The cursor of the sensor: since when records wait, and which tables fail repeatedly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOKED_AT: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Of a table, in a row.
+    """The consecutive failures of a table.
 
     Attributes:
         at: seconds since 1970, of the last one.
@@ -31,7 +31,7 @@ class Failures:
     at: float
 
     def until(self, retry_after: timedelta) -> float:
-        """When the table is tried again, in seconds since 1970: twice as long after each further failure."""
+        """Return the time of the next attempt in seconds since 1970; the delay doubles after each failure."""
         return self.at + min(retry_after * 2.0 ** min(self.count - 1, 20), LONGEST).total_seconds()
 
 

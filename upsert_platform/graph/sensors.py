@@ -158,7 +158,7 @@ def _clock(moment: float) -> str:
 
 
 def _busy(runs: OwnRuns, jobs: Sequence[str]) -> str | None:
-    """Which run is at it; None if none is."""
+    """Return the run that is in progress, or None."""
     for name in jobs:
         for run in (record.dagster_run for record in runs.records(name, limit=_MOST_ACTIVE, statuses=_ACTIVE)):
             if is_alive(runs.instance, run):
@@ -169,7 +169,7 @@ def _busy(runs: OwnRuns, jobs: Sequence[str]) -> str | None:
 
 
 def _is_worth_a_retry(runs: OwnRuns, job: str) -> bool:
-    """Whether the last sync failed, or was killed, a while ago: a longer one with every failure in a row."""
+    """Return whether the last sync failed, or was killed, a while ago: a longer one with every failure in a row."""
     records = runs.records(job, limit=_COUNTED_FAILURES)
     failed = list(takewhile(lambda record: record.dagster_run.status not in _SETTLED, records))
     if not failed:

@@ -27,7 +27,7 @@ _REMEDY: Final = (
 
 
 class ProveConfig(dg.Config):
-    """How a table is proven."""
+    """Run configuration of a proof."""
 
     at: str | None = Field(
         None,

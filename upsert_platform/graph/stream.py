@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class StreamConfig(dg.Config):
-    """How continuous mode runs; see `upsert-platform stream`."""
+    """Run configuration of continuous mode; see `upsert-platform stream`."""
 
     tables: list[str] = Field(default_factory=list, description="Declared names of tables; all, if left out.")
     max_delay_seconds: float = Field(1.0, gt=0, description="How old a record may get before it is in its tables.")

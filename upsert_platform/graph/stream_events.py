@@ -1,4 +1,4 @@
-"""What continuous mode tells Dagster: a materialisation and a check result per interval, without a run."""
+"""Dagster events of continuous mode: a materialisation and a check result per interval, without a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the assets of a project are called, and what is shown of them: one object to override.
+"""The translator: names and descriptions of a project's assets in one object that users override.
 
 An asset is described as the platform makes it, and a translator answers with the description that is wanted. Whatever
 else names the asset (checks, jobs, the sensor, dependencies, column lineage, observations) asks `Translation`.
@@ -29,7 +29,7 @@ _NEEDED: Final = (TABLE_METADATA, "dagster/io_manager_key")
 
 @dataclass(frozen=True)
 class TranslatorData:
-    """What an asset stands for.
+    """The declaration behind an asset.
 
     Attributes:
         kind: ``topic``, ``database`` (a table of a database), ``changelog``, ``query``, ``table`` (one that is written)
@@ -48,7 +48,7 @@ class TranslatorData:
 
 
 class UpsertTranslator:
-    """Tells how assets are called and shown; by itself as the platform does.
+    """Returns names and descriptions of assets; the default implementation is the platform's own.
 
     Override one of the small methods, or `get_asset_spec` for all of them at once:
 
@@ -92,7 +92,7 @@ class UpsertTranslator:
         return {name: value for name, value in data.spec.tags.items() if not name.startswith(_KIND)}
 
     def get_kinds(self, data: TranslatorData) -> Collection[str]:
-        """What Dagster shows as kinds: the system, and what computes."""
+        """Return the kinds that Dagster shows: the system, and the compute engine."""
         return data.spec.kinds
 
     def get_owners(self, data: TranslatorData) -> Sequence[str]:
@@ -112,7 +112,7 @@ class Translation:
     keys: AssetKeys = AS_DECLARED
 
     def described(self, data: TranslatorData) -> dg.AssetSpec:
-        """How an asset is described in the end.
+        """Return the final description of an asset.
 
         Args:
             data: with the key that the platform gives by itself.
@@ -142,7 +142,7 @@ class Translation:
 
 
 def observed(spec: dg.AssetSpec) -> dict[str, Any]:
-    """What of a description an asset has that is only observed."""
+    """Return the parts of a description that an observed asset has."""
     return {"key": spec.key, **{name: getattr(spec, name) for name in _OF_STREAMS}}
 
 

@@ -72,7 +72,7 @@ class AdHoc:
 
     @property
     def names(self) -> list[str]:
-        """What statements may name: each node with its kind, and alone where that is enough."""
+        """Return the names available to statements: each node with its kind, and alone if that is unambiguous."""
         bare = dict.fromkeys(name for _, name in self._loads)
         return [*bare, *(f"{kind}.{name}" for kind, name in self._loads)]
 

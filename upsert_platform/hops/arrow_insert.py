@@ -71,7 +71,7 @@ class ArrowInsert:
         return cls(target, NativeInsert(columns, key, tuple(values), condition, digits))
 
     def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
-        """What makes the changes of the batches after `after` and up to `upto`.
+        """Return the function that computes the changes of the batches after `after` up to `upto`.
 
         Args:
             paths: of the files of the changelog that may hold them; they are small.
@@ -88,7 +88,7 @@ def _is_written_in_task(destination: Destination) -> bool:
 
 
 def _is_carried(value: Native | None, column: Column, stored: Mapping[str, LogicalType], digits: int) -> bool:
-    """Whether a value needs nothing but `_cut` to be what the target's column takes."""
+    """Return whether a value needs nothing but `_cut` to be what the target's column takes."""
     if column.type is None:
         return False
     if value is None:

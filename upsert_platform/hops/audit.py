@@ -113,7 +113,7 @@ def _kafka(source: Source | QuerySource) -> KafkaTable:
 
 
 def form_of(kafka: KafkaTable) -> Form:
-    """How the referee reads the records of a table.
+    """Return the form in which the referee reads the records of a table.
 
     Raises:
         NotJudgedError: its records are not upserts from the topic's beginning.
@@ -136,7 +136,7 @@ def _side(side: FormatSide) -> Side:
 
 
 def ends_of_batches(store: ChangelogStore, *, upto: int) -> list[Ends]:
-    """Where each batch ended, as the changelog's accounts tell."""
+    """Return the end of each batch from the changelog's accounts."""
     ends: dict[tuple[str, int], int] = {}
     found: list[Ends] = []
     for _, accounts in sorted(store.accounts(after=0, upto=upto).items()):

@@ -25,7 +25,7 @@ class NotJudgedError(UpsertPlatformError):
 
 
 def selection_of(bound: Target, in_place_of_null: Mapping[str, Any]) -> Selection:
-    """What the insert of a target takes of its source.
+    """Return the selection that a target's insert makes from its source.
 
     Raises:
         NotJudgedError: the insert computes something, or filters by more than comparisons with constants.
@@ -133,7 +133,7 @@ def _constant(bound: Target, column: str, item: exp.Expr) -> Any:
 
 
 def _keeps(given: LogicalType, wanted: LogicalType) -> bool:
-    """Whether a value of one type is the same value of the other."""
+    """Return whether a value of one type is the same value of the other."""
     if given.name in _INTEGERS and wanted.name in _INTEGERS:
         return _INTEGERS.index(given.name) <= _INTEGERS.index(wanted.name)
     if given.name in _TEXTS and wanted.name in _TEXTS:

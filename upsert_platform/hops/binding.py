@@ -268,7 +268,7 @@ def _unset_defaults(own: Table, completed: Table) -> Iterator[Problem]:
 
 
 def _freshness_problems(table: Table) -> Iterator[Problem]:
-    """What limits of freshness do for a table that nothing writes: nothing."""
+    """Warn of freshness limits on a table that nothing writes, where they have no effect."""
     for name in (name for name in table.platform if name.startswith("freshness.")):
         yield Problem(
             f"table '{table.name}': '{name}' has no effect, since no INSERT INTO writes the table; declare it on the"
@@ -279,7 +279,7 @@ def _freshness_problems(table: Table) -> Iterator[Problem]:
 
 
 def _flows(sources: Mapping[str, Source], targets: Mapping[str, Target]) -> Iterator[tuple[Source, Table, Any]]:
-    """What is read, the declared table that it ends in, and that table's checked form."""
+    """Yield each source with the declared table that it reaches and that table's checked form."""
     for target in targets.values():
         for name in target.insert.tables:
             if name in sources:
@@ -287,7 +287,7 @@ def _flows(sources: Mapping[str, Source], targets: Mapping[str, Target]) -> Iter
 
 
 def _hint(errors: Sequence[Problem]) -> str:
-    """Where values of the local servers' variables come from, told once for all of them."""
+    """Return a hint at the variables of the local servers, once for all errors."""
     if any(problem.variable.startswith("UPSERT_") for problem in errors):
         return "hint: 'upsert-platform local up' starts servers on this machine and sets the UPSERT_... variables"
     return ""

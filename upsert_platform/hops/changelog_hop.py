@@ -21,7 +21,7 @@ _LOST_RACES = 5
 
 @dataclass(frozen=True)
 class ChangelogPlan:
-    """What is new in the topics of a table.
+    """The plan of a changelog's sync: new records in the topics of a table.
 
     Attributes:
         head: of the changelog, or None when it does not exist yet.
@@ -46,7 +46,7 @@ class ChangelogPlan:
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
-        """Where the run will stop: topic and partition to end offset."""
+        """Return the end offset of the run per topic and partition."""
         return {(item.topic, item.partition): item.end for item in self.backlog}
 
 
@@ -66,7 +66,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True)
 class ChangelogRun:
-    """What a run did, for metadata.
+    """The result of a run, for metadata.
 
     Attributes:
         moved: see `CommittedBatch`.
@@ -209,7 +209,7 @@ class ChangelogHop:
         return moved_keys(spark.open(), self.store, batch=batch, partitions=partitions)
 
     def _runner(self, spark: OnDemand, head: Head, ranges: tuple[OffsetRange, ...]) -> TaskRunner | None:
-        """What runs the one task that reads a batch; None where ranges are divided among Spark's tasks."""
+        """Return the runner of the single task that reads a batch, or None if Spark divides the ranges."""
         offsets = sum(item.offsets for item in ranges)
         if spark.runner(offsets, 0) is None:
             return None

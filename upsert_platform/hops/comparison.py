@@ -1,4 +1,4 @@
-"""What a comparison of a destination with its changelog found, and which keys of earlier batches one looks at."""
+"""The result of comparing a destination with its changelog, and the sample of keys from earlier batches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing differs."""
+        """Return whether nothing differs."""
         return not (self.missing or self.extra or self.stale)
 
     def verdict(self) -> Verdict:

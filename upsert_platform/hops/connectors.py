@@ -85,7 +85,7 @@ def streams_of(table: Table) -> tuple[str, ...]:
 
 
 def is_topic(table: Table) -> bool:
-    """Whether a declared table stands for topics of Kafka."""
+    """Return whether a declared table stands for topics of Kafka."""
     found = connector_of(table)
     return found is not None and found.has_topics
 
@@ -141,7 +141,7 @@ def _share_a_topic(one: Table, other: Table) -> bool:
 
 
 def unknown_connector(table: Table) -> Problem:
-    """Tells of a table whose connector does not exist."""
+    """Return the problem of a table with an unknown connector."""
     declared = [name for name, found in CONNECTORS.items() if not isinstance(found, ValuesConnector)]
     instead = next((text for name, text in ELSEWHERE.items() if table.connector.lower().startswith(name)), None)
     if instead is not None:
@@ -158,7 +158,7 @@ def unknown_connector(table: Table) -> Problem:
 
 
 def sharing_problems(checked: Iterable[tuple[Table, Any]]) -> Iterator[Problem]:
-    """Tells of tables that keep their position in one place: each would find the other's as its own.
+    """Yield a problem for each set of tables that would share one position.
 
     Args:
         checked: declared tables that are written, each with its checked form.
@@ -178,7 +178,7 @@ def sharing_problems(checked: Iterable[tuple[Table, Any]]) -> Iterator[Problem]:
 
 
 def topic_problems(flows: Iterable[tuple[Source, Table, Any]]) -> Iterator[Problem]:
-    """Tells of topics that serve two purposes which exclude each other.
+    """Yield a problem for each topic used for two purposes that exclude each other.
 
     Args:
         flows: what is read, the declared table that it is written to, and that table's checked form.

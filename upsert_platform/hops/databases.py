@@ -149,7 +149,7 @@ def with_stored_types(before: MySqlTable | None, now: MySqlTable, rules: TypeRul
 
 
 def _holds_most(old: MySqlColumn, new: MySqlColumn, rules: TypeRules) -> bool:
-    """Whether both are exact numbers of other types that have as many digits behind the point."""
+    """Return whether both are exact numbers of other types that have as many digits behind the point."""
     one, other = sql_type(old, rules), sql_type(new, rules)
     if one is None or other is None or replace(one, nullable=True) == replace(other, nullable=True):
         return False
@@ -157,7 +157,7 @@ def _holds_most(old: MySqlColumn, new: MySqlColumn, rules: TypeRules) -> bool:
 
 
 def _other_types(carried: MySqlTable, found: MySqlTable) -> list[str]:
-    """What is to be told of columns that are not carried as the server has them."""
+    """Return warnings about columns whose declared type differs from the server's."""
     own = {column.name: column for column in found.columns}
     return [
         f"table {found.full_name}: column '{column.name}' is {own[column.name].declared} and is carried as"
@@ -168,7 +168,7 @@ def _other_types(carried: MySqlTable, found: MySqlTable) -> list[str]:
 
 
 class _Kept:
-    """What a server told last, as a file beside the lake's tables."""
+    """The last answers of a server, cached in a file beside the lake's tables."""
 
     def __init__(self, settings: MySqlSource, lake: Lake) -> None:
         named = f"{settings.server} {settings.tables} {settings.excluded}"

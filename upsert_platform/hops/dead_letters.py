@@ -104,7 +104,7 @@ def reports_of(table: Table) -> KafkaReports | None:
 
 
 def report_problems(table: Table) -> list[Problem]:
-    """What is wrong with those properties."""
+    """Return the problems of the reporting properties."""
     return [
         Problem(
             f"table '{table.name}': {message}",

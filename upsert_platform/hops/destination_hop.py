@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DestinationPlan:
-    """How far a destination is behind the changelog.
+    """The plan of a destination's sync: the distance between table and changelog.
 
     Attributes:
         head: of the changelog, or None when it does not exist.
@@ -113,7 +113,7 @@ class DestinationHop:
         return BatchSpan(after, upto, head.changelog_id, self.run, replaces, repeats, commit or "")
 
     def _state(self) -> DestinationState:
-        """What the destination tells of itself; where it tells nothing, the lake knows whether it held something."""
+        """Return the destination's state; if the destination has none, the lake records whether it ever had one."""
         state = self.destination.state()
         if state.applied_batch or state.lost:
             return state
@@ -164,7 +164,7 @@ class DestinationHop:
     def apply(
         self, spark: OnDemand, lease: Lease, *, progress: Callable[[str], None] | None = None
     ) -> DestinationRun | None:
-        """What `execute` does once the destination is prepared and its lease is held."""
+        """Apply the plan once the destination is prepared and its lease is held."""
         plan = self.plan()
         if plan.head is None or not plan.behind:
             return None
@@ -265,7 +265,7 @@ class DestinationHop:
         return with_images(changes, told, columns=columns, key=self.destination.primary_key)
 
     def watch(self, tell: Callable[[str], None] | None, *, most: int) -> WriteProgress | None:
-        """Tells how far a write of the destination has come; nothing where nobody listens.
+        """Report the progress of a write; does nothing without a listener.
 
         Args:
             tell: is given a line every few seconds.
@@ -362,7 +362,7 @@ class DestinationHop:
         return change_frame(spark, self.target.insert, self.target.source.table, self.target.table, view)
 
     def _is_of(self, frame: DataFrame, *, after: int) -> SparkColumn:
-        """Whether rows on their way were committed after a batch; earlier ones are beside rows of a replay."""
+        """Return whether rows on their way were committed after a batch; earlier ones are beside rows of a replay."""
         from pyspark.sql import functions as F
 
         if self.target.source.table.primary_key:

@@ -1,4 +1,4 @@
-"""What a run of a destination's hop did, for metadata; of several writes the sum."""
+"""The result of a destination's step for metadata, summed over several writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST = ("tasks", "compacted")
 
 @dataclass(frozen=True)
 class DestinationRun:
-    """What a run did, for metadata.
+    """The result of a run, for metadata.
 
     Attributes:
         unmatched: deletes of rows that do not meet the insert's WHERE; the table need not have held them.

@@ -28,7 +28,7 @@ _ROWS: Final = 50_000
 
 @dataclass(frozen=True)
 class Discarded:
-    """What was discarded.
+    """The result of a discard.
 
     Attributes:
         count: records.

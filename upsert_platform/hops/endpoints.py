@@ -75,7 +75,7 @@ _CREDENTIALS: Final = frozenset(
 
 @dataclass(frozen=True, repr=False)
 class Endpoints:
-    """What resources are given.
+    """The values given by endpoint resources.
 
     Attributes:
         values: resource to field to value; fields without one are left out.

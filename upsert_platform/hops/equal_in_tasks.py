@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Equality(NamedTuple):
-    """What sums tell.
+    """The result of comparing sums.
 
     Attributes:
         compared: whether there are sums of both sides.
@@ -160,7 +160,7 @@ def _schema(fields: Sequence[pa.Field]) -> pa.Schema:
 def _expected(
     spark: SparkSession, hop: DestinationHop, task: ExpectedRows, by_arrow: _ByArrow | None, *, since: int, upto: int
 ) -> DataFrame:
-    """What the tasks of the expected side tell: by Arrow from the changelog on, or else of rows that Spark computes."""
+    """Return the sums of the expected side, computed by Arrow from the changelog or from rows computed by Spark."""
     from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
 
     if by_arrow is not None:
@@ -169,7 +169,7 @@ def _expected(
 
 
 def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> DataFrame:
-    """What a task tells that gets numbers of shares.
+    """Return the output of a task that receives share numbers.
 
     Args:
         evenly: shares are alike and a task has work of its own to begin with: there are only so many tasks as run at a
@@ -200,7 +200,7 @@ def _joined(keys: Sequence[bytes]) -> Hashes:
 
 
 def _sides(told: Told, other: Told, *, tells_deletes: bool) -> Equality:
-    """What the expected side tells beside what the found one does."""
+    """Compare the sums of the expected side with those of the found side."""
     return _judged(replace(told, found=other.found, found_deleted=other.found_deleted), tells_deletes=tells_deletes)
 
 

@@ -37,7 +37,7 @@ class EqualRows(NamedTuple):
 
 
 def equal_rows(expected: DataFrame, found: DataFrame) -> EqualRows | None:
-    """Whether the wanted rows of one side are just the rows of the other: frames of `with_hashes`.
+    """Return whether the wanted rows of one side are just the rows of the other: frames of `with_hashes`.
 
     Args:
         expected: with the column `WANTED`, which says of a row whether the other side has to have it.
@@ -63,7 +63,7 @@ def with_hashes(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def hashes_tell(expected: DataFrame, found: DataFrame, columns: Sequence[tuple[str, str]]) -> bool:
-    """Whether equal hashes mean equal rows: decimals are hashed without a scale, lists without their nulls.
+    """Return whether equal hashes mean equal rows: decimals are hashed without a scale, lists without their nulls.
 
     Args:
         columns: of both frames, in pairs.

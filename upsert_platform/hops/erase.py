@@ -51,7 +51,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Held:
-    """What holds a key before it is erased.
+    """Everything that holds a key before its erasure.
 
     Attributes:
         rows: of the changelog, in files that are live; `quarantined` of them are records in quarantine.
@@ -71,7 +71,7 @@ class Held:
 
 @dataclass
 class Erased:
-    """What was done, by now.
+    """The result of an erasure so far.
 
     Attributes:
         batch: that deleted the key.
@@ -99,7 +99,7 @@ class Erased:
 
     @property
     def found(self) -> bool:
-        """Whether anything held the key."""
+        """Return whether anything held the key."""
         return bool(self.rows or self.deleted or self.refused or self.records or self.left)
 
 

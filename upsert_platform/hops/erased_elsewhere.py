@@ -1,4 +1,4 @@
-"""What may hold an erased key beside its changelog: refused rows, replays, other tables of the same topics."""
+"""Places beside the changelog that may hold an erased key: rejected rows, replays, other tables of the same topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEY: Final = "key"
 
 
 def refused_keys(lake: Lake, names: Iterable[str]) -> dict[str, Counter[str]]:
-    """How many rows of each key, in a form that can be compared, tables have refused by now."""
+    """Return the number of rejected rows per key, in comparable form, for the given tables."""
     return {name: Counter(map(_canonical, _texts(RefusedStore(lake.refused(name)).keys()))) for name in names}
 
 
@@ -81,7 +81,7 @@ def readers_of_same(binding: Binding, source: TopicSource, targets: Mapping[str,
 
 
 def _same_topics(one: KafkaTable, other: KafkaTable) -> bool:
-    """Whether two tables are declared of one pattern, or one of a topic that matches the other's."""
+    """Return whether two tables are declared of one pattern, or one of a topic that matches the other's."""
     mine, its = one.settings, other.settings
     if mine.bootstrap_servers != its.bootstrap_servers or mine.topic_pattern is None:
         return False

@@ -1,4 +1,4 @@
-"""Which keys can be erased: of a table that is read as upserts, from tables that hold rows by key."""
+"""The keys that can be erased: of tables read as upserts, from tables with a primary key."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def check_rows_apart(targets: Mapping[str, Target]) -> None:
 
 
 def key_rows(table: KafkaTable, key: Mapping[str, Any]) -> KeyRows:
-    """What tells rows and records of a key.
+    """Return the matcher of rows and records of a key.
 
     Args:
         key: values of the primary key columns, as JSON has them.
@@ -142,7 +142,7 @@ def _declared(values: pa.Array, kind: LogicalType | None) -> pa.Array:
 
 
 def _of_record(table: KafkaTable, side: FormatSide, row: pa.RecordBatch) -> Callable[[pa.Array], pa.Array]:
-    """Which raw keys are the key; null for those that do not decode."""
+    """Return a function that masks the raw keys equal to the key; null for those that cannot be decoded."""
     decoder = build_decoder(side.format, side.format_columns, side.options)
 
     def judge(keys: pa.Array) -> pa.Array:

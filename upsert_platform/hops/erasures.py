@@ -1,4 +1,4 @@
-"""Who erased which key, and when: a Delta table of the lake, which holds a hash of the key and never the key."""
+"""The log of erasures: a Delta table of the lake with a hash of each key, never the key."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def key_hash(salt: str, key: Mapping[str, Any]) -> str:
 
 
 def was_erased(lake: Lake, table: str, key: Mapping[str, Any]) -> list[datetime]:
-    """When a key of a table was erased, UTC, ascending."""
+    """Return the times (UTC, ascending) at which a key of a table was erased."""
     delta = open_table(lake.erasures())
     if delta is None:
         return []

@@ -1,4 +1,4 @@
-"""Which table an error of a project belongs to, so that the others go on."""
+"""The assignment of a project's errors to tables, so that the others go on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def faults_of(project: Project, problems: Iterable[Problem]) -> dict[str, tuple[
 
 
 class Sound(dict[str, T]):
-    """What of a project can be used, by name: to ask for another one raises why it cannot.
+    """The usable part of a project, by name; access to another name raises its problem.
 
     Args:
         faults: as `faults_of` returns them.

@@ -1,4 +1,4 @@
-"""What follows a changelog: the queries that read it and the tables that are written from them, brought up to it."""
+"""The consumers of a changelog (queries and tables written from them), brought up to it."""
 
 from __future__ import annotations
 

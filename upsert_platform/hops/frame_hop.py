@@ -31,7 +31,7 @@ WRITTEN_BY: Final = "frames of assets"
 
 @dataclass(frozen=True)
 class WrittenFrame:
-    """What a write did.
+    """The result of writing a frame.
 
     Attributes:
         batch: its number, which the destination keeps.

@@ -1,4 +1,4 @@
-"""How old the oldest record is that is not in a table yet, and where on its way it waits. No JVM, nothing written."""
+"""The age of the oldest record that has not reached a table, and the stage where it waits. No JVM, nothing written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARN_DELAY: Final = "freshness.warn-delay"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits at one place of the way.
+    """Records waiting at one stage.
 
     Attributes:
         what: for people: ``3 batches of changelog 'users' are not applied``.
@@ -38,7 +38,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What is not in a table, and since when.
+    """Records that have not reached a table, with the time since when they wait.
 
     Attributes:
         at: when that was looked at, UTC.
@@ -57,7 +57,7 @@ class Freshness:
 
     @property
     def behind(self) -> str:
-        """What waits, for people; empty when nothing does."""
+        """Return a description of what waits; empty if nothing does."""
         return "; ".join(f"{item.what} ({self._age(item)})" for item in self.waiting)
 
     def _age(self, item: Waiting) -> str:
@@ -68,7 +68,7 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the check `freshness` says of a table.
+    """The result of check `freshness` for a table.
 
     Attributes:
         fails: the delay is above `freshness.max-delay`; a judgement that neither passes nor fails is a warning.
@@ -137,7 +137,7 @@ def judge(binding: Binding, target: Target, lake: Lake) -> Judgement:
 
 
 def freshness_of(binding: Binding, target: Target, lake: Lake, *, applied: int) -> Freshness:
-    """What is not in a table: unread in its topics, committed and not computed by its query, not applied.
+    """Return the records missing from a table: unread in topics, not computed by its query, or not applied.
 
     Args:
         applied: the last batch that the table holds.
@@ -152,7 +152,7 @@ def freshness_of(binding: Binding, target: Target, lake: Lake, *, applied: int) 
 
 
 def unread(source: Source, store: ChangelogStore) -> Waiting | None:
-    """What of a table's topics is not in its changelog."""
+    """Return the records of a table's topics that are not in its changelog."""
     head = store.head()
     return unread_of(source, source.backlog(source.discover(), head.positions if head else Positions()))
 
@@ -171,7 +171,7 @@ def unread_of(source: Source, backlog: Sequence[OffsetRange]) -> Waiting | None:
 def unapplied(
     binding: Binding, target: Target, lake: Lake, *, applied: int, store: ChangelogStore | None = None
 ) -> list[Waiting]:
-    """What is committed on the way to a table, and not in it.
+    """Return the committed records that have not been applied to a table.
 
     Args:
         store: what the table reads, where the caller has it open.

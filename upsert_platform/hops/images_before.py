@@ -1,4 +1,4 @@
-"""What rows of a destination were before a batch, for destinations that tell it: the column `destination.BEFORE`.
+"""Before-images of a batch for destinations that return them: column `destination.BEFORE`.
 
 Kept-up queries write a before-image (`-U`) beside every change of a row that was there (`queries/results.py`). It goes
 through the insert's own expressions, as the row after it does.

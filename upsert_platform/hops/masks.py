@@ -1,4 +1,4 @@
-"""Which columns of a project are masked: those that are declared so, and what inserts and queries make of them."""
+"""The masked columns of a project: declared ones, and those derived from them by inserts and queries."""
 
 from __future__ import annotations
 

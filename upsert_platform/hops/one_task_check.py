@@ -89,7 +89,7 @@ def _large_until(spark: OnDemand, hop: DestinationHop, before: int) -> int:
 
 
 def _is_plain(hop: DestinationHop) -> bool:
-    """Whether equality of rows is all that the destination promises, and all that there is to look at."""
+    """Return whether equality of rows is all that the destination promises, and all that there is to look at."""
     destination = hop.destination
     if isinstance(destination, ComparesRecords) or hop.refused.count():
         return False

@@ -28,7 +28,7 @@ _LOST_RACES: Final = 5
 
 @dataclass(frozen=True)
 class QueryRun:
-    """What a run did, for metadata.
+    """The result of a run, for metadata.
 
     Attributes:
         read: changes read of all inputs.
@@ -140,7 +140,7 @@ class QueryHop:
                 note_applied(self.inputs[item.name], self.store.query.name, item.upto, commit=item.commit)
 
     def needs_rebuild(self) -> str | None:
-        """Why the result cannot be advanced as it is; None when it can. No JVM."""
+        """Return why the result cannot be advanced incrementally, or None if it can. No JVM."""
         try:
             self.plan()
         except ChangelogError as error:

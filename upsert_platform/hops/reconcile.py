@@ -36,7 +36,7 @@ WRITTEN: tuple[str, ...] = ("missing", "extra", "stale")
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What a repair found and did.
+    """The result of a repair.
 
     Attributes:
         before: the comparison of every row that it began with.

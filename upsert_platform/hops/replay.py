@@ -35,7 +35,7 @@ _NO_KEY: Final = "it has no key"
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay did.
+    """The result of a replay.
 
     Attributes:
         replayed: records that gave changes.
@@ -112,7 +112,7 @@ def check_order(queries: Iterable[Query], table: str) -> None:
 
 
 def _why_in_order(node: Node, table: str) -> str | None:
-    """Why rows of a table are taken by the order in which they come; None where they are not."""
+    """Return why rows of a table are taken in their order of arrival, or None if they are not."""
     if isinstance(node, Arrivals) and table in _tables(node):
         return _NO_KEY
     if isinstance(node, Merge):
@@ -129,7 +129,9 @@ def _tables(node: Node) -> set[str]:
 
 
 def _is_row_by_row(node: Node, table: str) -> bool:
-    """Whether rows are made of single records of a table: not groups, say, which do change when a record comes back."""
+    """Return whether rows are made of single records of a table: not groups, say, which do change when a record comes
+    back.
+    """
     if isinstance(node, Scan):
         return node.table == table
     return not isinstance(node, (Aggregate, TopN)) and any(_is_row_by_row(item, table) for item in node.inputs)

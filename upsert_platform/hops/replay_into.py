@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a replay into a new table did.
+    """The result of a replay into a new table.
 
     Attributes:
         offsets: that were read.

@@ -30,7 +30,8 @@ _LATE: Final = internal("late")
 
 @dataclass(frozen=True)
 class RefusedReplay:
-    """What a replay did. Keys are those of `RefusedRow`; what was replayed or superseded is no longer kept aside.
+    """The result of a replay of rejected rows. Keys are those of `RefusedRow`; what was replayed or superseded is no
+    longer kept aside.
 
     Attributes:
         replayed: keys whose present value is in the destination now.

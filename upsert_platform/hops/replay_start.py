@@ -1,4 +1,4 @@
-"""Where a replay starts, as people write it."""
+"""The start of a replay, as users write it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _INTO_NEW: Final = "replay it into a new table, which has a changelog of its own
 
 @dataclass(frozen=True)
 class TopicReplay:
-    """What a replay of a topic found and did.
+    """The result of replaying a topic.
 
     Attributes:
         ranges: the offsets that were read again.
@@ -71,7 +71,7 @@ class TopicReplay:
         }
 
     def warning(self) -> str:
-        """What to tell of uncertain keys."""
+        """Return the warning about uncertain keys."""
         return (
             f"{self.uncertain} keys are not in the changelog, and a compaction may have removed their deletes: they"
             " were left alone; a replay into a new table has them"
@@ -112,7 +112,7 @@ def check_start(source: Source, start: Start) -> None:
 
 
 def planned_ranges(source: Source, store: ChangelogStore, start: Start) -> tuple[Head, tuple[OffsetRange, ...]]:
-    """What a replay reads: from its start up to where the changelog has read. No JVM.
+    """Return the ranges of a replay: from its start to the changelog's position. No JVM.
 
     Raises:
         ChangelogError: nothing was read yet, or rows of the table have no key.
@@ -225,7 +225,7 @@ class _Judged:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is anything to commit."""
+        """Return whether there is anything to commit."""
         return bool(self.rows or self.quarantined or self.recovered)
 
     def committed(self, run: str) -> Head | None:
@@ -312,7 +312,7 @@ class _Judged:
         return [column.name for column in rows.stored_columns(self.store.table)]
 
     def _certain(self) -> Column:
-        """Whether a row may be written: its key is known, or no delete of it can be missing.
+        """Return whether a row may be written: its key is known, or no delete of it can be missing.
 
         A compaction removes deletes that every table has applied, and the broker's own removes them from the topic. Of
         a key that moved to another partition, a record in its old one may outlive both.

@@ -59,7 +59,7 @@ class WrittenTable:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset does, or has done."""
+    """The effect of a reset, planned or done."""
 
     lake: tuple[LakeTable, ...]
     tables: tuple[WrittenTable, ...]
@@ -119,7 +119,7 @@ def reset(
 
 
 def _lake_tables(binding: Binding, lake: Lake, name: str) -> Iterator[LakeTable]:
-    """What of the lake goes aside with a table."""
+    """Yield the parts of the lake that are set aside with a table."""
     if name in binding.sources:
         source = binding.sources[name]
         if isinstance(source, TopicSource) and source.kafka.settings.startup_mode in _NOT_AGAIN:

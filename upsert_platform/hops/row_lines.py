@@ -149,7 +149,7 @@ def _dumped(value: Any) -> str:
 
 
 def _fits(column: Column, value: Any) -> bool:
-    """Whether a value is of the kind that JSON has for a type: the format would read some others as something."""
+    """Return whether a value has JSON's kind for a type; the format would convert some values of other kinds."""
     assert column.type is not None
     kind = column.type.name
     if kind is TypeName.BOOLEAN:

@@ -37,7 +37,7 @@ SHOWN: Final = 20
 
 @dataclass(slots=True)
 class Sent:
-    """What became of the lines; each is in exactly one count.
+    """The result of sending lines; each line is in exactly one count.
 
     Attributes:
         puts: records with a value.

@@ -1,4 +1,4 @@
-"""How far every topic, changelog and table of a project is, asked of all of them at once. No JVM, nothing written."""
+"""Status of every topic, changelog and table of a project, queried concurrently. No JVM, nothing written."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether everything answered, no check failed, no table is older than is declared, and some record decodes.
+        """Return whether everything answered, no check failed, no table is older than declared, and some record
+        decodes.
 
         Lag by itself is no fault: it is what the next run reads.
         """
@@ -147,7 +148,7 @@ def status_of(binding: Binding, lake: Lake, *, timeout: float = 20.0) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class _Found(Generic[Told]):
-    """What a look tells, and what of it waits."""
+    """The result of a look, and what of it is unfinished."""
 
     status: Told
     waiting: tuple[Waiting, ...] = ()
@@ -166,7 +167,7 @@ def _with_delay(found: _Found[TableStatus], target: Target, read: Sequence[_Foun
 
 
 def new_places() -> threading.Semaphore:
-    """How many looks ask at once."""
+    """Return the semaphore that bounds concurrent looks."""
     return threading.Semaphore(_AT_ONCE)
 
 
@@ -186,7 +187,7 @@ class Look(Generic[Found]):
         threading.Thread(target=run, name="status", daemon=True).start()
 
     def result(self, deadline: float) -> Found | None:
-        """What was found, or None when it is not there at the deadline (of `time.monotonic`).
+        """Return the result, or None if it is not available at the deadline (of `time.monotonic`).
 
         Raises:
             Exception: what the look raised.

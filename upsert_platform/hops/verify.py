@@ -199,7 +199,7 @@ def _as_stored(
 
 
 def _equal_by_sums(hop: DestinationHop, changes: DataFrame, read: _Read) -> EqualRows | None:
-    """How many rows were compared where the table has just the wanted ones; None where a join has to look.
+    """Return the number of compared rows if the sums are equal, or None if a join has to find the difference.
 
     Whatever a destination may keep or leave out by its options, rows that are equal pass. Refused keys are counted.
     """
@@ -363,7 +363,7 @@ def _column(name: str) -> SparkColumn:
 
 
 def is_comparable(hop: DestinationHop) -> bool:
-    """Whether the changelog tells what rows of the destination must be."""
+    """Return whether the changelog tells what rows of the destination must be."""
     return bool(hop.destination.primary_key) or isinstance(hop.destination, ComparesRecords)
 
 

@@ -14,7 +14,7 @@ EVERY: Final = 10.0
 
 @contextmanager
 def told_while_waiting(tell: Callable[[str], None] | None, what: str, *, every: float = EVERY) -> Iterator[None]:
-    """Tells every few seconds, from a thread of its own, what is waited for and for how long.
+    """Report every few seconds, from a background thread, what is waited for and for how long.
 
     Args:
         tell: takes a line; nothing is told without it.

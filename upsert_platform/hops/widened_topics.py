@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MovedKeys:
-    """How many keys the first batch of a partition gave that earlier batches had from other partitions."""
+    """The number of keys that moved to a partition in its first batch."""
 
     topic: str
     partition: int

@@ -1,4 +1,5 @@
-"""Where the archive of Spark's classes lies, in the form that the JVM maps into memory (class data sharing, JEP 350).
+"""The location of the archive of Spark's classes in the form that the JVM maps into memory (class data sharing, JEP
+350).
 
 Loading and checking some ten thousand classes is a good part of what the JVM of a run does, and the same every time.
 `train_archive` writes the archive; without one, sessions open as they do, and later.
@@ -34,7 +35,7 @@ def archive_file() -> Path:
 
 
 def spark_folder() -> Path:
-    """Where PySpark is installed."""
+    """Return the installation folder of PySpark."""
     spec = find_spec("pyspark")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent

@@ -46,7 +46,7 @@ class PackingError(UpsertPlatformError):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What was packed.
+    """The result of packing an environment.
 
     Attributes:
         size: of the archive, in bytes.

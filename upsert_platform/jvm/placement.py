@@ -123,7 +123,7 @@ def _lake(place: SparkPlace, lake: str) -> Iterator[str]:
 
 
 def is_on_this_machine(place: SparkPlace) -> bool:
-    """Whether the whole cluster is: nobody elsewhere reaches a master on loopback."""
+    """Return whether the whole cluster is: nobody elsewhere reaches a master on loopback."""
     if not place.is_cluster:
         return True
     host = urlsplit(place.master or "").hostname if place.profile is Profile.STANDALONE else None
@@ -131,7 +131,7 @@ def is_on_this_machine(place: SparkPlace) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address leads to the machine that asks."""
+    """Return whether a name or address leads to the machine that asks."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

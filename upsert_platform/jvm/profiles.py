@@ -1,4 +1,4 @@
-"""Where Spark runs: a profile, with the settings that it brings and those that were given on top.
+"""Profiles of where Spark runs, each with its settings and overrides.
 
 Settings come, each winning over those before, from the profile, from the file that UPSERT_SPARK_SETTINGS names, and
 from whoever opens the session (a Spark resource, a run's configuration).
@@ -57,7 +57,7 @@ _OF: Final[Mapping[Profile, Mapping[str, str]]] = {
 
 @dataclass(frozen=True)
 class SparkPlace:
-    """Where a session runs.
+    """The place where a session runs.
 
     Attributes:
         given: settings on top of the profile's, name to value.
@@ -68,12 +68,12 @@ class SparkPlace:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether executors are processes of their own."""
+        """Return whether executors are processes of their own."""
         return self.profile is not Profile.LOCAL
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the profile brings, and what is given."""
+        """Return the profile's settings merged with the given ones."""
         brought = {**_ON_A_CLUSTER, **_OF.get(self.profile, {})} if self.is_cluster else {}
         return {**brought, **self.given}
 
@@ -106,7 +106,7 @@ def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def spark_place(settings: Mapping[str, str] | None = None, *, profile: str | None = None) -> SparkPlace:
-    """Where Spark runs, as told: by name, else by UPSERT_SPARK_PROFILE, else by the form of `spark.master`.
+    """Return the place of Spark: by name, else by UPSERT_SPARK_PROFILE, else by the form of `spark.master`.
 
     Args:
         settings: on top of those of the file that UPSERT_SPARK_SETTINGS names.

@@ -1,4 +1,4 @@
-"""Where Spark keeps its temporary files: a folder per process, so that those of killed runs can be told and removed.
+"""Spark's scratch folders: one per process, so that those of killed runs are recognised and removed.
 
 Spark removes its own at an orderly end. A process that is killed leaves shuffle files, which may be gigabytes.
 """
@@ -57,13 +57,13 @@ def sweep() -> list[str]:
 
 
 def is_process(pid: int, began: float) -> bool:
-    """Whether a process is there that began then: numbers of processes come again."""
+    """Return whether a process is there that began then: numbers of processes come again."""
     now = began_at(pid)
     return now is not None and abs(now - began) <= _SLACK_SECONDS
 
 
 def began_at(pid: int) -> float | None:
-    """When a process began, in seconds since 1970; None if there is none (a zombie is none)."""
+    """Return the start time of a process in seconds since 1970, or None if it does not run (a zombie does not)."""
     import psutil
 
     try:

@@ -1,4 +1,4 @@
-"""What Spark did for a step: its jobs, stages and tasks, as Spark itself counts them."""
+"""Spark's work for a step (jobs, stages, tasks), as Spark counts it."""
 
 from __future__ import annotations
 

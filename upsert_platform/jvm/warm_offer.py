@@ -1,4 +1,4 @@
-"""What a warm Spark session and runs know of each other: files in a folder of their user alone.
+"""The handshake between a warm Spark session and runs: files in a folder that only their user can read.
 
 ``session.json`` offers the session: where its JVM listens, the secret, and digests of all that a run has to have alike.
 ``turn`` is locked by who works there, and names it until it left in good order.
@@ -44,7 +44,7 @@ _OF_RUNS: Final = ("UPSERT_SPARK_LOCAL_ROWS", "UPSERT_STREAM_LOCAL_ROWS")
 
 
 def folder() -> Path | None:
-    """Where the files are; None where warm sessions are not to be used.
+    """Return the folder of the files, or None if warm sessions are disabled.
 
     Raises:
         EndpointError: the folder belongs to others, who could run programs as this user.
@@ -123,11 +123,11 @@ class Offer:
         return self.jvm if self.master.startswith("local") else 0
 
     def is_alive(self) -> bool:
-        """Whether its process is there."""
+        """Return whether its process is there."""
         return is_process(self.pid, self.began)
 
     def differs_in(self, place: SparkPlace) -> list[str]:
-        """What a run has otherwise than the session was opened with."""
+        """Return the settings in which a run differs from those of the open session."""
         wanted = digests_of(place, self.salt)
         names = {**self.digests, **wanted}
         return sorted(name for name in names if self.digests.get(name) != wanted.get(name))
@@ -152,7 +152,7 @@ def digests_of(place: SparkPlace, salt: str) -> dict[str, str]:
 
 
 def _platform() -> str:
-    """When which module of the platform was changed last: workers begin with those that were imported before."""
+    """Return the time of the last change to the platform's modules; workers start with the modules imported before."""
     folder = Path(upsert_platform.__file__).parent
     return " ".join(f"{file}:{file.stat().st_mtime_ns}" for file in sorted(folder.rglob("*.py")))
 

@@ -41,7 +41,7 @@ _last_answer = [float("-inf")]
 
 @dataclass(frozen=True, slots=True)
 class TopicProperties:
-    """What a created topic is, besides partitions and replicas.
+    """The properties of a topic at its creation, besides partitions and replicas.
 
     Attributes:
         storage: cloud storage holds Normal Messages; local storage, of Professional Edition instances, holds

@@ -32,7 +32,7 @@ _SEPARATORS: Final = re.compile("[,;]")
 
 
 class PartitionStrategy(StrEnum):
-    """Which partition a change goes to."""
+    """The assignment of changes to partitions."""
 
     ALL_TO_ZERO = "all-to-zero"
     HASH_BY_KEY = "hash-by-key"

@@ -120,7 +120,7 @@ class KafkaEndpoint:
         return self._config({"socket.timeout.ms": int(REQUEST_SECONDS * 1000)}, self.properties.common)
 
     def logger(self) -> logging.Logger:
-        """Where the client library logs, without secrets."""
+        """Return the logger of the client library, which masks secrets."""
         logger = logging.Logger(_LOG.name)
         logger.parent = _LOG
         logger.addFilter(_Redact(tuple(self.properties.secrets())))
@@ -211,7 +211,7 @@ def keep_admins(*, keep: bool = True) -> None:
 
 @cache
 def client_has_kerberos() -> bool:
-    """Whether the installed client was built with the GSSAPI provider. Opens no connection."""
+    """Return whether the installed client was built with the GSSAPI provider. Opens no connection."""
     from confluent_kafka import KafkaException, Producer
 
     try:
@@ -271,11 +271,11 @@ class ClusterAdmin:
                         raise self._unreachable(error.args[0]) from None
 
     def has_topic(self, name: str) -> bool:
-        """Whether a topic exists; see `partitions`."""
+        """Return whether a topic exists; see `partitions`."""
         return self.partitions(name) > 0
 
     def partitions(self, name: str) -> int:
-        """How many partitions a topic has; 0 when it does not exist.
+        """Return the number of partitions of a topic; 0 if it does not exist.
 
         Raises:
             EndpointError: the cluster cannot be reached, refuses the login, or hides the topic from the user.

@@ -68,7 +68,7 @@ def ask_offsets(
 
 
 def _has_no_leader(future: Future[Any]) -> bool:
-    """Whether that is what an answer says; False while there is none."""
+    """Return whether that is what an answer says; False while there is none."""
     from confluent_kafka import KafkaException
 
     error = future.exception(timeout=0) if future.done() else None

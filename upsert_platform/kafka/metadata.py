@@ -41,7 +41,7 @@ def format_metadata_key(column: Column) -> str | None:
 
 
 def metadata_problem(column: Column) -> str | None:
-    """What is wrong with a metadata column, or None."""
+    """Return the problem of a metadata column, or None."""
     assert column.kind is ColumnKind.METADATA and column.type is not None
     key = metadata_key(column)
     if format_metadata_key(column) is not None:

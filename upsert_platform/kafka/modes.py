@@ -12,7 +12,7 @@ _OFFSET_PAIR: Final = re.compile(r"\s*partition\s*:\s*(\d+)\s*,\s*offset\s*:\s*(
 
 
 class StartupMode(StrEnum):
-    """Where the first batch of a table starts. Later batches go on from the committed position."""
+    """The start of the first batch of a table. Later batches go on from the committed position."""
 
     EARLIEST = "earliest-offset"
     LATEST = "latest-offset"
@@ -22,7 +22,7 @@ class StartupMode(StrEnum):
 
 
 class BoundedMode(StrEnum):
-    """Where a run stops reading; the next one goes on from there, if the bound has moved."""
+    """The bound of a run; the next run continues from it if the bound has moved."""
 
     UNBOUNDED = "unbounded"
     LATEST = "latest-offset"
@@ -32,35 +32,35 @@ class BoundedMode(StrEnum):
 
 
 class FieldsInclude(StrEnum):
-    """Which columns travel in the value."""
+    """The columns that the value contains."""
 
     ALL = "ALL"
     EXCEPT_KEY = "EXCEPT_KEY"
 
 
 class OnError(StrEnum):
-    """What happens to a record that cannot be decoded."""
+    """The handling of a record that cannot be decoded."""
 
     QUARANTINE = "quarantine"
     FAIL = "fail"
 
 
 class KeyConflict(StrEnum):
-    """What happens when the value's copy of a key column differs from the key."""
+    """The handling of a value whose copy of a key column differs from the key."""
 
     QUARANTINE = "quarantine"
     KEY = "key"
 
 
 class OnDataLoss(StrEnum):
-    """What happens when records disappeared before they were read."""
+    """The handling of records that disappeared before they were read."""
 
     FAIL = "fail"
     CONTINUE = "continue"
 
 
 class DeliveryGuarantee(StrEnum):
-    """What a write promises."""
+    """The delivery guarantee of a write."""
 
     NONE = "none"
     AT_LEAST_ONCE = "at-least-once"
@@ -68,21 +68,21 @@ class DeliveryGuarantee(StrEnum):
 
 
 class NamingStrategy(StrEnum):
-    """How transactional ids are formed."""
+    """The form of transactional ids."""
 
     INCREMENTING = "INCREMENTING"
     POOLING = "POOLING"
 
 
 class StorageEngine(StrEnum):
-    """Where ApsaraMQ for Kafka keeps a topic."""
+    """The storage of a topic in ApsaraMQ for Kafka."""
 
     CLOUD = "cloud"
     LOCAL = "local"
 
 
 class CleanupPolicy(StrEnum):
-    """What a created topic forgets."""
+    """The retention of a created topic."""
 
     DELETE = "delete"
     COMPACT = "compact"

@@ -1,4 +1,4 @@
-"""What no retry mends, told at once: refused logins, broken certificates, unknown hosts.
+"""Errors that no retry cures, reported at once: rejected logins, broken certificates, unknown hosts.
 
 The client library reports these as events and tries again for ever.
 """
@@ -29,7 +29,7 @@ NO_LEADER: Final = frozenset(
 
 
 def remedy(code: str) -> str:
-    """What to do about an error of the brokers, as the end of a message; empty where that depends."""
+    """Return the remedy for an error code of the brokers, as the end of a message; empty if it depends."""
     return "; give the user the right to do so" if code.endswith("AUTHORIZATION_FAILED") else ""
 
 

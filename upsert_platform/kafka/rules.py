@@ -26,7 +26,7 @@ Finding = tuple[str, str, str]
 def table_findings(
     table: Table, settings: ScanSettings, properties: ClientProperties, *, writes: bool
 ) -> Iterator[Finding]:
-    """What is wrong with a declared table.
+    """Yield the problems of a declared table.
 
     Args:
         writes: whether it is a destination.

@@ -18,7 +18,7 @@ def cluster(servers: str) -> str:
 
 
 def reads_topic(table: KafkaTable, topic: str) -> bool:
-    """Whether a topic is among those of a table that is read."""
+    """Return whether a topic is among those of a table that is read."""
     settings = table.settings
     if settings.topic_pattern is None:
         return topic in settings.topic
@@ -28,7 +28,7 @@ def reads_topic(table: KafkaTable, topic: str) -> bool:
 def meeting_problems(
     written: Iterable[KafkaTable], flows: Iterable[tuple[KafkaTable, KafkaTable]]
 ) -> Iterator[Problem]:
-    """What is wrong with tables together.
+    """Yield the problems of tables that conflict with each other.
 
     Args:
         written: destinations.

@@ -90,7 +90,7 @@ class KafkaTable:
 
     @property
     def is_upsert(self) -> bool:
-        """Whether a record replaces what its key had before (`upsert-kafka`)."""
+        """Return whether a record replaces what its key had before (`upsert-kafka`)."""
         return isinstance(self.settings, UpsertKafkaSettings)
 
     @property
@@ -216,7 +216,7 @@ class _Reader:
         ) or self._ignore(name)
 
     def _check_formats_alone(self) -> None:
-        """What is wrong with the formats of a table whose other options are wrong, so that all is told at once."""
+        """Check the formats of a table whose other options are invalid, so that all problems are reported at once."""
         for side, format_id in self._format_ids().items():
             if format_id not in FORMATS:
                 if format_id:

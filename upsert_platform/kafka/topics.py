@@ -136,7 +136,7 @@ def add_partitions(endpoint: KafkaEndpoint, name: str, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TopicEnds:
-    """Where a topic ended.
+    """The end of a topic.
 
     Attributes:
         offsets: of each partition, the first one that was not given to a record; by partition.

@@ -82,7 +82,7 @@ def start_database(
 
 
 def answers_mysql(port: int) -> bool:
-    """Tells whether a server of the MySQL protocol answers on the port of 127.0.0.1: it speaks first."""
+    """Return whether a server of the MySQL protocol, which speaks first, answers on the port of 127.0.0.1."""
     try:
         with socket.create_connection((HOST, port), timeout=10.0) as connection:
             return connection.recv(5)[4:5] == bytes((_GREETING,))

@@ -206,7 +206,7 @@ def _format(java: str, class_path: str, configuration: Path, arguments: Sequence
 
 
 def answers_kafka(port: int, client: Mapping[str, str] | None = None) -> bool:
-    """Tells whether a broker on the port of 127.0.0.1 lists its topics to a client with the given properties."""
+    """Return whether a broker on the port of 127.0.0.1 lists its topics to a client with the given properties."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

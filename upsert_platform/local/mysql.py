@@ -122,7 +122,7 @@ def mysql_server(data: Path, *, port: int, password: str, variables: Mapping[str
 
 
 def library_environment() -> Mapping[str, str]:
-    """Where a server finds the libraries that `scripts/setup-systems` has put into the cache, if it has."""
+    """Return the environment with the libraries that `scripts/setup-systems` put into the cache, if any."""
     folders = [str(folder) for name in _LIBRARIES if (folder := jars.cache_directory() / "libraries" / name).is_dir()]
     if not folders:
         return {}

@@ -31,7 +31,7 @@ class ServerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What to run.
+    """A server process to run.
 
     Attributes:
         name: for messages.
@@ -137,7 +137,7 @@ def stop_noted(pid_file: Path, *, timeout: float = 30.0) -> bool:
 
 
 def _ends(process: psutil.Process, timeout: float) -> bool:
-    """Whether a process ends in time; one whose parent (a UI that runs on, say) has not asked about it has, too."""
+    """Return whether a process ends in time; a zombie, whose parent has not waited for it, has ended."""
     deadline = time.monotonic() + timeout
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         if time.monotonic() > deadline:
@@ -156,7 +156,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Tells whether a server could listen on the port of 127.0.0.1."""
+    """Return whether a server can listen on the port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT does not count
         try:
@@ -167,7 +167,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Tells whether a connection to the port of 127.0.0.1 is accepted."""
+    """Return whether the port of 127.0.0.1 accepts a connection."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0):
             return True

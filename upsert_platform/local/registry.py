@@ -111,7 +111,7 @@ def _unpacked() -> Path:
 
 
 def answers_registry(port: int) -> bool:
-    """Tells whether a registry on the port of 127.0.0.1 lists its subjects."""
+    """Return whether a registry on the port of 127.0.0.1 lists its subjects."""
     connection = http.client.HTTPConnection(_HOST, port, timeout=10.0)
     try:
         connection.request("GET", f"{_API}/subjects")

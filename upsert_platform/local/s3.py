@@ -84,7 +84,7 @@ def start_s3(data: Path, *, port: int | None = None, timeout: float = 60.0, die_
 
 
 def answers_s3(port: int) -> bool:
-    """Tells whether an S3 server answers on the port of 127.0.0.1; a request without a signature is refused by it."""
+    """Return whether an S3 server answers on the port of 127.0.0.1, which refuses an unsigned request."""
     connection = http.client.HTTPConnection(_HOST, port, timeout=10.0)
     try:
         connection.request("GET", "/")

@@ -131,7 +131,7 @@ def _module(name: str, home: Path, port: int, *arguments: str) -> tuple[str, ...
 
 
 def is_healthy(port: int) -> bool:
-    """Tells whether GET /healthz answers 200 on the port of 127.0.0.1; proxies are not asked."""
+    """Return whether GET /healthz answers 200 on the port of 127.0.0.1, without a proxy."""
     connection = http.client.HTTPConnection(_HOST, port, timeout=2.0)
     try:
         connection.request("GET", "/healthz")

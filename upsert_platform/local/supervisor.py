@@ -36,7 +36,7 @@ _ANSWER_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """How a server is.
+    """The status of a server.
 
     Attributes:
         state: ``running``; ``not answering`` when its process lives but does not serve; ``stopped``.
@@ -120,7 +120,7 @@ def up(
 
 
 def status(directory: Path) -> list[ServiceStatus]:
-    """How each server of the directory is; starts and changes nothing."""
+    """Return the status of each server of the directory; starts and changes nothing."""
     directory = directory.absolute()
     noted = _read(directory) if (directory / "local.json").exists() else None
     found = []

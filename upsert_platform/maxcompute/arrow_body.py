@@ -43,7 +43,7 @@ class _Body:
 
 
 class _Answer:
-    """What PyODPS reads from in place of the response."""
+    """A stand-in for the response that PyODPS reads from."""
 
     def __init__(self, body: _Body) -> None:
         self.raw = body

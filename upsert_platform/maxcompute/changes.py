@@ -1,4 +1,4 @@
-"""What changed in a Delta table between two of its versions, for those who read on from where they were.
+"""Changes of a Delta table between two versions, for consumers that continue from their last one.
 
 The table keeps changes when it was made with ``"acid.cdc.mode.enable" = "true"``, and for as long as its
 ``cdc.data.retain.hours`` say.
@@ -34,7 +34,7 @@ _KINDS: Final = {2: "insert", 4: "delete", 16: "update_before", 32: "update_afte
 
 @dataclass(frozen=True, slots=True)
 class TableVersions:
-    """What a Delta table can tell of its past.
+    """The range of a Delta table's history that can be read.
 
     Attributes:
         latest: its version; reading changes after it gives nothing yet.

@@ -1,4 +1,4 @@
-"""What options of a MaxCompute table take: one of a few words, or a number without its unit."""
+"""Values of a MaxCompute table's options: one of a few words, or a number without its unit."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Milliseconds = Annotated[int, _whole(" of milliseconds")]
 
 
 class SinkOperation(StrEnum):
-    """What a row of a change frame does to the table."""
+    """The operation of a change row on the table."""
 
     INSERT = "insert"
     UPSERT = "upsert"
 
 
 class OnError(StrEnum):
-    """What happens to a row that the table will not take."""
+    """The handling of a row that the table rejects."""
 
     QUARANTINE = "quarantine"
     FAIL = "fail"
@@ -58,7 +58,7 @@ class WriteApi(StrEnum):
 
 
 class SchemaChange(StrEnum):
-    """What happens when a declaration has columns that the table has not, or wider ones."""
+    """The handling of declared columns that the table lacks or has narrower."""
 
     EXCEPTION = "exception"
     EVOLVE = "evolve"

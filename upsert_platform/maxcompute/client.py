@@ -78,12 +78,12 @@ class TableState:
 
     @property
     def partial_updates(self) -> bool:
-        """Whether a row may set some of its columns, the others keeping their value."""
+        """Return whether a row may set some of its columns, the others keeping their value."""
         return self.properties.get(PARTIAL_UPDATES, "").lower() == "true"
 
     @property
     def keeps_changes(self) -> bool:
-        """Whether it keeps a log of changes that others read on from."""
+        """Return whether it keeps a log of changes that others read on from."""
         return self.properties.get("acid.cdc.mode.enable", "").lower() == "true"
 
     def column(self, name: str) -> TableColumn | None:
@@ -136,7 +136,7 @@ class Client:
         return self._odps
 
     def tunnel_endpoint(self) -> str:
-        """Where rows are sent: as declared, or as the project answers.
+        """Return the address to which rows are sent: the declared one, or the one that the project reports.
 
         Raises:
             EndpointError: the project does not answer.

@@ -1,4 +1,4 @@
-"""What a destination talks to: the project, MaxStorage of the table and of its control table, the upsert tunnel."""
+"""Clients of a destination: the project, MaxStorage of the table and of its control table, the upsert tunnel."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from upsert_platform.maxcompute.tunnel import UpsertTunnel
 
 
 class Fate(Enum):
-    """What is known of the rows of a session.
+    """The known fate of the rows of a session.
 
     Attributes:
         COMMITTED: they are in the table.
@@ -37,7 +37,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a session, and the refusal or failure that it was told with."""
+    """The outcome of a session, with the refusal or failure that it received."""
 
     fate: Fate
     failure: ServiceError | None = None
@@ -95,7 +95,7 @@ class Committing(ABC):
         return Outcome(Fate.COMMITTED)
 
     def _fate(self, pending: Pending, place: int, refusal: ServiceError) -> Fate:
-        """What became of a session whose commit was refused; one that is still open is aborted first.
+        """Return the fate of a session whose commit was refused; an open session is aborted first.
 
         Raises:
             ServiceError: no answer, or no right to ask.

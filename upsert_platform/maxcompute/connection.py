@@ -1,4 +1,4 @@
-"""How to reach a project: picklable, so that writing tasks open their own clients; secrets are never shown."""
+"""The connection to a project: picklable, so that writing tasks open their own clients; secrets are never shown."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def guarded_rest(connection: Connection, endpoint: str, *, tag: str, region: str
 
 
 def to_service_error(error: Exception, connection: Connection) -> ServiceError:
-    """What a PyODPS or network error says, without secrets."""
+    """Return a service error for a PyODPS or network error, without secrets."""
     import requests
     from odps.errors import BaseODPSError
     from urllib3.exceptions import MaxRetryError, NewConnectionError
@@ -178,12 +178,14 @@ def to_service_error(error: Exception, connection: Connection) -> ServiceError:
 
 
 def backoff_seconds(attempt: int) -> float:
-    """How long to wait before a repetition, counted from 1."""
+    """Return the pause in seconds before a retry, counted from 1."""
     return _BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS)) - 1]
 
 
 def may_pass(error: ServiceError) -> bool:
-    """Whether the same request can succeed later: no answer, moved slot, timeout, too many requests, server fault."""
+    """Return whether the same request can succeed later: no answer, moved slot, timeout, too many requests, server
+    fault.
+    """
     return error.status is None or error.status in (308, 408, 429) or error.status >= 500
 
 
@@ -196,12 +198,12 @@ _GONE: Final = frozenset(
 
 
 def refuses(error: ServiceError) -> bool:
-    """Whether the service itself answered, and will answer the same again."""
+    """Return whether the service itself answered, and will answer the same again."""
     return error.told and error.status is not None and 400 <= error.status < 500 and error.status not in (408, 429)
 
 
 def is_gone(error: ServiceError) -> bool:
-    """Whether the service says that a session no longer exists, or can no longer be committed."""
+    """Return whether the service says that a session no longer exists, or can no longer be committed."""
     return refuses(error) and (error.status in (404, 410) or error.code in _GONE)
 
 
@@ -244,7 +246,7 @@ def with_retries(
 
 
 def is_foreign(error: Exception) -> bool:
-    """Whether an error comes from PyODPS, the network or `ServiceError`, rather than from a fault of ours."""
+    """Return whether an error comes from PyODPS, the network or `ServiceError`, rather than from a fault of ours."""
     import requests
     from odps.errors import BaseODPSError
 
@@ -253,7 +255,8 @@ def is_foreign(error: Exception) -> bool:
 
 
 def _is_unreadable(error: Exception) -> bool:
-    """Whether PyODPS failed in reading an answer: a body cut short, or a page of a gateway, with the status of success.
+    """Return whether PyODPS failed in reading an answer: a body cut short, or a page of a gateway, with the status of
+    success.
 
     It looks into bodies without a net, so that they end in errors of parsers, or of what it does with what they gave.
     """

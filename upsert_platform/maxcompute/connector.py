@@ -49,7 +49,7 @@ class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
         return checked.places_of(checked.primary_key)
 
     def explained(self, checked: MaxComputeTable) -> tuple[str, ...]:
-        """What becomes of the older rows of a key."""
+        """Return the handling of older rows of a key."""
         if not checked.upserts or checked.partitions_follow_key:
             return ()
         if checked.places:

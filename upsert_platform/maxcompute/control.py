@@ -156,7 +156,7 @@ class ControlRecord:
         return replace(self, verdict=json.dumps(data, separators=(",", ":")))
 
     def describes(self, table_id: str) -> bool:
-        """Whether the applied batches are in the table of this identity (unknown identities are trusted)."""
+        """Return whether the applied batches are in the table of this identity (unknown identities are trusted)."""
         return not self.table_id or not table_id or self.table_id == table_id
 
 

@@ -194,7 +194,8 @@ def prepare_table(client: Client, table: MaxComputeTable) -> TableState:
 
 
 def schema_difference(client: Client, table: MaxComputeTable) -> str | None:
-    """How an existing table differs from its declaration; None where it does not, or does not exist.
+    """Return the difference between an existing table and its declaration, or None if they agree or the table does not
+    exist.
 
     What the next write changes by itself (``schema.change.behavior``) is a difference until then.
     """

@@ -104,11 +104,11 @@ class MaxComputeDestination(
         self._know(prepare_table(self._client, self.table))
 
     def schema_difference(self) -> str | None:
-        """How the table's columns, keys and partitions differ from what is declared."""
+        """Return the difference between the table's columns, keys and partitions and the declared ones."""
         return schema_difference(self._client, self.table)
 
     def state(self) -> DestinationState:
-        """What the control record says of the table as it is; a recorded commit of a dead run is finished first.
+        """Return the state in the control record; a recorded commit of a dead run is completed first.
 
         A table that is missing, or was made anew since the last write, has no applied batch.
 
@@ -257,7 +257,7 @@ class MaxComputeDestination(
         return folded_key(self.table, self._actual()) if self.primary_key else ()
 
     def stored_value(self, name: str, value: SparkColumn) -> SparkColumn:
-        """What the table holds where rows have `value` in a declared column: partitions have values of their own."""
+        """Return the value that the table holds for `value` in a declared column; partition columns have their own."""
         return stored_value(self.table, self._actual(), name, value)
 
     def writes_in_task(self) -> bool:
@@ -299,7 +299,9 @@ class MaxComputeDestination(
         lease.change(applied_batch=0, changelog_id="", commit="", verdict="", table_id="")
 
     def drop_refusal(self) -> str | None:
-        """Why the table is not dropped: nobody would create it again, or others write its other partitions."""
+        """Return why the table is not dropped: nothing would create it again, or other writers fill its other
+        partitions.
+        """
         if self.table.partitions.static_text:
             return (
                 f"table '{self.name}': 'partition' = '{self.table.partitions.static_text}' is a part of"
@@ -425,7 +427,7 @@ class MaxComputeDestination(
         return replace(record, applied_batch=0, changelog_id="", commit="")
 
     def _is_applied(self, record: ControlRecord, span: BatchSpan) -> bool:
-        """Whether the table holds the span already.
+        """Return whether the table holds the span already.
 
         Raises:
             DestinationError: the span leaves batches out, or would append some twice.

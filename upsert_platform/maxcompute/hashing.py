@@ -1,4 +1,4 @@
-"""Which bucket a key belongs to, for whole columns at once: the hash of the upsert tunnel, as the Java SDK computes it.
+"""Buckets of keys for whole columns: the hash of the upsert tunnel, computed as the Java SDK does.
 
 PyODPS computes another hash than the Java SDK for DECIMAL of scale 0 or of more than 18 digits and for a TIMESTAMP
 before 1970 with a fraction, so its rows land in the wrong bucket. For BINARY nobody but the service knows which of the

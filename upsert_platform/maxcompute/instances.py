@@ -20,7 +20,7 @@ _THIS_MACHINE: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class RunningStatement:
-    """Tells of one instance while it runs.
+    """Reports one instance while it runs.
 
     Args:
         shown: the beginning of the statement.

@@ -1,4 +1,4 @@
-"""What a Delta table kept of a commit, for people: its version, for how long, and how to read it."""
+"""The version that a Delta table keeps of a commit, how long, and how users read it."""
 
 from __future__ import annotations
 

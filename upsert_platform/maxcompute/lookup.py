@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def lookup_problems(table: Table, checked: MaxComputeTable) -> Iterator[Problem]:
-    """What keeps rows of a declared table from being found by their keys."""
+    """Yield the reasons for which rows of a declared table cannot be looked up by key."""
     plan = checked.partitions
     if plan.dynamic:
         yield Problem(

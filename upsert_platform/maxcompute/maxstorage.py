@@ -67,7 +67,7 @@ class ReadSession:
 
 
 def told_rows(statistics: object) -> int | None:
-    """How many rows the statistics of a read session tell, as a number or as its text."""
+    """Return the row count in the statistics of a read session, given as a number or as text."""
     told = str(getattr(statistics, "estimated_row_count", ""))
     return int(told) if told.isdecimal() else None
 

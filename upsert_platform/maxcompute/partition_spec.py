@@ -49,7 +49,7 @@ def spec_text(spec: Spec) -> str:
 
 
 def refuse_value(value: str) -> str | None:
-    """Why a text cannot be a partition value, or None when it can."""
+    """Return why a text cannot be a partition value, or None if it can."""
     if not value.strip():
         return "is blank"
     if value != value.strip():
@@ -62,7 +62,7 @@ def refuse_value(value: str) -> str | None:
 
 
 def partition_holds(text: str, declared: LogicalType, *, strict: bool = False) -> bool:
-    """Whether a partition column of a declared type can have a text as its value.
+    """Return whether a partition column of a declared type can have a text as its value.
 
     Numbers are those that are written as MaxCompute writes them: ``7``, not ``07``.
 
@@ -87,7 +87,7 @@ def _is_day(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """How rows find their partition.
+    """The assignment of rows to partitions.
 
     Attributes:
         static: leading partition columns with a fixed value, lower-case names, in the table's order.
@@ -108,7 +108,7 @@ class PartitionPlan:
 
     @property
     def computed(self) -> bool:
-        """Whether dynamic columns are computed, so that rows need not carry them."""
+        """Return whether dynamic columns are computed, so that rows need not carry them."""
         return bool(self.assigner or self.time_format)
 
     @property

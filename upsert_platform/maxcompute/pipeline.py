@@ -46,7 +46,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True)
 class OdpsConf:
-    """How a project is reached; in the order of the connector's class of that name."""
+    """The connection options of a project, in the order of the connector's class of that name."""
 
     access_id: str = field(repr=False)
     access_key: str = field(repr=False)

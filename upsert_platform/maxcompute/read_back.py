@@ -33,7 +33,7 @@ _SHARE_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What reads need.
+    """The inputs of reads.
 
     Attributes:
         actual: the table as it is.
@@ -57,7 +57,8 @@ def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None 
 
 
 def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:
-    """How tasks read all rows, in declared columns and types; None where few are wanted, which are named, or very many.
+    """Return how tasks read all rows in declared columns and types, or None if the wanted rows are few and named, or
+    very many.
 
     Its `open` raises as `open_job`.
     """
@@ -135,7 +136,7 @@ def rows_of_keys(reading: Reading, keys: pa.Table, *, most: int) -> pa.Table | N
 
 
 def read_partitions(keys: DataFrame, reading: Reading) -> DataFrame:
-    """Which partitions hold these keys: the key columns, and a text column per dynamic partition column.
+    """Return the partitions of keys: the key columns, and a text column per dynamic partition column.
 
     Raises:
         DestinationError: the service refuses.

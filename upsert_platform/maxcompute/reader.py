@@ -48,7 +48,7 @@ class ReadColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """What every task of a read needs; picklable.
+    """The picklable inputs of every task of a read.
 
     Attributes:
         static: only rows of this (leading part of a) partition.

@@ -50,7 +50,7 @@ class RecordBlock:
 
 
 def footer(count: int, checksums: bytes) -> bytes:
-    """What ends a body.
+    """Return the end of a body.
 
     Args:
         checksums: of all records, 4 bytes each, in order.

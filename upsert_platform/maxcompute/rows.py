@@ -56,7 +56,7 @@ class WireColumn:
 
 @dataclass(frozen=True, slots=True)
 class WirePlan:
-    """How change rows become the table's rows.
+    """The conversion of change rows to the table's rows.
 
     Attributes:
         columns: all data columns of the table, in its order.
@@ -145,7 +145,7 @@ def encode_rows(changes: pa.RecordBatch, plan: WirePlan) -> WireRows:
 
 
 def fitting(changes: pa.RecordBatch, plan: WirePlan, not_null: Sequence[tuple[str, LogicalType]] = ()) -> pa.Array:
-    """Which rows of a batch the table gets (boolean).
+    """Return a mask of the rows of a batch that the table receives.
 
     A delete's partition is not looked at, for it is where the row is found.
 

@@ -283,7 +283,7 @@ class TunnelSending:
 
 
 def wire_plan(table: MaxComputeTable, actual: TableState) -> WirePlan:
-    """How the declared columns fill the table's."""
+    """Return the mapping of declared columns to the table's columns."""
     declared = {column.name.lower(): column for column, _ in table.data_columns}
     columns = []
     for present in actual.columns:

@@ -28,9 +28,9 @@ _MILLISECOND_DIGITS = 3
 
 
 def stored_value(table: MaxComputeTable, actual: TableState, name: str, value: SparkColumn) -> SparkColumn:
-    """What the table holds where rows have `value` in a declared column: the value of a static partition column, the
-    default of a dynamic one that is null or blank (null where its type has no such default), a CHAR without the blanks
-    at its end.
+    """Return the value that the table holds for `value` in a declared column: the value of a static partition column,
+    the default of a dynamic one that is null or blank (null where its type has no such default), a CHAR without
+    trailing blanks.
     """
     from pyspark.sql import functions as F
 
@@ -76,17 +76,17 @@ def _stored(value: SparkColumn, declared: LogicalType, kind: MaxComputeType) -> 
 
 
 def _trims(kind: MaxComputeType) -> bool:
-    """Whether a column holds CHAR values."""
+    """Return whether a column holds CHAR values."""
     return kind.root == "CHAR" or any(_trims(child) for child in kind.children)
 
 
 def stores_as_given(table: MaxComputeTable, actual: TableState) -> bool:
-    """Whether `stored_value` changes no value of any column."""
+    """Return whether `stored_value` changes no value of any column."""
     return not table.partitions.columns and not any(_trims(column.type) for column in actual.columns)
 
 
 def is_absent(value: SparkColumn, declared: LogicalType) -> SparkColumn:
-    """Whether a partition column has no value of its own: null, or text that is blank."""
+    """Return whether a partition column has no value of its own: null, or text that is blank."""
     if spark_type(declared) == "STRING":
         return value.isNull() | value.rlike(_BLANK)
     return value.isNull()

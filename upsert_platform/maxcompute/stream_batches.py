@@ -1,4 +1,4 @@
-"""Which batches of which streaming queries are in a table: kept in its control record, in place of a changelog's id.
+"""The batches of streaming queries in a table, kept in its control record in place of a changelog's id.
 
 Spark writes the last batch of a query again after a crash, with the number that it had. Numbers are the query's own, so
 those of another query, of a query started anew, or of frames without a number say nothing about them.
@@ -26,7 +26,7 @@ class StreamBatches:
 
     @staticmethod
     def of(changelog_id: str) -> StreamBatches:
-        """What a control record holds; nothing where something else wrote the table last."""
+        """Return the batches of a control record; none if another writer wrote the table last."""
         return StreamBatches(json.loads(changelog_id.removeprefix(_PREFIX)) if changelog_id.startswith(_PREFIX) else {})
 
     def to_text(self) -> str:
@@ -34,7 +34,7 @@ class StreamBatches:
         return _PREFIX + json.dumps(dict(self.last), separators=(",", ":"))
 
     def holds(self, query: str, batch: int) -> bool:
-        """Whether the batch is in the table.
+        """Return whether the batch is in the table.
 
         Raises:
             DestinationError: an earlier one than the last that was written: Spark repeats none but the last.

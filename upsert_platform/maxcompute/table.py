@@ -35,7 +35,7 @@ _KEY_TYPES = TUNNEL_KEY_TYPES | {"BINARY"}
 
 @dataclass(frozen=True, slots=True)
 class MaxComputeTable:
-    """What `read_maxcompute_table` makes of a declaration.
+    """A checked declaration, as `read_maxcompute_table` returns it.
 
     Attributes:
         name: as declared.
@@ -67,16 +67,16 @@ class MaxComputeTable:
 
     @property
     def fails(self) -> bool:
-        """Whether a row that cannot be written ends the write (else it is kept aside)."""
+        """Return whether a row that cannot be written ends the write (else it is kept aside)."""
         return self.settings.on_error is OnError.FAIL
 
     @property
     def upserts(self) -> bool:
-        """Whether the table is kept equal to the last value per key (else rows are appended)."""
+        """Return whether the table is kept equal to the last value per key (else rows are appended)."""
         return self.settings.operation is SinkOperation.UPSERT
 
     def puts_by_key(self, actual_key: Sequence[str]) -> bool:
-        """Whether a row takes the place of the row with its key: so it is in every table that has a primary key.
+        """Return whether a row takes the place of the row with its key: so it is in every table that has a primary key.
 
         Args:
             actual_key: of the table as it is.
@@ -94,18 +94,18 @@ class MaxComputeTable:
 
     @property
     def session_per_task(self) -> bool:
-        """Whether every task has a write session of its own, committed on its own."""
+        """Return whether every task has a write session of its own, committed on its own."""
         return not self.upserts and not self.settings.coordinator
 
     @property
     def partitions_follow_key(self) -> bool:
-        """Whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
+        """Return whether a delete's key tells its partition; otherwise deletes need the row as it was before."""
         key = {name.lower() for name in self.primary_key}
         return not self.partitions.computed and all(name in key for name in self.partitions.dynamic)
 
     @property
     def undeclared_moves(self) -> str | None:
-        """What becomes of the older rows of a key, where that is a question that the declaration leaves open."""
+        """Return the handling of older rows of a key if the declaration leaves it open."""
         if not self.upserts or self.partitions_follow_key or "move_rows" in self.settings.model_fields_set:
             return None
         key = {name.lower() for name in self.primary_key}
@@ -285,7 +285,9 @@ def _describe_moves(outside: Sequence[str]) -> str:
 
 
 def _holds_whole_decimals(kind: LogicalType, *, nested: bool = False) -> bool:
-    """Whether a DECIMAL without scale is inside a nested type: PyODPS takes its scale for 18 when it reads Arrow."""
+    """Return whether a DECIMAL without scale is inside a nested type: PyODPS takes its scale for 18 when it reads
+    Arrow.
+    """
     inner = [item for item in (kind.element, kind.key, *(part.type for part in kind.fields)) if item is not None]
     here = nested and kind.name is TypeName.DECIMAL and not kind.scale
     return here or any(_holds_whole_decimals(item, nested=True) for item in inner)

@@ -1,4 +1,4 @@
-"""What a writing task counts, and how it goes through its batches."""
+"""The counts of a writing task, and its loop over batches."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class UpsertSession:
 
     @property
     def buckets(self) -> int:
-        """How many buckets the table has."""
+        """Return the number of buckets of the table."""
         return len(self.routes)
 
 

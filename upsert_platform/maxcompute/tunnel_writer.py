@@ -1,4 +1,4 @@
-"""What a writing task does through the upsert tunnel: sort rows into buckets, send each bucket's records. In workers.
+"""The writing task of the upsert tunnel: sort rows into buckets, send each bucket's records. In workers.
 
 Every key comes once per session, so bodies may arrive twice and in any order: a repeated body, or one of an attempt
 that died, sets the same rows. Sessions are closed by nobody but the driver.
@@ -30,7 +30,7 @@ from upsert_platform.writing.refused_output import OpenFile
 
 @dataclass(frozen=True, slots=True)
 class TunnelJob:
-    """What every task of a write needs; picklable.
+    """The picklable inputs of every task of a tunnel write.
 
     Attributes:
         endpoint: of the tunnel.

@@ -246,7 +246,7 @@ def wire_type(kind: MaxComputeType) -> pa.DataType:
 
 
 def stores(actual: MaxComputeType, wanted: MaxComputeType, declared: LogicalType) -> bool:
-    """Whether a table's column keeps every value of a declared column, so that reading gives the same value.
+    """Return whether a table's column keeps every value of a declared column, so that reading gives the same value.
 
     Equal types do; so do STRING for CHAR and VARCHAR, a longer VARCHAR, a wider DECIMAL of the same scale,
     TIMESTAMP_NTZ for a TIMESTAMP without zone, and TIMESTAMP for DATETIME.
@@ -285,7 +285,7 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 def stores_partition(actual: MaxComputeType, wanted: MaxComputeType, declared: LogicalType) -> bool:
-    """Whether a table's partition column can name every value of a declared partition column.
+    """Return whether a table's partition column can name every value of a declared partition column.
 
     Text names all of them, a number those of a narrower number, a DATE those of a DATE.
     """
@@ -297,7 +297,7 @@ def stores_partition(actual: MaxComputeType, wanted: MaxComputeType, declared: L
 
 
 def widens(actual: MaxComputeType, wanted: MaxComputeType) -> bool:
-    """Whether a column may be changed from one type to another without losing a value."""
+    """Return whether a column may be changed from one type to another without losing a value."""
     match actual.root:
         case "TINYINT" | "SMALLINT" | "INT":
             return wanted.root in _NUMBERS and _NUMBERS.index(actual.root) < _NUMBERS.index(wanted.root)

@@ -1,4 +1,4 @@
-"""What a writing task does: open its stream version, send bodies, close it, say what it did. Runs in Spark's workers.
+"""The writing task: open its stream version, send bodies, close it, report. Runs in Spark's workers.
 
 A task's stream is named after its partition of the frame and versioned after its attempt, so attempts never mix: the
 driver commits the versions that successful attempts reported, and no other. A task needs no lease deadline for that
@@ -26,7 +26,7 @@ from upsert_platform.writing.refused_output import OpenFile
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """What every task of a write needs; picklable.
+    """The picklable inputs of every task of a write.
 
     Attributes:
         endpoint: of the tunnel.
@@ -157,7 +157,7 @@ def _body(batches: list[pa.RecordBatch], compression: str | None) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which task writes, and which of its attempts.
+    """The writing task and its attempt.
 
     Attributes:
         task: from 0.
@@ -173,7 +173,7 @@ ONLY_ATTEMPT = Attempt(0, stream_version(0))
 
 
 def attempt_of_task() -> Attempt:
-    """Of the Spark task that asks; the only one in a process that is no worker of Spark."""
+    """Return the attempt of the calling Spark task; a process that is no Spark worker has only one."""
     module = sys.modules.get("pyspark")  # a process that writes by itself need not load it
     context = None if module is None else module.TaskContext.get()
     if context is None:

@@ -47,7 +47,7 @@ def list_tables(connection: Connection, selection: TableSelection) -> list[tuple
 
 
 def versioned_problem(connection: Connection, schema: str, name: str) -> str | None:
-    """Why a table that keeps its earlier rows (MariaDB) cannot be followed; None of another table."""
+    """Return why a table with system versioning (MariaDB) cannot be followed, or None for another table."""
     if connection.query(_KIND, (schema, name)) != [(_VERSIONED,)]:
         return None
     return (
@@ -100,7 +100,7 @@ def _column(row: Iterable[Any]) -> MySqlColumn:
 
 
 def key_problem(table: MySqlTable) -> str | None:
-    """Why the rows of a table cannot be followed; None if they can."""
+    """Return why the rows of a table cannot be followed, or None if they can."""
     if not table.primary_key:
         return (
             f"table {table.full_name} has no primary key, and without one nobody can tell which row a change is of;"

@@ -105,7 +105,7 @@ def find_chunks(
 
 
 def _has_few_gaps(key: Sequence[MySqlColumn], after: Bound | None, upto: Bound, rows: int) -> bool:
-    """Whether a chunk of so many rows is at most twice as wide as that, in whole numbers."""
+    """Return whether a chunk of so many rows is at most twice as wide as that, in whole numbers."""
     if after is None or len(key) > 1 or key[0].kind not in _INTEGERS:
         return False
     return int(upto[0]) - int(after[0]) <= 2 * rows and abs(int(upto[0])) < _EVEN_LIMIT
@@ -128,7 +128,7 @@ def _key_columns(table: MySqlTable) -> list[MySqlColumn]:
 
 
 def _beyond(key: Sequence[MySqlColumn], bound: Bound, *, last: str) -> str:
-    """Whether a row's key is beyond a bound, so written that a server reads a range of the key for it."""
+    """Return whether a row's key is beyond a bound, so written that a server reads a range of the key for it."""
     column, value = _ordered(key[0]), _literal(key[0], bound[0])
     if len(key) == 1:
         return f"{column} {last} {value}"

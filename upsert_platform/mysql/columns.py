@@ -43,7 +43,7 @@ _UNSIGNED: Final = {
 
 
 class ZeroDates(StrEnum):
-    """What becomes of dates that are none: 0000-00-00, 2024-00-10, 2024-02-31."""
+    """The handling of invalid dates: 0000-00-00, 2024-00-10, 2024-02-31."""
 
     NULL = "null"
     FAIL = "fail"
@@ -51,7 +51,7 @@ class ZeroDates(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeRules:
-    """How values are carried where there is a choice.
+    """The choices in the conversion of values.
 
     Attributes:
         tinyint1_as_boolean: whether TINYINT(1) is BOOLEAN; any number but 0 is true then.
@@ -93,7 +93,7 @@ class MySqlColumn:
 
     @property
     def is_geometry(self) -> bool:
-        """Whether its values are shapes."""
+        """Return whether its values are shapes."""
         return self.kind in _GEOMETRY
 
 
@@ -122,7 +122,7 @@ def table_to_data(table: MySqlTable) -> dict[str, Any]:
 
 
 def table_from_data(found: Mapping[str, Any]) -> MySqlTable:
-    """What `table_to_data` made."""
+    """Return the table that `table_to_data` encoded."""
     columns = tuple(MySqlColumn(**{**item, "elements": tuple(item["elements"])}) for item in found["columns"])
     return MySqlTable(found["schema"], found["name"], columns, tuple(found["primary_key"]))
 

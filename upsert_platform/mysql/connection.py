@@ -30,7 +30,7 @@ _SETTINGS: Final = {
 
 
 class TlsMode(StrEnum):
-    """How far a connection is protected."""
+    """The protection of a connection."""
 
     DISABLED = "disabled"
     PREFERRED = "preferred"
@@ -41,7 +41,7 @@ class TlsMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server is and who asks.
+    """The address of a server and the login.
 
     Attributes:
         connect_timeout: seconds.
@@ -60,7 +60,7 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def tls_arguments(self) -> dict[str, Any]:
-        """What the client takes for the TLS mode.
+        """Return the client's arguments for the TLS mode.
 
         Raises:
             OSError: the authority's file cannot be read.
@@ -213,7 +213,7 @@ class Connection:
         return tuple(int(part) for part in found[0].split(".")) if found else ()
 
     def is_mariadb(self) -> bool:
-        """Whether the server is MariaDB, whose log has events of its own."""
+        """Return whether the server is MariaDB, whose log has events of its own."""
         return "mariadb" in str(self.query("SELECT VERSION()")[0][0]).lower()
 
 

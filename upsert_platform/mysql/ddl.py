@@ -1,4 +1,4 @@
-"""What a statement that changes tables does to one of them."""
+"""The effect of a DDL statement on one table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DELETING: Final = frozenset(("UNIQUE", "PRIMARY", "PARTITION"))
 
 
 class Effect(StrEnum):
-    """What becomes of the table.
+    """The fate of the table.
 
     Attributes:
         ROWS: rows came or went that are not in the log, or not under the table's name.
@@ -33,7 +33,7 @@ class Effect(StrEnum):
 
 
 def effect_on(sql: str, *, schema: str, table: tuple[str, str], exact: bool = False) -> Effect:
-    """What a statement does to a table.
+    """Return the effect of a statement on a table.
 
     Args:
         schema: that names without one belong to.
@@ -149,7 +149,7 @@ class _Statement:
         return None
 
     def _is_copy(self, other: tuple[str, str]) -> bool:
-        """Whether a table has the name that gh-ost and pt-online-schema-change give to their copy of the table."""
+        """Return whether a table has the name of the copy that gh-ost and pt-online-schema-change make."""
         schema, name = self.table
         return other[0] == schema and re.fullmatch(f"_+{re.escape(name)}_(gho|new)", other[1]) is not None
 

@@ -40,7 +40,7 @@ _FEW_CHUNKS: Final = 4
 
 
 def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
-    """Where reading begins, with the table as it is there.
+    """Return the start of reading, with the table as it is there.
 
     Raises:
         ReplicationError: the table has no key, or another one than is declared; the log does not hold the position.

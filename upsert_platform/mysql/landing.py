@@ -164,7 +164,7 @@ class Landing:
                 )
 
     def _other_keys(self, batch: pa.RecordBatch, before: np.ndarray) -> np.ndarray:
-        """Of rows before an update, which have another key than the row behind them has."""
+        """Return the rows before an update whose key differs from that of the row after it."""
         found = np.zeros(len(before), bool)
         first, then = pa.array(before), pa.array(before + 1)
         for name in self.table.primary_key:

@@ -39,7 +39,7 @@ REBUILD: Final = "take a new snapshot: job 'rebuild' with this table"
 
 @dataclass(slots=True)
 class LogCounts:
-    """What was read of a log.
+    """The counts of a read of the log.
 
     Attributes:
         distance: bytes.
@@ -221,7 +221,7 @@ class LogBatch:
         return self.table
 
     def _is_followed(self, named: tuple[str, str]) -> bool:
-        """Whether it is the table's name; some servers log names in lower case, however they are declared."""
+        """Return whether it is the table's name; some servers log names in lower case, however they are declared."""
         followed = (self.table.schema, self.table.name)
         if named == followed:
             return True
@@ -230,7 +230,7 @@ class LogBatch:
         return not self._tells_cases()
 
     def _tells_cases(self) -> bool:
-        """Whether names that differ by case alone are of two tables."""
+        """Return whether names that differ by case alone are of two tables."""
         with Connection(self._settings.server) as connection:
             return connection.variable("lower_case_table_names") == "0"
 
@@ -325,7 +325,7 @@ def cut_off(settings: MySqlCdcSettings, reader: LogReader, end: LogPosition) -> 
 
 
 def begun_at(settings: MySqlCdcSettings, position: LogPosition) -> int:
-    """When the server began the file of a position: seconds since 1970."""
+    """Return the time at which the server began the file of a position, in seconds since 1970."""
     with SpooledLog(spool_of(settings.server), position, server_id=server_id_of(settings), begins=False) as stream:
         reader = LogReader(position, lambda *_: None, rules=settings.type_rules, checksum=stream.checksum)
         for event in stream:

@@ -38,7 +38,7 @@ class TablePattern:
         return cls(text.strip(), tuple(parts))
 
     def matches(self, *names: str) -> bool:
-        """Whether names, as many as the pattern has parts, match."""
+        """Return whether names, as many as the pattern has parts, match."""
         return len(names) == len(self.parts) and all(
             part.fullmatch(name) for part, name in zip(self.parts, names, strict=True)
         )
@@ -78,13 +78,13 @@ def parse_patterns(text: str, *, names: int = 2) -> tuple[TablePattern, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TableSelection:
-    """Which tables are read: those that a pattern names, without those that an exclusion names."""
+    """A selection of tables: those that a pattern matches, without those that an exclusion matches."""
 
     included: tuple[TablePattern, ...]
     excluded: tuple[TablePattern, ...] = ()
 
     def has(self, schema: str, table: str) -> bool:
-        """Whether a table is read."""
+        """Return whether a table is read."""
         return _any(self.included, schema, table) and not _any(self.excluded, schema, table)
 
 

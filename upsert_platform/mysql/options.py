@@ -69,7 +69,7 @@ _FALSE: Final = ("", "false", "no")
 
 
 class StartupMode(StrEnum):
-    """Where reading begins.
+    """The start of reading.
 
     Attributes:
         INITIAL: with a snapshot, then the log from where it began.
@@ -86,14 +86,14 @@ class StartupMode(StrEnum):
 
 
 class OnTruncate(StrEnum):
-    """What a statement does that empties a table."""
+    """The effect of a statement that empties a table."""
 
     FAIL = "fail"
     DELETE = "delete"
 
 
 class OnUnloggedValues(StrEnum):
-    """What a statement does that may give columns other values in rows that are there, without a row in the log."""
+    """The effect of a statement that may change rows without a row in the log."""
 
     WARN = "warn"
     SNAPSHOT = "snapshot"
@@ -101,7 +101,7 @@ class OnUnloggedValues(StrEnum):
 
 
 class NewColumns(StrEnum):
-    """What columns do that are not declared."""
+    """The handling of columns that are not declared."""
 
     IGNORE = "ignore"
     FAIL = "fail"
@@ -112,7 +112,7 @@ def _lower(value: object) -> object:
 
 
 class ServerSettings(Settings):
-    """What every reader of a server is told."""
+    """The options of every reader of a server."""
 
     hostname: str = option("hostname", origin=PAGES, description="Host of the MySQL or MariaDB server.", min_length=1)
     port: int = option("port", 3306, origin=PAGES, description="Its port.", ge=1, le=65_535)
@@ -249,7 +249,7 @@ class ServerSettings(Settings):
 
     @property
     def server(self) -> Server:
-        """Where the server is and who asks."""
+        """Return the address of the server and the login."""
         return Server(
             self.hostname,
             self.port,
@@ -262,7 +262,7 @@ class ServerSettings(Settings):
 
     @property
     def type_rules(self) -> TypeRules:
-        """How values are carried where there is a choice."""
+        """Return the rules for the conversion of values."""
         return TypeRules(self.tinyint1_as_boolean, self.legacy_json, self.zero_dates, self.time_as_text)
 
 
@@ -292,7 +292,7 @@ class MySqlSource(ServerSettings):
 
     @property
     def selection(self) -> TableSelection:
-        """Which tables are read."""
+        """Return the selection of tables to read."""
         return TableSelection(parse_patterns(self.tables), parse_patterns(self.excluded))
 
 

@@ -1,4 +1,4 @@
-"""Where a reader stands in a server's log: file and position, and the transactions that it has seen, by global id."""
+"""The position of a reader in a server's log: file and offset, and the transactions read, by global id."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GtidSet:
         return GtidSet({**self.spans, source: _joined([*self.spans.get(source, ()), span])})
 
     def has(self, other: GtidSet) -> bool:
-        """Whether every transaction of another set is in this one."""
+        """Return whether every transaction of another set is in this one."""
         return all(
             any(start <= first and last <= end for start, end in self.spans.get(source, ()))
             for source, spans in other.spans.items()
@@ -121,7 +121,7 @@ class MariaDbGtids:
 
 
 def holds_transactions(own: str, wanted: str) -> bool:
-    """Whether global ids hold all others, of either server; of MariaDB's, each domain one as late.
+    """Return whether global ids hold all others, of either server; of MariaDB's, each domain one as late.
 
     False where none are wanted: nothing is known of them then.
     """
@@ -148,7 +148,7 @@ class LogPosition:
     gtids: str = ""
 
     def order(self) -> tuple[int, int]:
-        """What positions of one server are ordered by: the number of the file, never its name, then the offset.
+        """Return the sort key of positions of one server: the number of the file, never its name, then the offset.
 
         Raises:
             ReplicationError: the file's name does not end with a number.
@@ -164,7 +164,7 @@ class LogPosition:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
+        """Return the progress that `to_json` wrote."""
         found = json.loads(text)
         return cls(found["file"], found["offset"], found["gtids"])
 

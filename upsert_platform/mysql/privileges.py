@@ -37,7 +37,7 @@ def require_grants(connection: Connection, schema: str, table: str) -> None:
 
 
 def missing_grants(granted: Iterable[str], *, schema: str, table: str, mariadb: bool) -> list[tuple[str, str]]:
-    """What a user lacks, as privileges and what they are on.
+    """Return the privileges that a user lacks, each with its object.
 
     Args:
         granted: lines of SHOW GRANTS; where a role is among them nothing is missing as far as they tell.
@@ -77,7 +77,7 @@ def missing_grants(granted: Iterable[str], *, schema: str, table: str, mariadb: 
 
 
 def _is_pattern_of(where: str, schema: str) -> bool:
-    """Whether a grant on schemas, in which ``%`` and ``_`` stand for others, is on one."""
+    """Return whether a grant on schemas, in which ``%`` and ``_`` stand for others, is on one."""
     name, _, rest = where.rpartition(".")
     if rest != "*" or not name.startswith("`"):
         return False

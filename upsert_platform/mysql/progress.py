@@ -1,4 +1,4 @@
-"""How far a table has been read: the state that is committed with every batch of its changelog."""
+"""The progress of reading a table: the state committed with every batch of its changelog."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
+        """Return the progress that `to_json` wrote."""
         found: dict[str, Any] = json.loads(text)
         for name in ("position", "told_at", "unknown_upto", "consistent"):
             found[name] = LogPosition(**found[name]) if found[name] is not None else None

@@ -51,7 +51,7 @@ def given_values(connection: Connection, table: MySqlTable) -> Given:
 
 @dataclass(slots=True)
 class _Steps:
-    """What ALTER TABLE names, in lower case.
+    """The names in an ALTER TABLE, in lower case.
 
     Attributes:
         added: columns that were not there right before.
@@ -97,7 +97,7 @@ def rewritten_columns(
 
 
 def _keeps(old: MySqlColumn, new: MySqlColumn, *, strict: bool) -> bool:
-    """Whether every value of a column is the same in its new type, or the statement fails."""
+    """Return whether every value of a column is the same in its new type, or the statement fails."""
     if old.nullable and not new.nullable and not strict:
         return False
     if replace(old, nullable=new.nullable, declared=new.declared, name=new.name) == new:
@@ -125,7 +125,7 @@ def _keeps(old: MySqlColumn, new: MySqlColumn, *, strict: bool) -> bool:
 
 
 def _steps(words: list[str]) -> _Steps | None:
-    """What a statement does to columns; None of one that is not ALTER TABLE."""
+    """Return the column changes of a statement, or None if it is not ALTER TABLE."""
     upper = [word.upper() for word in words]
     if upper[:1] != ["ALTER"] or "TABLE" not in upper[:5]:
         return None
@@ -136,7 +136,7 @@ def _steps(words: list[str]) -> _Steps | None:
 
 
 def _parts(words: list[str]) -> Iterator[list[str]]:
-    """What stands between commas that are in no brackets."""
+    """Yield the parts between commas outside brackets."""
     part: list[str] = []
     depth = 0
     for word in words:

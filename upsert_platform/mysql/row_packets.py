@@ -163,7 +163,7 @@ def _length(data: bytes, at: int) -> int:
 
 
 def _more(source: BufferedReader, held: bytes) -> bytes:
-    """What is there of the answer: at least a byte, and no more than a large packet that has begun needs."""
+    """Return available bytes of the answer: at least one, and no more than a large packet that has begun needs."""
     missing = 4 + _length(held, 0) - len(held) if len(held) >= 4 else 0
     return _exactly(source, missing) if missing > _READ_BYTES else _some(source)
 
@@ -183,7 +183,7 @@ def _exactly(source: BufferedReader, count: int) -> bytes:
 
 
 def _row_starts(data: bytes) -> tuple[np.ndarray, int, bool]:
-    """Where rows begin, what is behind the last whole one, and whether the answer ends there.
+    """Return the starts of rows, the offset behind the last whole one, and whether the answer ends there.
 
     Raises:
         pymysql.Error: the server ends the answer with an error.
@@ -194,7 +194,7 @@ def _row_starts(data: bytes) -> tuple[np.ndarray, int, bool]:
 
 
 def _linked_heads(data: bytes) -> tuple[np.ndarray, int]:
-    """Where packets of whole rows begin, many at once, and what is behind them: none where it is not certain.
+    """Return the starts of packets of whole rows, many at once, and the offset behind them; none if it is uncertain.
 
     A head's third byte is zero in a packet below 64 KiB, and few other bytes are. Of the places that could be heads
     those are kept that another one leads to, by its length and its number. What is left is right if every place leads
@@ -230,7 +230,7 @@ def _behind(raw: np.ndarray, heads: np.ndarray) -> np.ndarray:
 
 
 def _starts_from(data: bytes, at: int) -> tuple[list[int], int, bool]:
-    """What `_row_starts` tells, of the packets from one on, packet by packet."""
+    """Return the result of `_row_starts` for the packets from one on, packet by packet."""
     starts: list[int] = []
     size, head = len(data), _HEAD.unpack_from
     while at + 5 <= size:

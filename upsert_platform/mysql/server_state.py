@@ -1,4 +1,4 @@
-"""What a reader asks a server about its log: who it is, where its log ends, how far that is, what is visible."""
+"""Queries about a server's log: the server's identity, the end of its log, the distance, visibility."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class ServerLog:
     files: tuple[tuple[str, int], ...]
 
     def has(self, position: LogPosition) -> bool:
-        """Whether the log can be read from a position."""
+        """Return whether the log can be read from a position."""
         return any(name == position.file and position.offset <= max(size, _FILE_START) for name, size in self.files)
 
     def has_all(self, gtids: str) -> bool:
-        """Whether the log holds every transaction that global ids name."""
+        """Return whether the log holds every transaction that global ids name."""
         return holds_transactions(self.end.gtids, gtids)
 
     @property
@@ -101,7 +101,7 @@ def _is_replica(connection: Connection) -> bool:
 
 
 def identity(connection: Connection) -> str:
-    """What tells one server from another: its UUID; of MariaDB, which has none, the id that its replicas know."""
+    """Return the identity of a server: its UUID, or for MariaDB, which has none, the id that its replicas know."""
     return connection.variable("server_uuid") or f"server-id {connection.variable('server_id')}"
 
 

@@ -31,7 +31,8 @@ _PATIENCE: Final = "SET SESSION net_write_timeout = 600"
 
 @dataclass(frozen=True)
 class SnapshotPart:
-    """What tasks need to know. Travels inside of their function, which Spark shows nowhere (it holds the password).
+    """The inputs of snapshot tasks. Travels inside of their function, which Spark shows nowhere (it holds the
+    password).
 
     Attributes:
         table: as declared.
@@ -115,7 +116,7 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def selected_rows(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-    """What SELECTs of chunks give, a few megabytes at a time; the server's answer is never held whole."""
+    """Yield the rows of SELECTs of chunks, a few megabytes at a time; the server's answer is never held whole."""
     from upsert_platform.mysql.row_packets import read_rows
     from upsert_platform.mysql.text_values import text_reader
 

@@ -99,11 +99,11 @@ class MySqlTableSource(TakesSnapshots):
         return (TableStream(self.stream, log.identity, (lane,), log, int(found[0][0] or 0)),)
 
     def version(self, stream: TableStream) -> str:
-        """Where the log ends: its global ids, or file and offset."""
+        """Return the end of the log: its global ids, or file and offset."""
         return stream.log.end.gtids or str(stream.log.end)
 
     def progress(self, positions: Positions) -> Progress | None:
-        """What the last batch left; None before the first."""
+        """Return the progress after the last batch, or None before the first."""
         found = positions.topic_ids.get(self.stream)
         return None if found is None else Progress.from_json(found)
 
@@ -225,7 +225,7 @@ class MySqlTableSource(TakesSnapshots):
         return self.settings.startup_mode in (StartupMode.INITIAL, StartupMode.SNAPSHOT)
 
     def _has_ended(self, progress: Progress) -> bool:
-        """Whether nothing more is to be read: ``scan.startup.mode`` = ``snapshot``, and it is consistent."""
+        """Return whether nothing more is to be read: ``scan.startup.mode`` = ``snapshot``, and it is consistent."""
         only = self.settings.startup_mode is StartupMode.SNAPSHOT
         return only and _is_consistent(progress) and not progress.snapshot and not progress.swept_before
 
@@ -242,7 +242,7 @@ _REBUILD: Final = "take a new snapshot, by the job 'rebuild' with this table"
 
 
 def _is_consistent(progress: Progress) -> bool:
-    """Whether the log was read to where every chunk of the snapshot had been; so it is without a snapshot."""
+    """Return whether the log was read to where every chunk of the snapshot had been; so it is without a snapshot."""
     return progress.consistent is None or progress.position.order() >= progress.consistent.order()
 
 

@@ -48,7 +48,7 @@ class TextReader:
 
 
 def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextReader:
-    """How one column is selected and read.
+    """Return the selection and the reader of a column.
 
     Args:
         table: for messages.

@@ -25,7 +25,7 @@ def tokens(sql: str) -> list[str]:
 
 
 def _behind_for(found: list[str]) -> int | None:
-    """Where the statement behind FOR begins; a FOR in brackets belongs to a value."""
+    """Return the index of the statement behind FOR; a FOR in brackets belongs to a value."""
     depth = 0
     for index, token in enumerate(found):
         depth += (token == "(") - (token == ")")

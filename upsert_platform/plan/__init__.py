@@ -1,4 +1,4 @@
-"""What a kept-up query is made of: a tree of operators over changelogs, with names, types and keys.
+"""The plan of a continuous query: a tree of operators over changelogs, with names, types and keys.
 
 Columns are known by names that are unique within an operator, also when letter case is ignored. A tree is data: `sql`
 makes it of a statement, `queries` carries it out.

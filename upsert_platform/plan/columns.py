@@ -74,7 +74,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """When windows close, so that rows which come later are counted and left out.
+    """The closing of windows, after which late rows are counted and dropped.
 
     Attributes:
         table: whose records tell the time: the least, over the partitions, of the greatest value in `column`.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Materialize(OverOne):
-    """Of the rows that share a key, the one that arrived last; when it leaves, the one before it.
+    """Keeps, of the rows that share a key, the one that arrived last; when it is retracted, the one before it.
 
     Attributes:
         key: of the table that the rows are written to, as columns of the input.

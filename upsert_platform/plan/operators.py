@@ -215,7 +215,7 @@ class Join:
         return tuple(dict.fromkeys(found))
 
     def _tells_apart(self, left: frozenset[str], right: frozenset[str]) -> bool:
-        """Whether keys of both sides together are one: not where a padded row of each side may have nulls alone."""
+        """Return whether the keys of both sides together are a key: not if padded rows of both may be all null."""
         if self.kind != "full":
             return True
         nullable = {field.name for field in (*self.left.fields, *self.right.fields) if field.type.nullable}

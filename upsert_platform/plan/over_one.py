@@ -1,4 +1,4 @@
-"""What operators over one input have in common."""
+"""Common parts of operators with one input."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ class OverOne:
 
     @property
     def appends(self) -> bool:
-        """Whether rows are only ever added."""
+        """Return whether rows are only ever added."""
         return self.input.appends

@@ -1,4 +1,4 @@
-"""Which columns follow from others, and whether columns tell the rows of a plan apart.
+"""Functional dependencies between columns, and the unique keys of a plan.
 
 A column follows from others if two rows that are equal in those are equal in it: the columns of a table from its
 primary key, the end of a window from its start, results of a GROUP BY from its columns, a computed value from values
@@ -24,7 +24,7 @@ Names = frozenset[str]
 
 
 def tells_apart(node: Node, given: Iterable[str]) -> bool:
-    """Whether no two rows of a result are equal in these columns."""
+    """Return whether no two rows of a result are equal in these columns."""
     known = _following(node, frozenset(given))
     return any(key <= known for key in node.keys) or _is_unique(node, known)
 
@@ -39,7 +39,7 @@ def lacking(node: Node, given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_unique(node: Node, known: Names) -> bool:
-    """Whether there is at most one row for what is known, which is all that follows."""
+    """Return whether there is at most one row for what is known, which is all that follows."""
     if any(key <= known for key in node.keys):
         return True
     match node:
@@ -108,12 +108,12 @@ def _inside(node: Project, known: Names) -> Names:
 
 
 def _is_kept(node: Node, name: str, unit: int) -> bool:
-    """Whether a column that is shown up to a unit of time has nothing below that unit."""
+    """Return whether a column that is shown up to a unit of time has nothing below that unit."""
     return unit == 0 or _is_whole(node, name, unit)
 
 
 def _is_whole(node: Node, name: str, unit: int) -> bool:
-    """Whether a column is the edge of windows whose lengths are whole numbers of a unit, in microseconds."""
+    """Return whether a column is the edge of windows whose lengths are whole numbers of a unit, in microseconds."""
     match node:
         case Window() if name in node.names[:2]:
             return not any(length % unit for length in (node.size, node.step, node.offset))
@@ -133,7 +133,9 @@ def _edges(node: Window, known: Names) -> Names:
 
 
 def _joined(node: Join, known: Names) -> Names:
-    """What follows in a join: a side that is never padded tells what the other side is matched by."""
+    """Return the dependencies of a join: a side that is never padded determines the columns that the other side is
+    matched by.
+    """
     left, right = _names(node.left), _names(node.right)
     if node.kind in ("semi", "anti"):
         return _following(node.left, known)
@@ -158,7 +160,7 @@ def _joined(node: Join, known: Names) -> Names:
 
 
 def _met_in_full_join(node: Project, known: Names) -> bool:
-    """Whether ``COALESCE(a.k, b.k)`` of a FULL JOIN by keys of both sides is known, for all columns of the keys."""
+    """Return whether ``COALESCE(a.k, b.k)`` of a FULL JOIN by both keys is known, for all columns of the keys."""
     join = node.input
     if not isinstance(join, Join) or join.kind != "full":
         return False

@@ -41,7 +41,7 @@ _MISSING: Final = "42P01"
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """What is kept of one table.
+    """The control record of one table.
 
     Attributes:
         table_id: the table's oid when the position was recorded: another one has other rows.

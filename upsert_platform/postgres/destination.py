@@ -75,7 +75,7 @@ class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, Co
         self.__dict__.pop("_found", None)
 
     def schema_difference(self) -> str | None:
-        """How columns and keys differ from what is declared; columns that are not declared may be there."""
+        """Return the difference between columns and keys and the declared ones; undeclared columns are allowed."""
         return schema_difference(self._session, self.table)
 
     @cached_property
@@ -116,7 +116,7 @@ class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, Co
         lease.change(applied_batch=0, changelog_id="", commit_id="", table_id=0, verdict=None)
 
     def drop_refusal(self) -> str | None:
-        """Why the table is not dropped: nobody would create it again."""
+        """Return why the table is not dropped: nothing would create it again."""
         if self.table.settings.auto_create:
             return None
         return (
@@ -274,7 +274,7 @@ class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, Co
         return partial(rows_of_keys, self.table, self._types, most)
 
     def holder(self) -> Callable[[pa.Table], pa.Table] | None:
-        """What gives change rows as the table's types hold them; None where each value is held as it is."""
+        """Return the conversion of change rows to the table's types, or None if each value is held unchanged."""
         from upsert_platform.postgres.held import HeldRows, changed_columns
 
         return HeldRows(self.table, self._types) if changed_columns(self.table, self._types) else None
@@ -289,7 +289,7 @@ class PostgresDestination(Destination, HoldsLess, WritesInTask, ReadsInTasks, Co
 
 
 def _with_refused(written: Written[StageStats], merge: Merge) -> Written[StageStats]:
-    """What tasks did, with the rows that were refused at the end."""
+    """Return the results of the tasks with the rows that were rejected at the end."""
     from upsert_platform.postgres.stage import StageStats
 
     if not merge.refused:

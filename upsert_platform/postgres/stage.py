@@ -51,7 +51,7 @@ class StageStats(TaskStats):
 
 
 def stage_prefix(table: PostgresTable) -> str:
-    """How names of the staged tables of one written table begin."""
+    """Return the common prefix of the names of a table's staged tables."""
     return f"_upsert_{hashlib.sha256(table.place.table.encode()).hexdigest()[:12]}_"
 
 
@@ -201,7 +201,7 @@ def refuse_if_asked(table: PostgresTable, row: Any) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a row is refused: SQLSTATE, the server's message, and what it says of column and constraint."""
+    """Return the reason for a rejected row: SQLSTATE, the server's message, and its column and constraint."""
     import psycopg
 
     if not isinstance(error, psycopg.Error):

@@ -1,4 +1,4 @@
-"""Which type of PostgreSQL holds a declared type, how staged rows carry it, and what reads it back."""
+"""PostgreSQL's types for declared types: their columns, the encoding of staged rows, and the conversion back."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Found(NamedTuple):
 
 
 def is_array(logical: LogicalType) -> bool:
-    """Whether the type is an array that PostgreSQL has as one: of scalars."""
+    """Return whether PostgreSQL holds the type as an array: an array of scalars."""
     return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in _NESTED
 
 
 def is_json(logical: LogicalType) -> bool:
-    """Whether the type is held as JSON."""
+    """Return whether the type is held as JSON."""
     return logical.name in _NESTED and not is_array(logical)
 
 
@@ -94,7 +94,7 @@ def created_type(logical: LogicalType) -> str:
 
 
 def misfit(logical: LogicalType, found: Found) -> str | None:
-    """Why a column does not hold every value of a declared type; None where it does.
+    """Return why a column cannot hold every value of a declared type, or None if it can.
 
     A length, and the digits before the point of a number, are not asked: the server refuses rows that exceed them.
     """
@@ -129,7 +129,7 @@ def cast_of(expression: str, logical: LogicalType, found: Found) -> str:
 
 
 def changes_values(logical: LogicalType, found: Found) -> bool:
-    """Whether the server may give a value back in another form than it was written."""
+    """Return whether the server may return a value in another form than it was written."""
     if is_json(logical):
         return found.name == "jsonb"
     element = logical.element if is_array(logical) and logical.element is not None else logical

@@ -169,7 +169,7 @@ class ProofInputs:
 
     @property
     def store(self) -> ChangelogStore:
-        """What the table's insert reads: the changelog of its topic, or the result of its query."""
+        """Return the input of the table's insert: the changelog of its topic, or the result of its query."""
         if isinstance(self.target.source, QuerySource):
             return changelog_of(self.target.source, self._lake)
         return changelog_of(self.sources[self.target.source.table.name], self._lake)
@@ -181,7 +181,7 @@ class ProofInputs:
 
     @property
     def incomplete(self) -> bool:
-        """Whether records before the first one that was read may have filled rows of the table."""
+        """Return whether records before the first available one may have filled rows of the table."""
         late = any(map(starts_late, self.sources.values()))
         return late or any(offset > 0 for topic in self.read.values() for offset in topic.first.values())
 

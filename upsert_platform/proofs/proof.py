@@ -46,7 +46,7 @@ _LONGEST_PAUSE: Final = 16.0
 
 @dataclass(frozen=True)
 class Proof:
-    """What a proof found.
+    """The result of a proof.
 
     Attributes:
         at: the stated end, in the words of `--at`.
@@ -76,7 +76,7 @@ class Proof:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs; keys that move are not judged."""
+        """Return whether nothing differs; moving keys are not judged."""
         return self.found.passed and not self.duplicates
 
     @property

@@ -1,4 +1,4 @@
-"""What a group keeps: sums that add up, so that partial results of tasks, batches and retractions are merged alike."""
+"""Accumulators of groups: additive sums, so that partial results of tasks, batches and retractions merge alike."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Accumulator:
 
     @property
     def is_told_whole(self) -> bool:
-        """Whether a new value replaces the old one; then a BOOLEAN column says where there is one."""
+        """Return whether a new value replaces the old one; then a BOOLEAN column says where there is one."""
         return self.kind in ("least", "greatest", "joined")
 
     @property
@@ -123,7 +123,7 @@ class Accumulators:
 
 
 def plan_accumulators(node: Aggregate) -> Accumulators:
-    """What a GROUP BY keeps per group."""
+    """Return the accumulators of a GROUP BY."""
     types = {field.name: field.type for field in node.input.fields}
     items: dict[tuple[Any, ...], Accumulator] = {}
 
@@ -201,7 +201,7 @@ def item_type(table: pa.Table, item: Accumulator) -> pa.DataType:
 
 
 def _taken(table: pa.Table, item: Accumulator) -> np.ndarray:
-    """Which rows take part: their argument is not null, and the filter is true."""
+    """Return a mask of the rows that take part: their argument is not null, and the filter is true."""
     taken = np.ones(table.num_rows, dtype=bool)
     if item.argument is not None and table.column(item.argument).null_count:
         taken = pc.is_valid(table.column(item.argument)).to_numpy()

@@ -47,7 +47,7 @@ class Groups:
 
     @property
     def plan(self) -> Accumulators:
-        """What it keeps."""
+        """Return the accumulators."""
         return plan_accumulators(self.node)
 
     @property
@@ -123,7 +123,7 @@ class Multiset:
 
     @property
     def plan(self) -> Accumulators:
-        """What the groups keep."""
+        """Return the accumulators of the groups."""
         return plan_accumulators(self.node)
 
     @property
@@ -133,7 +133,7 @@ class Multiset:
 
     @property
     def spread(self) -> bool:
-        """Whether values of one group may lie in different buckets."""
+        """Return whether values of one group may lie in different buckets."""
         return not any(item.is_told_whole for item in self.items)
 
     @property
@@ -204,7 +204,7 @@ class Multiset:
         return pa.concat_tables(parts)
 
     def _crossings(self, change: pa.Table, crossing: np.ndarray) -> pa.Table:
-        """What values that came or went add to counts and sums."""
+        """Return the change of counts and sums by values that appeared or disappeared."""
         distinct = [item for item in self.items if item.distinct and not item.is_told_whole]
         crossed = pa.array(crossing != 0)
         columns: dict[str, Any] = {

@@ -28,7 +28,9 @@ _unseen = MOST_BYTES
 
 
 def folder() -> Path | None:
-    """Where the copies are: in the folder for temporary files, readable by this user alone; None if that cannot be."""
+    """Return the folder of the copies, in the folder for temporary files and readable by this user alone; None if it
+    cannot be made.
+    """
     path = Path(tempfile.gettempdir()) / f"upsert-platform-state-{os.getuid()}"
     try:
         path.mkdir(mode=0o700, exist_ok=True)

@@ -133,7 +133,7 @@ def add_times(tally: Tally, table: pa.Table, watched: Sequence[tuple[str, str]])
 
 
 def merged(one: Tally, other: Tally) -> Tally:
-    """What two tasks have counted."""
+    """Return the merged counts of two tasks."""
     ends = {*one.times, *other.times}
     times = {end: _greatest(one.times.get(end, {}), other.times.get(end, {})) for end in ends}
     return Tally(one.late + other.late, times)

@@ -34,7 +34,7 @@ _FEW_ROWS: Final = 20_000
 
 @dataclass(frozen=True)
 class Slice:
-    """What is new in an input.
+    """The new batches of an input.
 
     Attributes:
         files: those that may hold changes of the batches after `after` and up to `upto`.
@@ -76,7 +76,7 @@ class QueryBatchPlan:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to do."""
+        """Return whether there is something to do."""
         return self.behind > 0 or (self.first_row and (self.head is None or self.head.batch == 0))
 
 
@@ -277,7 +277,7 @@ class _Batch:
 
     @property
     def state_bytes(self) -> int:
-        """What all state takes after this batch."""
+        """Return the size of all state after this batch."""
         from upsert_platform.queries.state import KIND_STATE
 
         removed = set(self.removed)

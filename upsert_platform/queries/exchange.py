@@ -25,7 +25,7 @@ FOLDER: Final = "_exchange"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a task wrote for the buckets of an exchange.
+    """The output of a task for the buckets of an exchange.
 
     Attributes:
         path: relative to the query's table.

@@ -138,7 +138,7 @@ def _span(microseconds: int) -> str:
 
 
 def _state(node: Node) -> str | None:
-    """What an operator remembers, and with what it grows."""
+    """Return the state of an operator and what it grows with."""
     match node:
         case Scan() if node.key and not node.signed:
             return f"the columns above per ({', '.join(node.key)}); grows with the keys of {node.table}"
@@ -178,7 +178,7 @@ def _state(node: Node) -> str | None:
 
 
 def explain_state(store: QueryStore) -> str:
-    """How much a query remembers at present, or that it has not run yet. No JVM."""
+    """Return the present size of a query's state, or that it has not run yet. No JVM."""
     head = store.head()
     if head is None or not head.batch:
         return "not computed yet"

@@ -44,12 +44,12 @@ def row_numbers(frames: Frames) -> np.ndarray:
 
 
 def ranks(frames: Frames) -> np.ndarray:
-    """How many rows of the partition come before a row and its equals, from 1."""
+    """Return the rank of each row in its partition, counted from 1, with gaps after equals."""
     return frames.peers - frames.first + 1
 
 
 def dense_ranks(frames: Frames) -> np.ndarray:
-    """How many different rows of the partition come before a row, from 1."""
+    """Return the rank of each row among the different rows of its partition, counted from 1."""
     steps = np.cumsum(frames.peers == np.arange(len(frames.peers)))
     return steps - steps[frames.first] + 1 if len(steps) else steps
 
@@ -63,7 +63,7 @@ def neighbours(values: pa.Array, frames: Frames, offset: int, default: pa.Array 
 
 
 def counts(values: pa.Array | None, frames: Frames) -> np.ndarray:
-    """How many rows of each frame there are, or have a value."""
+    """Return the number of rows of each frame, or of its rows with a value."""
     if values is None:
         return frames.stop - frames.start
     return _between(np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)), frames)
@@ -171,7 +171,7 @@ _UNIT: Final = 1074
 
 
 def _special(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which values are NaN, infinity and negative infinity."""
+    """Return masks of NaN, infinity and negative infinity."""
     if not pa.types.is_floating(values.type):
         none = np.zeros(len(values), dtype=np.int64)
         return none, none, none
@@ -180,7 +180,7 @@ def _special(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _between(running: np.ndarray, frames: Frames) -> np.ndarray:
-    """What a running total grows by within each frame."""
+    """Return the growth of a running total within each frame."""
     if not len(running):
         return running
     whole = np.concatenate([np.zeros(1, dtype=running.dtype), running])

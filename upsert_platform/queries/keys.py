@@ -16,7 +16,7 @@ from upsert_platform.changelog.row_hashes import hash_rows, mix, normal
 
 
 def place_rows(table: pa.Table, group: Sequence[str], rest: Sequence[str] = ()) -> np.ndarray:
-    """Where rows stand in state: the upper half tells the group, the lower one its rows; ordered as int64."""
+    """Return the positions of rows in state: the upper half is the group, the lower half its rows; sorted as int64."""
     high = hash_rows(table, group)
     low = hash_rows(table, rest) if rest else high << np.uint64(32)
     return ((high & np.uint64(0xFFFFFFFF00000000)) | (low >> np.uint64(32))).view(np.int64)
@@ -30,7 +30,7 @@ def bucket_rows(places: np.ndarray, buckets: int, *, spread: bool) -> np.ndarray
 
 
 def is_member(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Which codes of one array are in another."""
+    """Return a mask of the codes that are in the other array."""
     known = np.zeros(1 + int(max(one.max(initial=-1), other.max(initial=-1))), dtype=bool)
     known[other] = True
     return known[one]

@@ -1,4 +1,4 @@
-"""Which columns of tables the columns of a query's result are made of."""
+"""Column lineage of queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Columns = tuple[tuple[str, str], ...]
 
 
 def lineage(node: Node) -> dict[str, _Columns]:
-    """Which columns of tables each column of a result is made of: name to (table, column)."""
+    """Return the source columns of each column of a result: name to (table, column)."""
     match node:
         case Scan():
             return {field.name: ((node.table, field.name),) for field in node.columns}

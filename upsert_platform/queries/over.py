@@ -112,7 +112,7 @@ class Overs(Partitions):
 
 
 def _per_run(flags: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """How many flags are set in the run of each row, whose first place is given."""
+    """Return the number of set flags in the run of each row; `first` is the start of the run."""
     if not len(flags):
         return first
     totals = np.bincount(first, weights=flags, minlength=len(flags)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a task reads of a changelog: the changes of new batches, in tables that are worth an operator's while."""
+"""Reading of a changelog by tasks: the changes of new batches, in tables of a size that operators handle well."""
 
 from __future__ import annotations
 

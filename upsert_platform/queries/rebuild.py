@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild did.
+    """The result of a rebuild.
 
     Attributes:
         differences: rows of the result's changelog that correct the old result, before-images included.

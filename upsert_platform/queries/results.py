@@ -20,7 +20,7 @@ from upsert_platform.types import arrow_type
 
 @dataclass(frozen=True)
 class Result:
-    """What a query writes.
+    """The result table of a query.
 
     Attributes:
         name: of the query; shown as the topic of its rows.

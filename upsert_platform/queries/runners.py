@@ -1,4 +1,4 @@
-"""Where the tasks of a stage run: in Spark's workers, or in this process up to the local bound."""
+"""Runners of a stage's tasks: Spark's workers, or this process up to the local bound."""
 
 from __future__ import annotations
 

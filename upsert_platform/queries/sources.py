@@ -1,4 +1,6 @@
-"""How a query reads the changelog of a table: every upsert becomes its old row taken back and its new row added."""
+"""Conversion of a table's changelog to diffs: every upsert becomes a retraction of its old row and an addition of its
+new one.
+"""
 
 from __future__ import annotations
 

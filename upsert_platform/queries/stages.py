@@ -58,7 +58,7 @@ Operator = (
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Where rows go after a stage.
+    """The exchange after a stage.
 
     Attributes:
         operator: that takes them; it reduces them beforehand. None for rows that only move.
@@ -109,7 +109,7 @@ class Stage:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether a step has no native form."""
+        """Return whether a step has no native form."""
         return not all(is_native(step) for step in self.steps)
 
     @property

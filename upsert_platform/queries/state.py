@@ -1,4 +1,4 @@
-"""What an operator remembers: rows of the query's own Delta table, a sequence of sorted files per state and bucket.
+"""The state of operators: rows of the query's own Delta table, a sequence of sorted files per state and bucket.
 
 A batch appends one file per state and bucket it touches. The newest row of a key counts; a row with `GONE` says that
 the key has left. Files are sorted by `PLACE`, so looking up costs a binary search per file and the columns asked for.

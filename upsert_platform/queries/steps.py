@@ -1,4 +1,4 @@
-"""What is done row by row between operators, in Arrow: projections, filters and windows.
+"""Row-by-row steps between operators, in Arrow: projections, filters and windows.
 
 An expression that Arrow cannot evaluate exactly as Flink has no native form; `tasks` hands such steps to Spark.
 """
@@ -61,7 +61,7 @@ class WindowStep:
 
 @dataclass(slots=True)
 class Tally:
-    """What is counted while steps are taken.
+    """The counts of steps.
 
     Attributes:
         late: rows that were left out of a window since it is closed; one that falls into several counts for each.
@@ -90,7 +90,7 @@ Step = ProjectStep | FilterStep | WindowStep | ExpandStep | UnnestStep
 
 
 def is_native(step: Step) -> bool:
-    """Whether Arrow can take the step."""
+    """Return whether Arrow can take the step."""
     match step:
         case ProjectStep():
             return all(expression.native is not None for _, expression in step.columns)

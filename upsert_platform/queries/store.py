@@ -39,7 +39,7 @@ def query_table(query: Query) -> Table:
 
 
 def fingerprint(query: Query) -> str:
-    """What tells plans apart: two of the same keep the same state and give the same result."""
+    """Return the identity of a plan: two plans with the same one share state and result."""
     return hashlib.sha256(f"{_LAYOUT}\n{query.key!r}\n{query.plan!r}".encode()).hexdigest()[:32]
 
 
@@ -69,13 +69,13 @@ class QueryStore(ChangelogStore):
         return fingerprint(self.query)
 
     def result(self) -> Result:
-        """What the last stage writes."""
+        """Return the output of the last stage."""
         from upsert_platform.queries.results import Result
 
         return Result(self.query.name, self.query.plan.fields, self.query.key)
 
     def stages(self) -> tuple[Stage, ...]:
-        """How the plan is carried out."""
+        """Return the stages of the plan."""
         return self._stages
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What runs in a worker: a share of one stage, from files to files.
+"""The task of a worker: a share of one stage, from files to files.
 
 A task is data. It reads a share of a changelog, or some buckets of exchanges; carries out the stage; writes exchange
 files, files of state and of the result; and answers with their names. Nothing that it wrote counts before the driver's
@@ -72,7 +72,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task did.
+    """The result of a task.
 
     Attributes:
         added: files to commit.

@@ -161,7 +161,7 @@ def reduced_rows(
 
 
 def _changes_upto(table: pa.Table, upto: int | None) -> Any:
-    """Which rows are changes that may be reduced."""
+    """Return a mask of the rows that are changes to be reduced."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

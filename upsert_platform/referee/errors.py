@@ -1,4 +1,4 @@
-"""How the referee says that something cannot be read, or cannot be judged."""
+"""Errors of the referee: data that cannot be read, or cannot be judged."""
 
 from __future__ import annotations
 

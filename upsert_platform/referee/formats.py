@@ -1,4 +1,4 @@
-"""Which decoder reads a side of a topic, from plain data."""
+"""The decoder of one side of a topic, from plain data."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Kind:
 
 
 class Odd(str):
-    """What a table holds where a value of another type was expected, as text; it equals no value."""
+    """A table's value of an unexpected type, as text; it equals no value."""
 
     __slots__ = ()
 

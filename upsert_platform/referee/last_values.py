@@ -29,7 +29,7 @@ _DOUBT = "UPDATE last SET doubt = max(doubt, ?) WHERE key = ? AND topic = ? AND 
 
 @dataclass
 class Counts:
-    """What became of records: records = values + tombstones + undecodable + unjudged + set_aside.
+    """The counts of records: records = values + tombstones + undecodable + unjudged + set_aside.
 
     Attributes:
         set_aside: values and tombstones that were told to have been set aside, so that they have no part; a key
@@ -58,7 +58,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Form:
-    """How the records of a topic are read.
+    """The form in which the records of a topic are read.
 
     Attributes:
         primary_key: columns of the table; all of them columns of the key.
@@ -73,7 +73,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """What a key ends with.
+    """The last state of a key.
 
     Attributes:
         key: the columns of the key.

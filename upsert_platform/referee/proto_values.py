@@ -67,7 +67,7 @@ def proto_registry_decoder(columns: Mapping[str, Kind], options: Mapping[str, st
 
 
 def _path(message: bytes) -> tuple[list[int], int]:
-    """Which message of the file it is, and where its bytes begin."""
+    """Return the path of the message in the file, and the start of its bytes."""
     count, at = _signed(message, 5)
     if not 0 <= count <= 100:
         raise UndecodableError("the place of the message is broken")

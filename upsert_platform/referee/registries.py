@@ -108,7 +108,7 @@ def _ask(roots: list[str], path: str) -> Mapping[str, Any]:
 
 
 def _says_missing(body: bytes) -> bool:
-    """Whether it is the registry that says so: a 404 of another server tells nothing of a schema."""
+    """Return whether it is the registry that says so: a 404 of another server tells nothing of a schema."""
     try:
         return json.loads(body).get("error_code") in (40401, 40402, 40403)
     except (ValueError, AttributeError):

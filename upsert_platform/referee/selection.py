@@ -1,4 +1,4 @@
-"""What a table takes of a topic: columns under other names, and rows that meet simple conditions."""
+"""The selection that a table makes of a topic: renamed columns, and rows that meet simple conditions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Condition:
     value: Any = None
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row meets it."""
+        """Return whether a row meets it."""
         found = row[self.column]
         if self.operator == "is null":
             return found is None

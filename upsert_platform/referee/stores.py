@@ -90,7 +90,7 @@ _PLAIN = {**dict.fromkeys(TEXTS, str), **dict.fromkeys(BINARIES, bytes), **dict.
 
 
 def _is_plain(value: Any, kind: Kind) -> bool:
-    """Whether a value is of the Python type that clients give for values of this type."""
+    """Return whether a value is of the Python type that clients give for values of this type."""
     wanted = _PLAIN.get(kind.root)
     return wanted is not None and isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool)
 

@@ -83,7 +83,7 @@ def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
 
 
 def first_offsets(config: Mapping[str, Any], topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Where each partition begins: above 0 where records were deleted by their age, or the topic's size."""
+    """Return the first offset of each partition: above 0 if records were deleted by age or by size."""
     from confluent_kafka import Consumer
 
     consumer = Consumer({**config, "group.id": "referee"})

@@ -34,7 +34,7 @@ class Difference:
 
 @dataclass
 class Verdict:
-    """What the referee found.
+    """The verdict of the referee.
 
     Attributes:
         equal_rows: rows that are what they should be.
@@ -69,12 +69,12 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether the table holds what the topic says; refused rows are differences too."""
+        """Return whether the table holds what the topic says; refused rows are differences too."""
         return self.differing == 0
 
     @property
     def whole(self) -> bool:
-        """Whether every key could be judged."""
+        """Return whether every key could be judged."""
         return not (self.open_keys or self.unknown or self.topic.get("lost_keys") or self.topic.get("set_aside"))
 
     def to_json(self) -> str:

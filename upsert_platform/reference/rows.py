@@ -103,7 +103,7 @@ def _synonyms(info: FieldInfo) -> list[str]:
 
 
 def _is(info: FieldInfo, kind: Any) -> bool:
-    """Whether a field is declared by one of the annotated types of `upsert_platform.options`."""
+    """Return whether a field is declared by one of the annotated types of `upsert_platform.options`."""
     return kind.__metadata__[0] in [*info.metadata, *(part for _, metadata in _leaves(info) for part in metadata)]
 
 
@@ -124,7 +124,7 @@ def _leaves(info: FieldInfo) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 
 def _takes(info: FieldInfo) -> str:
-    """What values a field takes, where its description leaves that open."""
+    """Return the values that a field accepts, if its description leaves that open."""
     separator = next((text for kind, text in _LIST_SEPARATORS.items() if _is(info, kind)), "")
     if separator:
         return "" if f"joined by {separator}" in (info.description or "") else f"A list joined by {separator}"

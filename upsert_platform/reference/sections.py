@@ -68,14 +68,14 @@ def all_sections() -> Iterator[Section]:
 
 
 def _about(connector: str) -> str:
-    """What the platform does with tables of a connector: read, write, or both."""
+    """Return the uses of a connector's tables: read, write, or both."""
     uses = [use for use, connectors in (("read", readable()), ("written", writable())) if connector in connectors]
     told = f"Tables of this connector are {' and '.join(uses)}." if uses else "No insert can use such a table yet."
     return f"{texts.CONNECTORS[connector]} {told}"
 
 
 def _maxcompute_notes() -> dict[str, str]:
-    """When an option that not every table has a use for is used."""
+    """Return, per option that not every table uses, when it applies."""
     one = "Used with `sink.coordinator.enable` = `false`; else"
     notes = {
         name: f"Used with `write.api` = `tunnel`; else {why}" for name, why in replaced.REPLACED_BY_MAXSTORAGE.items()
@@ -157,12 +157,12 @@ def kafka_connect() -> Section:
 
 
 def _connect_origin(name: str) -> str:
-    """Who documents an option: Kafka Connect, which has it for every connector, or the connector."""
+    """Return the document of an option: Kafka Connect's, which covers every connector, or the connector's."""
     return "kafka-connect" if name.startswith(_OF_KAFKA_CONNECT) else "tablestore"
 
 
 def platform_settings() -> Section:
-    """What is not an option of a connector: options of every table, the environment, SET statements."""
+    """Return the platform's own options: of every table, the environment, SET statements."""
     rows = [*settings_rows(PlatformSettings), Row(TRUNCATE_TIMESTAMPS, "false", "platform", texts.TRUNCATE_TIMESTAMPS)]
     rows += [Row(name, default, "platform", text) for name, (default, text) in texts.ENVIRONMENT.items()]
     for name, reason in session_settings.REPLACED:

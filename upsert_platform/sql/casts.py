@@ -42,7 +42,7 @@ _SHORT_DECIMAL: Final = 18
 
 
 def can_cast(source: LogicalType, to: LogicalType) -> bool:
-    """Whether Flink has such a cast at all."""
+    """Return whether Flink has such a cast at all."""
     left, right = source.name, to.name
     if left in STRINGS or right in STRINGS:
         return not (left in STRINGS and right in _NESTED)
@@ -90,7 +90,7 @@ def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool
 
 
 def _has_room(source: LogicalType, to: LogicalType) -> bool:
-    """Whether a DECIMAL takes every value of an exact number type, rounded to its scale."""
+    """Return whether a DECIMAL takes every value of an exact number type, rounded to its scale."""
     if not is_exact(source):
         return False
     given = as_decimal(source)

@@ -1,4 +1,4 @@
-"""Which types Flink writes to a column without being asked to CAST (its implicit casts at a sink)."""
+"""Implicit casts at a sink: the types that Flink writes to a column without CAST."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FROM: Final[dict[TypeName, tuple[TypeName, ...]]] = {
 
 
 def can_write(source: LogicalType, target: LogicalType) -> bool:
-    """Whether Flink converts a value for a column by itself; nullability is left to the data."""
+    """Return whether Flink converts a value for a column by itself; nullability is left to the data."""
     allowed = _FROM.get(target.name)
     if allowed is not None:
         return source.name in allowed
@@ -53,7 +53,7 @@ _FRACTION_BITS: Final = {_N.FLOAT: (_N.TINYINT, _N.SMALLINT), _N.DOUBLE: (_N.TIN
 
 
 def keeps_apart(source: LogicalType, target: LogicalType) -> bool:
-    """Whether two different values stay different when Flink converts them for a column, as a key needs.
+    """Return whether two different values stay different when Flink converts them for a column, as a key needs.
 
     Lengths of texts and bytes do not matter: a value that is too long is refused, never cut. CHAR does, because
     tables fill it up with blanks.

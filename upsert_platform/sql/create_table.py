@@ -115,7 +115,8 @@ class _TableReader:
                 reader.take_until(",", ")", angles=not computed)
 
     def _items(self, what: str) -> Iterator[int]:
-        """Where each item of a list begins, up to its closing parenthesis; each is read before the next is asked for.
+        """Yield the start of each item of a list up to its closing parenthesis; each is read before the next is
+        requested.
 
         Dots in the place of items are passed over, with a warning.
         """
@@ -220,7 +221,7 @@ class _TableReader:
         )
 
     def _read_clauses(self) -> None:
-        """What follows the column list."""
+        """Read the clauses after the column list."""
         reader = self.reader
         while not reader.at_end():
             if reader.accept("COMMENT"):

@@ -1,4 +1,4 @@
-"""What the statements of a file declare, before tables, views and inserts of all files are joined."""
+"""The declarations of a file, before tables, views and inserts of all files are joined."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TableDeclaration:
 
     @property
     def complete(self) -> bool:
-        """Whether all columns are known."""
+        """Return whether all columns are known."""
         return not self.elided and not self.faulty
 
 

@@ -42,7 +42,7 @@ def without_hints(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
 
 
 def hint_warnings(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
-    """What is said of the hints that have no effect, with the lines of these."""
+    """Yield a warning with its line for each hint without effect."""
     for token in tokens:
         for name in _names(token):
             if name in _EXECUTION:

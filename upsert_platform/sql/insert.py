@@ -152,7 +152,9 @@ class InsertResolver:
         return None if shared and not self.declaration.materializes else (planned, given)
 
     def _needs_images(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
-        """Whether a key is not that of the source: a delete has no other values, what the row was before does."""
+        """Return whether the key differs from that of the source: a delete then needs the before-image, since it has no
+        other values.
+        """
         if not target.primary_key or not source.primary_key or self.declaration.overwrite:
             return False
         filled = [given.get(name) for name in target.primary_key]
@@ -225,7 +227,7 @@ class InsertResolver:
         )
 
     def check_rows(self, planned: PlannedQuery, target: Table, key: dict[str, str | None]) -> bool:
-        """Whether rows of a query may share a key of the target, which is said.
+        """Return whether rows of a query may share a key of the target, and report it.
 
         Args:
             key: columns of the target's key to columns of the result; constants left out.
@@ -324,7 +326,7 @@ class InsertResolver:
         self.error(f"{what} is {shown}, column '{column.name}' is {_bare(column.type)}{because}; {remedy}")
 
     def _check_key(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
-        """Whether the target's key is the source's: a delete carries nothing else."""
+        """Return whether the target's key is the source's: a delete carries nothing else."""
         if not target.primary_key or not source.primary_key:
             return True
         found: list[str] = []

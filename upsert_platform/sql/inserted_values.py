@@ -40,7 +40,7 @@ def target_of(table: str) -> str | None:
 
 
 def is_values(declaration: InsertDeclaration) -> bool:
-    """Whether an insert writes its rows out."""
+    """Return whether an insert writes its rows out."""
     return declaration.query[0].is_word("VALUES") and not declaration.overwrite
 
 

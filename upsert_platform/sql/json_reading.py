@@ -55,7 +55,7 @@ def parse(text: str) -> Any:
 
 
 def follow(value: Any, path: JsonPath) -> Any:
-    """What a path leads to; a list where it names every member or element.
+    """Return the value at a path; a list if the path names every member or element.
 
     Raises:
         Missing: the path is strict, and something on it is not there.

@@ -16,7 +16,7 @@ VARIABLE: Final = re.compile(r"\$\{\s*([A-Za-z0-9_.\-/]+)\s*\}")
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     QUOTED = "quoted name"
@@ -45,7 +45,7 @@ class Token:
     spaced: bool
 
     def is_word(self, word: str) -> bool:
-        """Whether it is this keyword or symbol (given in upper case), not a quoted name."""
+        """Return whether it is this keyword or symbol (given in upper case), not a quoted name."""
         return self.kind in (TokenKind.WORD, TokenKind.SYMBOL) and self.value.upper() == word
 
 
@@ -173,7 +173,7 @@ def tokenize(text: str, file: str) -> tuple[list[Token], list[Problem]]:
 
 
 def _is_torn(before: Token, kind: TokenKind, text: str) -> bool:
-    """Whether a text and a word touch that cannot, as after a quote that was not written twice."""
+    """Return whether a text and a word touch that cannot, as after a quote that was not written twice."""
     words = (TokenKind.WORD, TokenKind.NUMBER)
     if before.kind is TokenKind.STRING:
         return kind in words and text.upper() not in _AFTER_TEXT

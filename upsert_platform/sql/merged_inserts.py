@@ -73,7 +73,7 @@ def _resolve_one(
 
 
 def _unites(node: Node) -> bool:
-    """Whether rows that are only added come from several changelogs, each with an order of its own."""
+    """Return whether rows that are only added come from several changelogs, each with an order of its own."""
     return node.appends and is_ordered(node) and len(_branches(node)) > 1
 
 
@@ -180,7 +180,7 @@ class _Branch:
 
 
 def is_ordered(node: Node) -> bool:
-    """Whether each row comes from one record, so that records tell which row of a key is the last."""
+    """Return whether each row comes from one record, so that records tell which row of a key is the last."""
     if isinstance(node, Scan):
         return True
     if isinstance(node, (Project, Filter, Window, Union)) and not isinstance(node, Merge):

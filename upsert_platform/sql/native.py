@@ -80,7 +80,7 @@ def _is_truth(native: Native, columns: Mapping[str, LogicalType]) -> bool:
 
 
 def _type(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType | None:
-    """Of a column or a literal; None of what is true or false."""
+    """Return the type of a column or a literal; None for a truth value."""
     if native[0] == "column":
         return columns[native[1]]
     return native[2] if native[0] == "literal" else None

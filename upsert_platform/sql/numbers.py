@@ -34,7 +34,7 @@ def as_decimal(kind: LogicalType) -> LogicalType:
 
 
 def is_exact(kind: LogicalType) -> bool:
-    """Whether a number type is an integer or a DECIMAL."""
+    """Return whether a number type is an integer or a DECIMAL."""
     return kind.name in INTEGERS or kind.name is TypeName.DECIMAL
 
 

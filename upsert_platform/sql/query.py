@@ -35,7 +35,7 @@ _ON_TABLES: Final = {
 
 @dataclass(frozen=True)
 class Relation:
-    """What can be read in FROM.
+    """A relation of FROM.
 
     Attributes:
         source: name of the declared table that it reads.

@@ -20,7 +20,7 @@ class Fault(Exception):  # noqa: N818 - not an error of the program: it ends the
 
 
 class ToldFault(Fault):
-    """What this depends on has an error that was told already; saying more would only repeat it."""
+    """A dependency has an error that was reported already; another message would repeat it."""
 
     def __init__(self) -> None:
         super().__init__("", 0)
@@ -55,7 +55,7 @@ class TokenReader:
         return SourceLocation(self.file, self.line)
 
     def next_is(self, *words: str) -> bool:
-        """Whether the next tokens are these keywords or symbols."""
+        """Return whether the next tokens are these keywords or symbols."""
         for ahead, word in enumerate(words):
             token = self.peek(ahead)
             if token is None or not token.is_word(word):
@@ -143,5 +143,5 @@ class TokenReader:
         self.take_until(*stops)
 
     def at_end(self) -> bool:
-        """Whether every token was taken."""
+        """Return whether every token was taken."""
         return self.at >= len(self.tokens)

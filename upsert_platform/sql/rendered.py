@@ -68,7 +68,7 @@ def quote_text(text: str) -> str:
 
 
 def same_type(left: LogicalType | None, right: LogicalType | None) -> bool:
-    """Whether two known types differ in nothing but the outermost nullability."""
+    """Return whether two known types differ in nothing but the outermost nullability."""
     return left is not None and right is not None and replace(left, nullable=True) == replace(right, nullable=True)
 
 
@@ -100,7 +100,7 @@ def fails_when(condition: str, reason: str) -> str:
 
 
 def _step(logical: LogicalType) -> int:
-    """How many microseconds the last digit of a fraction is worth."""
+    """Return the number of microseconds of the last digit of a fraction."""
     return int(10 ** (6 - min(logical.precision or 0, 6)))
 
 
@@ -148,7 +148,7 @@ def _at_most(logical: LogicalType, digits: int) -> LogicalType:
 
 
 def _has_more(logical: LogicalType, digits: int) -> bool:
-    """Whether a value of the type may hold more digits of a second."""
+    """Return whether a value of the type may hold more digits of a second."""
     if logical.name in (*TIMESTAMPS, TypeName.TIME):
         return _step(_at_most(logical, digits)) > 1
     inner = [field.type for field in logical.fields]

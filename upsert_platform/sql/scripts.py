@@ -21,7 +21,7 @@ from upsert_platform.sql.tables import Tables, resolve_tables
 
 @dataclass(frozen=True)
 class Scripts:
-    """What SQL files declare.
+    """The declarations of SQL files.
 
     Attributes:
         tables: by name, in order of declaration.

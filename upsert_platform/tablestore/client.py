@@ -154,10 +154,10 @@ def repeat_until(seconds: float, call: Callable[[], T]) -> T:
 
 
 def may_repeat(error: ServiceError | NoAnswerError) -> bool:
-    """Whether a failure may pass."""
+    """Return whether a failure may pass."""
     return isinstance(error, NoAnswerError) or remedy_for(error) in (Remedy.RETRY, Remedy.SLOW_DOWN)
 
 
 def is_missing(error: ServiceError) -> bool:
-    """Whether the failure says that the table does not exist."""
+    """Return whether the failure says that the table does not exist."""
     return error.code == "OTSObjectNotExist"

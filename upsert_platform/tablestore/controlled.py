@@ -1,4 +1,4 @@
-"""What destinations in Tablestore share: the control record with position, lease and verdict."""
+"""The common base of Tablestore destinations: the control record with position, lease and verdict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class ControlledDestination(Destination, Resets):
 
     @abstractmethod
     def _created(self) -> int | None:
-        """When the table was created, in microseconds since 1970; 0 if nobody knows, None when it does not exist."""
+        """Return the creation time of the table in microseconds since 1970; 0 if it is unknown, None if it does not
+        exist.
+        """
 
     def close(self) -> None:
         """Releases the client. Idempotent."""
@@ -79,7 +81,7 @@ class ControlledDestination(Destination, Resets):
         self._control.forget_position()
 
     def drop_refusal(self) -> str | None:
-        """Why the table is not dropped: nobody would create it again."""
+        """Return why the table is not dropped: nothing would create it again."""
         if self._settings.auto_create:
             return None
         return (

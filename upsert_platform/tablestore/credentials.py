@@ -126,7 +126,7 @@ def environment_key() -> Key:
 
 @lru_cache(maxsize=1)
 def _chain() -> Any:
-    """What asks the environment; it has a thread of its own, so there is one per process."""
+    """Return the credentials chain of the environment; it has a thread of its own, so there is one per process."""
     from alibabacloud_credentials.provider import DefaultCredentialsProvider
 
     return DefaultCredentialsProvider()
@@ -134,7 +134,7 @@ def _chain() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where an endpoint's key comes from: given, or fetched for a role, or of the environment. Picklable."""
+    """The origin of an endpoint's key: given, fetched for a role, or from the environment. Picklable."""
 
     given: Key | None
     role: Role | None = None

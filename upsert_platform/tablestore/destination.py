@@ -73,7 +73,9 @@ class TablestoreDestination(
         self._prepared = self._created()
 
     def schema_difference(self) -> str | None:
-        """How the table's keys and predefined columns differ from what is declared; other columns have no type."""
+        """Return the difference between the table's keys and predefined columns and the declared ones; other columns
+        have no type.
+        """
         return schema_difference(self._client, self.table)
 
     def _created(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What an error of the service means for the rows of a request (service documentation: error codes)."""
+"""The consequence of a service error for the rows of a request (service documentation: error codes)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ClockError(EndpointError):
 
 
 class Remedy(Enum):
-    """What to do about a failure."""
+    """The remedy of a failure."""
 
     RETRY = auto()
     SLOW_DOWN = auto()

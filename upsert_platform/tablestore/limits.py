@@ -22,5 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether a table or column may have this name: a letter or ``_``, then letters, digits and ``_``, 255 at most."""
+    """Return whether a table or column may have this name: a letter or ``_``, then letters, digits and ``_``, 255 at
+    most.
+    """
     return _NAME.fullmatch(name) is not None

@@ -22,7 +22,7 @@ class InsertMode(StrEnum):
 
 
 class DeleteMode(StrEnum):
-    """What an empty value deletes: nothing, the row, the columns that are null, or both."""
+    """The effect of an empty value: it deletes nothing, the row, the null columns, or both."""
 
     NONE = "none"
     ROW = "row"
@@ -31,12 +31,12 @@ class DeleteMode(StrEnum):
 
     @property
     def deletes_rows(self) -> bool:
-        """Whether a deleted key removes its row."""
+        """Return whether a deleted key removes its row."""
         return self in (DeleteMode.ROW, DeleteMode.ROW_AND_COLUMN)
 
     @property
     def deletes_columns(self) -> bool:
-        """Whether a null removes its column when rows are merged."""
+        """Return whether a null removes its column when rows are merged."""
         return self in (DeleteMode.COLUMN, DeleteMode.ROW_AND_COLUMN)
 
 

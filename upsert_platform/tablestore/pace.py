@@ -1,4 +1,4 @@
-"""How fast a task sends: the rhythm that throttling imposes, and the pauses between attempts."""
+"""The sending rate of a task: adaptation to throttling, and pauses between attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a table is cut into ranges that are read in parallel: at keys that the service names by size of the data."""
+"""Division of a table into ranges that are read in parallel: at keys that the service names by data size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_ranges(table: StoredTable) -> list[str]:
 
 
 def measured_ranges(table: StoredTable) -> tuple[list[str], int]:
-    """What `read_ranges` gives, and about how many bytes the table has at most."""
+    """Return the ranges of `read_ranges`, and an upper estimate of the table's bytes."""
     from tablestore.protobuf.table_store_pb2 import ComputeSplitPointsBySizeResponse
 
     answer = _split_points(table)

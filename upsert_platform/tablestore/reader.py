@@ -164,7 +164,7 @@ def fetching_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
 
 @cache
 def row_parser() -> Callable[[bytes], Row]:
-    """What reads one row of PlainBuffer: the SDK's compiled parser where it has one for this Python."""
+    """Return the parser of one PlainBuffer row: the SDK's compiled one if it exists for this Python."""
     from tablestore.native import NATIVE_AVAILABLE, parse_single_row
 
     if NATIVE_AVAILABLE:
@@ -177,7 +177,7 @@ def row_parser() -> Callable[[bytes], Row]:
 
 @cache
 def page_parser() -> Callable[[bytes], Sequence[Row]]:
-    """What reads rows of PlainBuffer that follow each other; as `row_parser`."""
+    """Return the parser of consecutive PlainBuffer rows; as `row_parser`."""
     from tablestore.native import NATIVE_AVAILABLE, parse_multiple_rows
 
     if NATIVE_AVAILABLE:

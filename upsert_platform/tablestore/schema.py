@@ -67,7 +67,9 @@ def check_table(client: Client, table: TablestoreTable) -> None:
 
 
 def schema_difference(client: Client, table: TablestoreTable) -> str | None:
-    """How an existing table differs from its declaration; None where it does not, or does not exist."""
+    """Return the difference between an existing table and its declaration, or None if they agree or the table does not
+    exist.
+    """
     described = describe(client, table.table_name)
     return None if described is None else _difference(described, table)
 
@@ -83,7 +85,7 @@ def describe(client: Client, table_name: str) -> Any | None:
 
 
 def created_at(client: Client, table_name: str) -> int | None:
-    """When a table was created, in microseconds since 1970.
+    """Return the creation time of a table in microseconds since 1970.
 
     Returns:
         None when it does not exist; 0 when the service does not tell.

@@ -25,7 +25,7 @@ _WAITING_BYTES = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of the rows of one request.
+    """The outcome of the rows of one request.
 
     Attributes:
         refused: position of an encoded row to the reason, for rows that the service will not take.

@@ -67,7 +67,7 @@ _CONNECT_SUFFIXES: Final = (
 
 
 def _is_of_connect(name: str) -> bool:
-    """Whether an option is one of the sink connector that a declared table does not have."""
+    """Return whether an option is one of the sink connector that a declared table does not have."""
     per_table = name.startswith("tablestore.") and name.endswith(_CONNECT_SUFFIXES)
     return name in _CONNECT_NAMES or name.startswith(_CONNECT_PREFIXES) or per_table
 

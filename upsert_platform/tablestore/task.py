@@ -1,4 +1,4 @@
-"""What a writing task does with encoded rows: sends them, counts every source row, sets refused ones aside."""
+"""The writing task for encoded rows: send them, count every source row, set rejected ones aside."""
 
 from __future__ import annotations
 

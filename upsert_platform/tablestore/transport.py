@@ -56,7 +56,7 @@ class Endpoint:
 
     @property
     def key(self) -> KeySource:
-        """Where the key of requests comes from."""
+        """Return the source of the key of requests."""
         key_id = self.access_key_id.get_secret_value()
         given = Key(key_id, self.access_key_secret, self.sts_token) if key_id else None
         return KeySource(given, self.role)

@@ -45,7 +45,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
         success: whether every step of it succeeded.

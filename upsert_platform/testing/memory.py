@@ -27,7 +27,7 @@ _SERVERS: Final = 'open the project with servers="local"'
 
 @dataclass
 class MemorySystems:
-    """What a test holds instead of systems.
+    """The in-memory systems of a test.
 
     Attributes:
         tables: by declared name.

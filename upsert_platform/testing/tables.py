@@ -45,7 +45,7 @@ Row = Mapping[str, Any]
 
 @dataclass
 class MemoryTable(LeaseStore):
-    """What outlives the runs of a test: the rows of a table, and its control record.
+    """The part of a table that outlives the runs of a test: its rows and its control record.
 
     Attributes:
         rows: by primary key; by their count in a table without one.
@@ -102,7 +102,7 @@ class MemoryTable(LeaseStore):
 
 @dataclass(slots=True)
 class _Sent(TaskStats):
-    """What a writing task hands to the test's process: its rows, as a stream of Arrow in Base64."""
+    """The rows that a writing task returns to the test's process, as a stream of Arrow in Base64."""
 
     rows: str = ""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         compared: keys that were looked at.
@@ -136,7 +136,7 @@ def _stale(
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether values are the same: NaN is NaN, nulls are the same."""
+    """Return whether values are the same: NaN is NaN, nulls are the same."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (math.isnan(one) and math.isnan(other))
     if isinstance(one, dict) and isinstance(other, dict):

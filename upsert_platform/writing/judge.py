@@ -1,4 +1,4 @@
-"""Which columns may hold no null, as they are declared: what is asked of rows before any system gets to see them."""
+"""NOT NULL rules of declared columns, applied to rows before any system receives them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NotNull = tuple[tuple[str, LogicalType], ...]
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What of a change frame no system gets to see: nulls in columns that are declared NOT NULL, as Flink has it.
+    """The rows of a change frame that no system receives: nulls in columns declared NOT NULL, as in Flink.
 
     Attributes:
         columns: of the rows that are kept.
@@ -64,6 +64,6 @@ def not_null_columns(columns: Sequence[Column], key: Sequence[str]) -> NotNull:
 
 
 def refuses_nulls(declared: LogicalType) -> bool:
-    """Whether the type, or one within it, says NOT NULL."""
+    """Return whether the type, or one within it, says NOT NULL."""
     inner = (declared.element, *(field.type for field in declared.fields))
     return not declared.nullable or any(kind is not None and refuses_nulls(kind) for kind in inner)

@@ -56,7 +56,7 @@ class Tenure:
 
     @property
     def held(self) -> bool:
-        """Whether somebody has the lease now."""
+        """Return whether somebody has the lease now."""
         return self.expires > time.time()
 
     def shown_in(self, state: DestinationState) -> DestinationState:
@@ -67,7 +67,7 @@ class Tenure:
 
 
 class LeaseStore(ABC):
-    """Where the lease of a destination stands: in its control record, which is changed by compare-and-set.
+    """The store of a destination's lease: its control record, changed by compare-and-set.
 
     Clients of a store obey `time_limit`: a service that accepts requests and stays silent holds nobody longer.
     """
@@ -94,7 +94,7 @@ class LeaseStore(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a task is told of the lease under which it writes. Picklable.
+    """The terms of the lease under which a task writes. Picklable.
 
     Attributes:
         what: the destination, for messages: ``topic 'users'``.
@@ -151,7 +151,7 @@ class RenewedLease:
 
     @property
     def terms(self) -> Terms:
-        """What tasks are told."""
+        """Return the terms for tasks."""
         left = self._until - time.monotonic() + self.seconds * MARGIN
         return Terms(self.what, self._token, time.time() + left, self.seconds)
 

@@ -36,7 +36,7 @@ def null_refusals(changes: pa.RecordBatch, not_null: Sequence[tuple[str, Logical
 
 
 def nulls_where_none_may_be(column: pa.Array, declared: LogicalType) -> np.ndarray:
-    """Which rows hold a null that the type forbids.
+    """Return a mask of the rows with a null that the type forbids.
 
     Args:
         column: of the Arrow type that Spark has for `declared`.

@@ -1,4 +1,6 @@
-"""What writing tasks hand to the driver: counts, refused rows, and the error that ended one. Once for every system."""
+"""The results that writing tasks hand to the driver: counts, rejected rows, and the error that ended one. Once for
+every system.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ _Stats = TypeVar("_Stats", bound=TaskStats)
 
 @dataclass(frozen=True)
 class Written(Generic[_Stats]):
-    """What the tasks of a write did.
+    """The result of the tasks of a write.
 
     Attributes:
         stats: the kind of their counts.
@@ -115,7 +117,7 @@ class Written(Generic[_Stats]):
     def report(
         self, *, upserts: int, deletes: int, metrics: Mapping[str, int | float | str] | None = None
     ) -> WriteReport:
-        """What the write did, with the rows that were refused."""
+        """Return the report of the write, with the rejected rows."""
         refused = sum(part.refused for part in self.parts)
         return WriteReport(upserts, deletes, refused, self.examples(), metrics or {})
 
@@ -180,7 +182,7 @@ def run_tasks(
 
 
 def _outcomes(frame: DataFrame | pa.Table | RowsOfTask, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
-    """What the tasks yielded, row by row."""
+    """Return the outcomes of the tasks, row by row."""
     import pyarrow as pa
 
     if not isinstance(frame, (pa.Table, RowsOfTask)):

@@ -28,7 +28,7 @@ def counted_task(task: Task, counter: Callable[[int], CountsRows]) -> Task:
 
 
 def _place() -> int:
-    """Of this task among those of Spark; 0 in a process that writes by itself, and has not loaded Spark for it."""
+    """Return the index of this task among Spark's; 0 in a process that writes by itself without Spark."""
     module = sys.modules.get("pyspark")
     context = None if module is None else module.TaskContext.get()
     return 0 if context is None else int(context.partitionId())

@@ -1,4 +1,4 @@
-"""Where a writing task puts rows that are refused: into a file of the lake, or among what it yields to the driver.
+"""The sink of rows that a writing task rejects: a file of the lake, or the results sent to the driver.
 
 Runs in Spark workers. Of every system alike: nobody holds more refused rows than a file's row group.
 """

@@ -1,4 +1,4 @@
-"""Which rows have the same key: the one place for the rule that a null is the same as a null.
+"""Equality of keys, in one place: a null equals a null.
 
 A key column holds null where an expression or a record gives none: such a row is set aside, for no table takes it, and
 is to be found again by its key. Plain equality, which is how Spark joins by names, never finds it.

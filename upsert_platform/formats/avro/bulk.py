@@ -31,12 +31,14 @@ class GiveUpError(Exception):
 
 
 def has_bulk_form(node: Node) -> bool:
-    """Whether records of this plan can be read in bulk: no arrays and maps, unions only with null, and not too many."""
+    """Return whether records of this plan can be read in bulk: no arrays and maps, unions only with null, and not too
+    many.
+    """
     return _steps(node, {}) <= _MOST_STEPS
 
 
 def _steps(node: Node, known: dict[int, float]) -> float:
-    """How many steps a node takes, those of named types wherever they stand; infinite if it has no bulk form."""
+    """Return the number of steps that decode a node, named types included; infinite if it has no bulk form."""
     if id(node) not in known:
         odd_union = node.kind == "union" and (
             len(node.children) != 2 or all(child.kind != "null" for child in node.children)

@@ -1,4 +1,4 @@
-"""How to read what an Avro writer wrote into declared columns: the writer's schema resolved against their types.
+"""Resolution of an Avro writer's schema against the declared columns.
 
 Follows the schema resolution of the Avro specification, with two liberties that keep values right where Flink's reader
 would take the number alone: the writer's unit of a time or timestamp counts, and so does its scale of a decimal.
@@ -53,7 +53,7 @@ _SHOWN: Final = 200
 
 
 class ResolutionError(ValueError):
-    """What the writer wrote cannot be read as the declared columns."""
+    """Data of the writer's schema cannot be read as the declared columns."""
 
 
 class SchemaBoundError(ResolutionError):

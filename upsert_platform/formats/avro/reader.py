@@ -58,7 +58,7 @@ class _Readers:
             raise AvroDataError("the message holds more values without a byte (nulls, empty records) than are read")
 
     def free(self, node: Node) -> int:
-        """How many values without a byte the node holds in any message, itself included; 0 if none."""
+        """Return the number of values of a node that take no byte in a message, itself included; 0 if none."""
         found = self._free.get(id(node))
         if found is None:
             match node.kind:
@@ -74,7 +74,7 @@ class _Readers:
         return found
 
     def is_free(self, node: Node) -> bool:
-        """Whether a value of the node takes no byte."""
+        """Return whether a value of the node takes no byte."""
         found = self._is_free.get(id(node))
         if found is None:
             found = all(map(self.is_free, node.children)) if node.kind == "record" else self.free(node) > 0

@@ -160,5 +160,7 @@ def _is_safe(blob: bytes, messages: Messages) -> bool:
 
 
 def is_extreme(message: bytes) -> bool:
-    """Whether Jackson might refuse a long message: nesting beyond 1000, or a number of more than 1000 characters."""
+    """Return whether Jackson might refuse a long message: nesting beyond 1000, or a number of more than 1000
+    characters.
+    """
     return message.count(b"{") + message.count(b"[") >= LONG_MESSAGE or _LONG_NUMBER.search(message) is not None

@@ -16,7 +16,7 @@ from upsert_platform.formats.options import JsonSettings
 
 
 def json_manner(settings: JsonSettings, columns: Columns, *, exact: bool = False) -> JsonManner:
-    """How the settings of a table have its messages converted."""
+    """Return the conversion rules that a table's settings ask for."""
     return JsonManner(
         streaming=settings.decode_json_parser_enabled,
         ignore_errors=settings.ignore_parse_errors,

@@ -33,7 +33,7 @@ _WHOLE: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIG
 
 
 def has_object_form(columns: Columns, manner: JsonManner) -> bool:
-    """Whether columns can be read this way: no FLOAT (which needs the source text), distinct names."""
+    """Return whether columns can be read this way: no FLOAT (which needs the source text), distinct names."""
     names = [name for name, _ in columns]
     parts = [part for _, logical in columns for part in logical.parts()]
     if manner.fail_on_missing and any(part.name is TypeName.ROW for part in parts):

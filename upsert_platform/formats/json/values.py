@@ -42,7 +42,7 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonManner:
-    """How trees are converted.
+    """The rules by which JSON trees are converted.
 
     Attributes:
         streaming: as the streaming reader does, else as the tree reader.
@@ -59,7 +59,7 @@ class JsonManner:
 
 
 def has_decimal(logical: LogicalType) -> bool:
-    """Whether a type is or holds a DECIMAL."""
+    """Return whether a type is or holds a DECIMAL."""
     inner = [part for part in (logical.element, logical.key) if part is not None]
     inner += [item.type for item in logical.fields]
     return logical.name is TypeName.DECIMAL or any(map(has_decimal, inner))

@@ -166,7 +166,7 @@ class ProtobufEncoder:
 
 
 def _is_plain(field: FieldDescriptor, logical: LogicalType) -> bool:
-    """Whether the library takes the column's values as they are."""
+    """Return whether the library takes the column's values as they are."""
     return not is_repeated(field) and kind_of(field) != "message" and _scalar_writer(field, logical) is _same
 
 
@@ -239,7 +239,9 @@ def _map_writer(field: FieldDescriptor, logical: LogicalType, null_text: str) ->
 
 
 def _element_writer(field: FieldDescriptor, logical: LogicalType, null_text: str) -> Convert:
-    """What stands for null in arrays and maps, which hold none: the default of the type."""
+    """Return the writer of elements of arrays and maps; null, which protobuf does not hold, becomes the default of the
+    type.
+    """
     convert, kind = _scalar_writer(field, logical), kind_of(field)
     empty = null_text if kind == "string" else _EMPTY.get(kind, 0)
     return lambda value: empty if value is None else convert(value)

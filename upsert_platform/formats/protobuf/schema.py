@@ -122,12 +122,12 @@ def kind_of(field: FieldDescriptor) -> str:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a repeated field is a map."""
+    """Return whether a repeated field is a map."""
     return bool(is_repeated(field) and field.message_type and inner(field).GetOptions().map_entry)
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
-    """Whether a field is an array or a map."""
+    """Return whether a field is an array or a map."""
     return bool(field.label == field.LABEL_REPEATED)  # type: ignore[attr-defined]
 
 
@@ -144,7 +144,7 @@ def enum_of(field: FieldDescriptor) -> dict[str, int]:
 
 
 def misfits(message: Descriptor, columns: Any, *, may_lack: bool = False) -> Iterator[str]:
-    """What is wrong with columns, given as names and types, one text each.
+    """Yield one text per mismatch between a message and columns, given as names and types.
 
     Args:
         may_lack: the message may lack fields of columns that may be null.

@@ -19,7 +19,7 @@ _LONGEST_REASON: Final = 1_000
 
 
 def frame(schema_id: int) -> bytes:
-    """What a message of a schema begins with."""
+    """Return the prefix of messages with a schema id."""
     return b"\0" + schema_id.to_bytes(4, "big", signed=True)
 
 
@@ -88,5 +88,5 @@ class FramedDecoder:
 
 
 def _reason(schema_id: int, error: ValueError) -> str:
-    """Why messages of a schema are set aside; each of them keeps it, so it is brief."""
+    """Return a brief reason for which messages of a schema are quarantined; each of them stores it."""
     return f"schema id {schema_id}: {error}"[:_LONGEST_REASON]

@@ -95,7 +95,7 @@ class ProtoRegistryEncoder:
 
 
 def schema_problem(text: str, name: str | None, columns: Columns) -> str | None:
-    """Why a proto file does not serve to write the columns; None if it does. It imports nothing but Google's own."""
+    """Return why a proto file cannot encode the columns, or None if it can. It imports nothing but Google's own."""
     try:
         file = ProtoFile(RegisteredSchema(text))
         wrong = list(misfits(file.at(file.path_of(name)).DESCRIPTOR, columns))
@@ -105,7 +105,7 @@ def schema_problem(text: str, name: str | None, columns: Columns) -> str | None:
 
 
 def data_at(message: bytes) -> int:
-    """Where the data of a message begins.
+    """Return the offset at which the data of a message begins.
 
     Raises:
         ValueError: what says which message it is, is broken.

@@ -53,7 +53,7 @@ class BrokenSchemaError(ValueError):
 
 
 class SchemaRegistry(Protocol):
-    """What the formats need of a registry."""
+    """The registry operations that formats use."""
 
     def schema(self, schema_id: int, *, kind: Kind = "AVRO") -> RegisteredSchema:
         """The schema of an id.

@@ -20,7 +20,7 @@ Side = Literal["key", "value"]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What is written: one side of a topic, which may not be known."""
+    """The target of an encoder: one side of a topic, which may be unknown."""
 
     topic: str | None
     side: Side

@@ -1,1 +1,1 @@
-"""What `upsert-platform doctor` looks at: the machine, the lake, and every endpoint that a project names."""
+"""The diagnostics of `upsert-platform doctor`: the machine, the lake, and every endpoint of a project."""

@@ -1,4 +1,4 @@
-"""What a check found, and how checks are run side by side."""
+"""Findings of diagnostics, and their parallel execution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from upsert_platform.hops.status import Look, new_places
 
 
 class State(StrEnum):
-    """How well a thing is."""
+    """The result of a diagnostic."""
 
     OK = "ok"
     WARNING = "warning"
@@ -51,7 +51,7 @@ class Check:
     remedy: str = ""
 
     def found(self) -> list[Finding]:
-        """What it finds; an error that is made for users is a fault."""
+        """Return the findings; a user-facing error becomes a fault."""
         try:
             return list(self.look())
         except UpsertPlatformError as error:
@@ -59,7 +59,7 @@ class Check:
 
 
 def run_checks(checks: Sequence[Check], *, timeout: float) -> list[Finding]:
-    """What all checks find, in their order.
+    """Return the findings of all diagnostics in order.
 
     Args:
         timeout: seconds after which what has not ended is a fault.

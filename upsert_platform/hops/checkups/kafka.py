@@ -47,7 +47,7 @@ class _Cluster:
 
 
 def client_check(binding: Binding | None) -> Check:
-    """What the installed client library can do; needs no cluster.
+    """Return the diagnostic of the installed client library; it needs no cluster.
 
     Args:
         binding: of the project whose clusters may need what it cannot do; None where there is none.
@@ -86,7 +86,7 @@ def _clusters(binding: Binding) -> Mapping[bytes, _Cluster]:
 
 
 def _features(unneeded: Sequence[str]) -> Iterator[Finding]:
-    """What the client can do; what no cluster of the project needs is only told."""
+    """Yield the features of the client; a feature that no cluster of the project needs is information only."""
     from confluent_kafka import KafkaException, Producer, libversion, version
 
     missing = []

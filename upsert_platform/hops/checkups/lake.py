@@ -65,7 +65,7 @@ def _changelog(source: Source, lake: Lake) -> Iterator[Finding]:
 
 
 def _damaged(location: TableLocation, paths: list[str]) -> Iterator[str]:
-    """What is wrong with commits and files, one text each."""
+    """Yield one text per damaged commit or file."""
     from pyarrow import fs
 
     system, folder = file_system(location)
@@ -108,7 +108,7 @@ def _lake(lake: Lake) -> Iterator[Finding]:
 
 
 def races(create: Callable[[int], bool], *, rounds: int = _ROUNDS, at_once: int = _AT_ONCE) -> list[int]:
-    """How many of several creations of one name, begun at one moment, succeeded in each round: one, if all is well.
+    """Return how many of several simultaneous creations of one name succeeded per round; 1 is correct.
 
     Args:
         create: creates the name of a round; whether this call created it.

@@ -1,4 +1,4 @@
-"""What the check `freshness` says of tables while continuous mode runs, in bounded time whatever does not answer."""
+"""Results of check `freshness` while continuous mode runs, in bounded time even if endpoints do not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _PATIENCE: Final = 5.0
 
 
 def judgements(binding: Binding, names: Iterable[str], lake: Lake) -> Mapping[str, Judgement]:
-    """Of the tables that declare limits, by name. A table that cannot be asked fails: it may be as old as it will."""
+    """Return the judgements of tables that declare limits, by name. A table that cannot be asked fails: it may be as
+    old as it will.
+    """
     asked = {name: binding.targets[name] for name in names if FreshnessLimits.of(binding.targets[name].table)}
     places, deadline = new_places(), time.monotonic() + _PATIENCE
     looks = {name: Look(partial(_judged, binding, target, lake), places) for name, target in asked.items()}

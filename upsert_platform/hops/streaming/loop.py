@@ -39,7 +39,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How continuous mode runs.
+    """Settings of continuous mode.
 
     Attributes:
         tables: names of destination tables; all of them if empty.
@@ -122,17 +122,19 @@ class StreamLoop:
                 running.worker.start()
 
     def numbers(self) -> Mapping[str, Numbers]:
-        """What was counted so far, by name of the changelog, query or table with its kind before it."""
+        """Return the counts so far by kind and name of changelog, query or table."""
         running = {" ".join(place): found.worker.step.measures.read() for place, found in list(self._running.items())}
         return {**self._ended, **running}
 
     def judgements(self) -> Mapping[str, Judgement]:
-        """How fresh the tables are that declare limits, by name; asks them and their topics, for seconds at most."""
+        """Return the freshness of tables that declare limits, by name; queries them and their topics for a few seconds
+        at most.
+        """
         names = [name for kind, name in self._running if kind == "table"]
         return judgements(self._binding, names, self._lake) if self._binding is not None else {}
 
     def takes_stale(self) -> bool:
-        """Whether a step has failed since the last call because its table is not as it was declared any more."""
+        """Return whether a step has failed since the last call because its table is not as it was declared any more."""
         stale = [found.worker for found in list(self._running.values()) if found.worker.is_stale]
         for worker in stale:
             worker.is_stale = False

@@ -1,4 +1,4 @@
-"""What continuous mode counts, per table: records, lag, delays, retries, seconds of commits. Written by its workers."""
+"""Metrics of continuous mode per table: records, lag, delays, retries, seconds of commits. Written by its workers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Of values."""
+        """Return the number of values."""
         return sum(self.counts)
 
     @classmethod
     def of(cls, values: Any) -> Histogram:
-        """Of an array of numpy; what is below zero counts as zero."""
+        """Return the histogram of a numpy array; negative values count as zero."""
         import numpy as np
 
         if not len(values):
@@ -48,7 +48,7 @@ class Histogram:
         return Histogram(summed, self.total + more.total, max(self.greatest, more.greatest))
 
     def since(self, before: Histogram) -> Histogram:
-        """What came after an earlier state; `greatest` stays that of all values."""
+        """Return the difference to an earlier state; `greatest` stays that of all values."""
         counts = tuple(one - other for one, other in zip(self.counts, before.counts, strict=True))
         return Histogram(counts, self.total - before.total, self.greatest)
 
@@ -66,7 +66,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Of one changelog, query or table, since the process began.
+    """The metrics of one changelog, query or table since the process started.
 
     Attributes:
         kind: ``changelog``, ``query`` or ``table``.

@@ -1,4 +1,4 @@
-"""What continuous mode tells of an interval: a line per table for people, and the numbers for who keeps them."""
+"""Interval reports of continuous mode: one line per table, and the metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from upsert_platform.hops.streaming.measures import Histogram, Numbers
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Of one changelog, query or table, for an interval.
+    """The report of one changelog, query or table for an interval.
 
     Attributes:
         seconds: length of the interval.

@@ -40,7 +40,7 @@ _NOTE_SECONDS: Final = 10.0
 
 
 class Step(ABC):
-    """What a worker does again and again.
+    """A repeated unit of work of a worker.
 
     Attributes:
         measures: of its table.
@@ -264,7 +264,7 @@ class DestinationStep(Step):
         return self._held
 
     def _comes_too_soon(self, hop: DestinationHop) -> bool:
-        """Whether the table wants commits to be further apart: then batches wait, and are written as one."""
+        """Return whether the table wants commits to be further apart: then batches wait, and are written as one."""
         if self._written_at is None or not isinstance(hop.destination, PacesCommits):
             return False
         return time.monotonic() - self._written_at < hop.destination.least_interval.total_seconds()

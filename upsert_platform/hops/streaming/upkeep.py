@@ -25,7 +25,7 @@ _TRIM_SECONDS: Final = 120.0
 
 
 class Upkeep:
-    """Of one table, by whoever commits to it."""
+    """Upkeep of one table, carried out by whoever commits to it."""
 
     def __init__(self, store: ChangelogStore) -> None:
         self._store = store

@@ -118,7 +118,7 @@ class Worker(threading.Thread):
 
 
 def failures() -> tuple[type[BaseException], ...]:
-    """What may pass when it is tried again: the platform's own errors, and those of the systems that it talks to."""
+    """Return the errors that a retry may cure: the platform's own and those of the external systems."""
     from confluent_kafka import KafkaException
     from deltalake.exceptions import DeltaError
 

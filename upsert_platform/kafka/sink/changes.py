@@ -34,7 +34,7 @@ class ChangeTopicDestination(KafkaDestination, TellsBefore):
 
     @property
     def topic_config(self) -> Mapping[str, str]:
-        """Of a topic that is created: nothing is forgotten."""
+        """Return the configuration of a created topic: unlimited retention."""
         return _FOR_EVER
 
     def judge_topic(self, found: TopicInfo) -> None:

@@ -1,4 +1,4 @@
-"""What the platform remembers of a topic that it writes: a few records in a compacted control topic beside it.
+"""The state of a topic that the platform writes: a few records in a compacted control topic beside it.
 
 Group offsets would do for a position, but the broker forgets them after a week without readers. Position, verdict and
 lease are in the first partition and written by the driver alone, in transactions of a moment, so that a writer which
@@ -85,7 +85,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one writing task committed, in the transaction that holds its rows.
+    """The commit of one writing task, part of the transaction with its rows.
 
     Attributes:
         topic_id: of the topic that holds the rows.
@@ -203,7 +203,7 @@ class ControlTopic:
         )
 
     def shares(self) -> dict[int, Share]:
-        """What tasks have committed, by the number of their share.
+        """Return the commits of tasks by the number of their share.
 
         Raises:
             EndpointError: see `read`.
@@ -276,7 +276,7 @@ class ControlTopic:
             time.sleep(0.05)
 
     def _position(self, name: str, message: Message, *, before: int) -> int:
-        """Where the committed records end, once that is reached."""
+        """Return the end of the committed records once it is reached."""
         error = message.error()
         if error is None:
             return before

@@ -97,7 +97,7 @@ class KafkaDestination(
 
     @property
     def topic_config(self) -> Mapping[str, str]:
-        """Of a topic that is created."""
+        """Return the configuration of a created topic."""
         return {"cleanup.policy": "compact"}
 
     def judge_topic(self, found: TopicInfo) -> None:
@@ -147,7 +147,7 @@ class KafkaDestination(
         self._control.create()
 
     def schema_difference(self) -> str | None:
-        """Whether the topic is compacted: else it lets go of values that are still current."""
+        """Return whether the topic is compacted: else it lets go of values that are still current."""
         found = describe_topic(self.table.endpoint, self.topic)
         if found is None or found.compacted:
             return None
@@ -270,7 +270,7 @@ class KafkaDestination(
         lease.record_applied(Applied())
 
     def drop_refusal(self) -> str | None:
-        """Why the topic is not deleted: nobody would create it again."""
+        """Return why the topic is not deleted: nothing would create it again."""
         if self.settings.auto_create and self.settings.apsara is None:
             return None
         return (
@@ -343,7 +343,9 @@ class KafkaDestination(
         committed: Mapping[int, Share],
         span: BatchSpan,
     ) -> int:
-        """How many tasks write: as many as in an attempt that broke off, since that decides what each had committed."""
+        """Return the number of writing tasks: that of an interrupted attempt if there is one, since it determines each
+        task's commits.
+        """
         if self._exactly_once:
             unfinished = unfinished_share(committed, before, changelog_id=span.changelog_id, topic_id=before.topic_id)
             if unfinished is not None:
@@ -428,7 +430,7 @@ class KafkaDestination(
         return [batch for batch, _ in self._marks()]
 
     def read_recent(self, spark: SparkSession, *, keys: DataFrame, since: int) -> DataFrame:
-        """What `read` gives for keys that batches after `since` wrote, from what was written since then.
+        """Return the rows of `read` for keys written by batches after `since`, from the records written since then.
 
         A topic that an earlier version of the platform wrote last is read as a whole.
         """

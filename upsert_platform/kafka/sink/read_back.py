@@ -27,7 +27,7 @@ _HELD: Final = internal("held")
 
 
 def ranges_behind(table: KafkaTable, ends: Sequence[int] = ()) -> list[OffsetRange]:
-    """What a topic holds now, from offsets on.
+    """Return the ranges of a topic's present records from given offsets on.
 
     Args:
         ends: per partition; partitions beyond them are new, and wholly meant.

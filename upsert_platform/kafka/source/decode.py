@@ -99,7 +99,7 @@ class RecordDecoder:
 
     @property
     def needs_records(self) -> bool:
-        """Whether blocks must hold the client's records, for metadata columns."""
+        """Return whether blocks must hold the client's records, for metadata columns."""
         return any(
             needs_record(column) for column in self._table.metadata_columns if column.name not in self._value_index
         )
@@ -141,7 +141,9 @@ class RecordDecoder:
         return Decoded(decoded.rows, pa.array(places[decoded.message.to_numpy()], pa.int32()), decoded.errors)
 
     def _hint(self, side: Literal["key", "value"], declared: FormatSide, given: Messages, decoded: Decoded) -> str:
-        """Which format would read messages of which the declared one reads none; few say nothing about values."""
+        """Return which format would read messages of which the declared one reads none; few of them say nothing about
+        values.
+        """
         if not decoded.errors or len(decoded.errors) < max(len(given), 1 if side == "key" else _TELLING_VALUES):
             return ""
         found = fitting_format(side, declared, given[:SAMPLE])

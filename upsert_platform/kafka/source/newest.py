@@ -27,7 +27,7 @@ _WIDER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class NewestRecords:
-    """What lies at the ends of some topics.
+    """The newest records of some topics.
 
     Attributes:
         rows: in the schema of a changelog without `_batch`, the newest last; a record that gives no row is there as

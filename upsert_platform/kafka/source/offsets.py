@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class CommittedPositions(Protocol):
-    """Where reading goes on, as a changelog tells it.
+    """The positions at which reading continues, from a changelog.
 
     Attributes:
         offsets: topic to partition to the first offset not read yet.
@@ -69,7 +69,7 @@ class TopicOffsets:
 
 
 def discover(table: KafkaTable) -> tuple[TopicOffsets, ...]:
-    """What can be read of the topics of a table, by name and partition.
+    """Return the readable offsets of a table's topics, by name and partition.
 
     Raises:
         TopicError: a topic does not exist, or none matches the pattern.
@@ -131,12 +131,12 @@ def _topic_names(admin: ClusterAdmin, table: KafkaTable) -> list[str]:
 
 
 def _is_internal(name: str) -> bool:
-    """Whether a topic is Kafka's or the platform's own, which a pattern does not mean."""
+    """Return whether a topic is Kafka's or the platform's own, which a pattern does not mean."""
     return name in _INTERNAL_TOPICS or f"{name}-".startswith(CONTROL_TOPIC)
 
 
 def _reads_committed(table: KafkaTable) -> bool:
-    """Whether the end of a partition is its last stable offset for the table."""
+    """Return whether the end of a partition is its last stable offset for the table."""
     return table.properties.consumer.get("isolation.level") == "read_committed"
 
 
@@ -197,7 +197,9 @@ def _check_same_topics(table: KafkaTable, topics: Sequence[TopicOffsets], positi
 
 
 def _check_not_truncated(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets, start: int) -> None:
-    """Tells a truncated log from a last stable offset that lies behind (isolation.level was declared otherwise)."""
+    """Distinguish a truncated log from a last stable offset that moved back because isolation.level was declared
+    otherwise.
+    """
     from confluent_kafka.admin import OffsetSpec
 
     with table.endpoint.admin() as admin:
@@ -223,7 +225,7 @@ def _report_loss(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets,
 
 
 def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets], *, first: bool) -> dict[Place, int]:
-    """Where partitions without a position start, where that is not their first offset.
+    """Return the start offsets of partitions without a position that do not start at their first offset.
 
     Args:
         first: nothing was committed yet; a partition that appears later cannot start at its end without losing records.
@@ -251,7 +253,7 @@ def _within(item: PartitionOffsets, offset: int) -> int:
 
 
 def _bounds(table: KafkaTable, topics: Sequence[TopicOffsets]) -> dict[Place, int]:
-    """Where reading ends for good; a partition without an entry has no bound."""
+    """Return the final end offsets; a partition without an entry has no bound."""
     settings = table.settings
     places = {(topic.name, item.partition): item for topic in topics for item in topic.partitions}
     match settings.bounded_mode:

@@ -25,7 +25,7 @@ _NO_TIME: Final = 0
 
 
 def first_times(table: KafkaTable, ranges: Sequence[OffsetRange]) -> list[datetime | None]:
-    """When the first record of each range was made, UTC; None where the record has no time, or was deleted meanwhile.
+    """Return the time (UTC) of the first record of each range, or None if it has none or was deleted meanwhile.
 
     Ranges that hold no record (transaction markers, what was aborted or compacted away) are left out.
 
@@ -64,7 +64,7 @@ def first_times(table: KafkaTable, ranges: Sequence[OffsetRange]) -> list[dateti
 
 
 def _told(message: Any, item: OffsetRange) -> list[datetime | None] | None:
-    """What a message tells of a range: a time, that there is no record, or (None) nothing yet."""
+    """Return the times that a message implies for a range: a time, that there is no record, or None for nothing yet."""
     error = message.error()
     if error is None:
         if message.offset() >= item.end:

@@ -49,7 +49,7 @@ def unheld_times(block: RecordBlock, column: Column) -> dict[int, str]:
 
 
 def needs_record(column: Column) -> bool:
-    """Whether a metadata column reads something of a record that its block has no column for."""
+    """Return whether a metadata column reads something of a record that its block has no column for."""
     return metadata_key(column) not in ("topic", "partition", "offset", "timestamp")
 
 

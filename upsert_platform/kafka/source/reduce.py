@@ -60,7 +60,7 @@ class LatestByKey:
             self._held += block.held
 
     def is_full(self) -> bool:
-        """Whether what is held, without replaced records, has reached three quarters of the budget."""
+        """Return whether what is held, without replaced records, has reached three quarters of the budget."""
         if self._held <= self._reduces_at:
             return False
         lone = self._held - sum(block.held for block in self._blocks)
@@ -87,7 +87,7 @@ class LatestByKey:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What decoding a block said of records that gave no change: their index in the block, and why.
+    """The decoder's verdict on records of a block that gave no change: their index in the block, and the reason.
 
     Attributes:
         refused: cannot be decoded; they go to quarantine.

@@ -1,4 +1,4 @@
-"""Which records a topic may delete before they are read: what is unread, and how old, against how long it keeps them.
+"""Records that a topic may delete before they are read: the age of what is unread against the retention.
 
 Kafka deletes whole segments, by their newest record, so a record stays at least as long as is reckoned with here. What
 a limit of bytes (``retention.bytes``) deletes cannot be foreseen; it is told once it is gone.
@@ -52,7 +52,7 @@ def unread_records(
 
 
 def kept_for(admin: ClusterAdmin, topic: str) -> timedelta | None:
-    """How long a topic keeps a record at least, tombstones included; None where it keeps them all.
+    """Return the minimum retention of a topic's records, tombstones included; None if it is unlimited.
 
     Raises:
         EndpointError: the brokers do not answer, or do not tell.

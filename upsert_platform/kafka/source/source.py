@@ -41,7 +41,7 @@ class _Target:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What tasks need to know. Travels inside of their function, which Spark shows nowhere (it holds the login)."""
+    """The data that tasks receive. Travels inside of their function, which Spark shows nowhere (it holds the login)."""
 
     table: KafkaTable
     reduces: bool

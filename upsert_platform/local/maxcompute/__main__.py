@@ -19,7 +19,7 @@ SECRET_VARIABLE = "UPSERT_MAXCOMPUTE_ACCESS_KEY"
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What the command takes."""
+    """Return the argument parser of the command."""
     parser = argparse.ArgumentParser(prog="python -m upsert_platform.local.maxcompute", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="directory that holds the tables")
     parser.add_argument("--host", default="127.0.0.1")

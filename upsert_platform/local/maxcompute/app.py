@@ -145,7 +145,7 @@ class App:
 
 
 def is_tunnel(request: Request) -> bool:
-    """Whether the tunnel or the storage API is asked, which answer JSON."""
+    """Return whether the tunnel or the storage API is asked, which answer JSON."""
     if request.path.startswith("/api/storage/") or _TUNNEL_TABLE.fullmatch(request.path):
         return True
     return any(name in request.query for name in _TUNNEL_PARAMETERS)

@@ -1,4 +1,4 @@
-"""What all operations share: the store, the project's name, and what is running."""
+"""Shared state of all operations: the store, the project's name, and running work."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Service:
             raise no_such_project(name)
 
     def context(self, *, schema: str = DEFAULT_SCHEMA) -> Context:
-        """Where SQL statements look names up."""
+        """Return the context in which SQL statements resolve names."""
         return Context(self.store, self.project, self.owner, schema, namespace=self.three_tier)
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class RowWrite(NamedTuple):
 
     @property
     def is_blind(self) -> bool:
-        """Whether the outcome does not depend on the stored row."""
+        """Return whether the outcome does not depend on the stored row."""
         return (
             self.kind != pb.UPDATE
             and self.existence == pb.IGNORE

@@ -45,7 +45,7 @@ class Fault:
     struck: int = 0
 
     def strikes(self, chance: random.Random) -> bool:
-        """Whether the rule strikes now; counts it."""
+        """Return whether the rule strikes now; counts it."""
         if self.times is not None and self.times <= 0:
             return False
         if self.probability < 1 and chance.random() >= self.probability:

@@ -28,7 +28,7 @@ class Clock:
 
 
 class Instance:
-    """What the operations work on.
+    """The state that operations share.
 
     Attributes:
         drop_writes: accepts BatchWriteRow and PutTimeseriesData and stores nothing, for benchmarks of clients.
@@ -67,13 +67,13 @@ class Instance:
         return table
 
     def rows_to_read(self, transaction_id: str, table: Table, sortable: bytes) -> ScannedRows:
-        """Where a request reads: what is stored, or the view of its transaction."""
+        """Return the rows that a request reads: the stored ones, or the view of its transaction."""
         if not transaction_id:
             return self.engine
         return self.transactions.view(transaction_id, table, sortable, self.clock.now())
 
     def rows_to_write(self, transaction_id: str, table: Table, sortable: bytes, rows: Rows | None = None) -> Rows:
-        """Where a request writes a row: its transaction's view, or ``rows`` (the engine unless given).
+        """Return the target of a request's write: its transaction's view, or ``rows`` (the engine unless given).
 
         Raises:
             ServiceError: ``OTSRowOperationConflict`` while another transaction holds the row's partition.

@@ -1,4 +1,4 @@
-"""What a read returns of a stored row: columns, versions, time range, filter, expiry."""
+"""The part of a stored row that a read returns: columns, versions, time range, filter, expiry."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def live_cells(table: Table, cells: list[Cell], now: int) -> list[Cell]:
 
 
 def expired(table: Table, stored: Stored, now: int) -> bool:
-    """Whether a row without living cells is gone: nothing was written to it within the time to live."""
+    """Return whether a row without living cells is gone: nothing was written to it within the time to live."""
     return table.ttl_ms is not None and stored.written < now - table.ttl_ms
 
 

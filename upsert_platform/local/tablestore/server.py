@@ -26,7 +26,7 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 
 class ServerSettings(BaseModel):
-    """How a server is started.
+    """Settings with which a server starts.
 
     Attributes:
         data: directory of the database.

@@ -1,4 +1,4 @@
-"""How the values of a column stand in rows, and how they become Arrow: one `ColumnReader` per column of a table."""
+"""Cells of a column in binlog rows and their conversion to Arrow: one `ColumnReader` per column of a table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ColumnReader:
 
 
 def column_reader(wire: WireColumn, column: MySqlColumn, rules: TypeRules, *, table: str) -> ColumnReader:
-    """How one column is read.
+    """Return the reader of a column.
 
     Args:
         wire: as the log tells it.

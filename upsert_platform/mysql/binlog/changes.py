@@ -1,4 +1,4 @@
-"""What the reader of a log gives: rows of tables, statements that change tables, commits."""
+"""Events that a log reader yields: rows of tables, statements that change tables, commits."""
 
 from __future__ import annotations
 

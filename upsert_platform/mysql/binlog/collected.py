@@ -27,7 +27,7 @@ class Collected:
     earlier: tuple[TableRows, ...]
 
     def told(self) -> tuple[TableRows, ...]:
-        """What the scanner holds, which begins anew."""
+        """Return the collected rows and start anew."""
         scanner = self.scanner
         if not scanner.count:
             return ()

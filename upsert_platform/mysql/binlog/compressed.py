@@ -55,7 +55,7 @@ def _unpack_zstd(packed: bytes, size: int, told: str) -> bytes:
 
 
 def unpack_mariadb(packed: bytes, *, place: str) -> bytes:
-    """What MariaDB compressed: a byte with algorithm and width, the size big-endian, the bytes.
+    """Decompress data of MariaDB: a byte with algorithm and width, the size big-endian, the bytes.
 
     Raises:
         ReplicationError: the algorithm is not zlib, or the size is another.

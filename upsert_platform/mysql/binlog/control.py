@@ -32,7 +32,7 @@ class Rotate:
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """What a file begins with.
+    """The header of a log file.
 
     Attributes:
         header_lengths: of the fixed parts of event types, the first one being type 1.

@@ -94,7 +94,7 @@ class Event:
 
 
 def event_name(number: int) -> str:
-    """How an event type is told in messages: its name and number."""
+    """Return the name and number of an event type, for messages."""
     try:
         return f"{EventType(number).name} ({number})"
     except ValueError:
@@ -128,7 +128,7 @@ def read_event(data: bytes, *, checksum: bool, place: str) -> Event:
 
 
 def has_checksum(data: bytes) -> bool:
-    """Whether the last four bytes of an event are the CRC-32 of the others."""
+    """Return whether the last four bytes of an event are the CRC-32 of the others."""
     return len(data) >= HEADER.size + _CHECKSUM and zlib.crc32(data[:-_CHECKSUM]) == int.from_bytes(
         data[-_CHECKSUM:], "little"
     )

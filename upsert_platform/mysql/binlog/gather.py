@@ -19,7 +19,7 @@ PADDING: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where the values of one column stand.
+    """The cells of one column.
 
     Attributes:
         ends: right behind each value; only of columns of varying length.

@@ -36,13 +36,13 @@ class _Cell:
     from_end: bool
 
     def place(self, length: int) -> int:
-        """Where an element goes that is put before this one; an index beyond the array is its nearer end."""
+        """Return the index at which an element is inserted; an index beyond the array is its nearer end."""
         if self.from_end:
             return max(length - 1 - self.index, 0)
         return min(self.index, length)
 
     def within(self, length: int) -> bool:
-        """Whether an array has it."""
+        """Return whether an array has it."""
         return self.index < length
 
 
@@ -128,7 +128,7 @@ class JsonPatch:
             holder[at : at + 1] = [] if value is None else [value]
 
     def _inner(self, holder: Node, leg: _Leg) -> Node:
-        """What stands at a leg; it has to be there."""
+        """Return the node at a leg, which has to exist."""
         if isinstance(holder, dict) and isinstance(leg, str) and leg in holder:
             return holder[leg]
         if isinstance(holder, list) and isinstance(leg, _Cell) and leg.within(len(holder)):

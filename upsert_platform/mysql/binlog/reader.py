@@ -129,7 +129,7 @@ class LogReader:
         self._described = False
 
     def drain(self) -> Iterator[Told]:
-        """Tells all rows that are collected, then the position that they reach.
+        """Yield all collected rows, then the position that they reach.
 
         Rows of a transaction that has not ended are told too; a reader that goes on from the position meets them again.
         """

@@ -281,7 +281,7 @@ class RowScanner:
     def _cells(
         self, raw: np.ndarray, index: int, found: list[tuple[np.ndarray, np.ndarray, _Layout]], *, varying: bool
     ) -> Cells:
-        """Where the values of a column stand in all rows."""
+        """Return the cells of a column in all rows."""
         cells = null_cells(raw, self.count)
         starts, ends, valid = cells.starts, cells.ends.copy(), cells.valid
         assert valid is not None

@@ -70,7 +70,7 @@ class _Chain:
         self._file.close()
 
     def offset_of(self, position: LogPosition) -> int | None:
-        """Where in the file the events behind a place begin; None of a place that no event ends at."""
+        """Return the file offset of the events behind a position, or None if no event ends there."""
         wanted = _number(position)
         at = bisect_left(self._places, wanted)
         if at == len(self._places) or self._places[at] != wanted or self._offsets[at] > self.size:
@@ -122,7 +122,7 @@ class _Chain:
         return True
 
     def opening(self, position: LogPosition, offset: int) -> Iterator[bytes]:
-        """What a server sends first to a reader that begins at a place."""
+        """Yield the first data that a server sends to a reader that begins at a position."""
         body = _POSITION.pack(position.offset) + position.file.encode("utf-8")
         yield HEADER.pack(0, EventType.ROTATE, 0, HEADER.size + len(body), 0, ARTIFICIAL) + body
         at = bisect_left([place for place, _ in self._descriptions], offset) - 1
@@ -150,7 +150,7 @@ class _Chain:
 
 
 class LogSpool:
-    """What was read of one server's log; readers take turns.
+    """The spool of one server's log; readers take turns.
 
     Attributes:
         chain: None before the first.
@@ -184,7 +184,7 @@ class LogSpool:
         self.chain = None
 
     def _is_the_same_log(self, chain: _Chain) -> bool:
-        """Whether the server has been up all the time, and its log is not shorter than what was read of it."""
+        """Return whether the server has been up all the time, and its log is not shorter than what was read of it."""
         assert self._up is not None
         with Connection(self.server) as connection:
             uptime, now = _uptime(connection), time.monotonic()

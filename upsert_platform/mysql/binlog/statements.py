@@ -1,4 +1,4 @@
-"""What a statement in the log means to a reader of rows."""
+"""The meaning of a statement in the log for a reader of rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HARMLESS: Final = frozenset(
 
 
 class Meaning(StrEnum):
-    """What a statement does to rows."""
+    """The effect of a statement on rows."""
 
     BEGIN = "begin"
     COMMIT = "commit"

@@ -24,7 +24,7 @@ _MARIADB_CAPABILITY: Final = 4
 
 
 def log_end(connection: Connection) -> LogPosition:
-    """Where a server's log ends now, with the global ids of all that stands before.
+    """Return the end of a server's log, with the global ids of all transactions before it.
 
     Raises:
         ReplicationError: it keeps no log.

@@ -12,7 +12,7 @@ from upsert_platform.mysql.binlog.packed import Reader
 
 
 class Wire(IntEnum):
-    """How a column's values stand in rows."""
+    """The encoding of a column's values in rows."""
 
     DECIMAL = 0
     TINY = 1

@@ -28,7 +28,7 @@ _LATIN1: Final = tuple(
 
 
 def is_known(charset: str) -> bool:
-    """Whether texts of a character set can be read."""
+    """Return whether texts of a character set can be read."""
     return charset in _UTF8 or charset in _CODECS
 
 

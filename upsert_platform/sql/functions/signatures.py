@@ -1,4 +1,4 @@
-"""What a function takes: how the arguments of a call are checked and written into its Spark SQL.
+"""Signatures of functions: arguments are checked and written into Spark SQL.
 
 A parameter is a letter: ``s`` a text, ``d`` a number as DOUBLE, ``n`` a number, ``i`` an integer, ``b`` a text or bytes
 (as bytes), ``x`` anything, ``a`` an array, ``m`` a map.

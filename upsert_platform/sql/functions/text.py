@@ -168,7 +168,7 @@ def _str_to_map(arguments: Sequence[Rendered]) -> Rendered:
 
 
 def groups_of(pattern: str) -> int:
-    """How many groups a pattern has."""
+    """Return the number of groups of a pattern."""
     plain = re.sub(r"\\Q.*?(\\E|$)|\\.|\[(?:\\.|[^\]\\])*\]", "", pattern, flags=re.DOTALL)
     return len(re.findall(r"\((?!\?)|\(\?<(?![=!])", plain))
 

@@ -49,7 +49,7 @@ _NEAREST: Final = {
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is a call of an aggregate, not of a window function."""
+    """Return whether a node is a call of an aggregate, not of a window function."""
     if isinstance(node, exp.Filter):
         return True
     if not isinstance(node, exp.Anonymous) or str(node.this).upper() not in AGGREGATES:
@@ -58,7 +58,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Whether an expression contains an aggregate, subqueries left aside."""
+    """Return whether an expression contains an aggregate, subqueries left aside."""
     return any(is_aggregate(item) for item in node.walk(prune=lambda item: isinstance(item, exp.Select)))
 
 

@@ -162,7 +162,7 @@ class _Places:
 
 
 def _taken(node: Node) -> int:
-    """How many places of records a plan has already."""
+    """Return the number of record places that a plan uses already."""
     own = sum(len(record) for record in getattr(node, "records", ()))
     return own + sum(_taken(item) for item in node.inputs)
 

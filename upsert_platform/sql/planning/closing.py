@@ -52,7 +52,7 @@ def _column_of(node: Node, name: str) -> tuple[Scan, str] | None:
 
 
 def _delay(table: Table, column: str) -> int:
-    """How far rows may be behind the time, by the table's WATERMARK, in microseconds."""
+    """Return the delay of a table's WATERMARK in microseconds."""
     declared = f"WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"
     if table.watermark is None or table.column(column).kind is ColumnKind.COMPUTED:
         raise Fault(f"windows close behind a watermark: declare {declared} in table '{table.name}'", 0)

@@ -136,7 +136,7 @@ def _name(node: exp.Expr) -> str:
 
 
 def _part_of(node: exp.Expr) -> int | None:
-    """Which column of a window TUMBLE_START and the like mean."""
+    """Return the window column that TUMBLE_START and the like name."""
     kind, _, part = _name(node).partition("_")
     return _PARTS.get(part) if kind in _LENGTHS else None
 

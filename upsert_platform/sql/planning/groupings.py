@@ -99,7 +99,7 @@ def _together(item: exp.Expr, by: _Expressions) -> frozenset[int]:
 
 
 def is_grouping(node: exp.Expr) -> bool:
-    """Whether a node is ``GROUPING(...)`` or ``GROUPING_ID(...)``."""
+    """Return whether a node is ``GROUPING(...)`` or ``GROUPING_ID(...)``."""
     return isinstance(node, exp.Anonymous) and str(node.this).upper() in ("GROUPING", "GROUPING_ID")
 
 

@@ -34,7 +34,7 @@ from upsert_platform.types import TypeName
 
 
 def is_processing_time(node: Node, name: str) -> bool:
-    """Whether a column is ``PROCTIME()``, of a table's declaration or of a subquery, passed on as it is."""
+    """Return whether a column is ``PROCTIME()``, of a table's declaration or of a subquery, passed on as it is."""
     match node:
         case Project():
             expression = dict(node.columns)[name]

@@ -148,7 +148,7 @@ class _Planner:
         return placed(arriving, at=at, latest=over.order[at].descending, by_arrival=True)
 
     def _frame(self, window: exp.Window, function: str, order: tuple[Order, ...]) -> tuple[bool, int | None]:
-        """Whether the frame counts rows, and how far it reaches back."""
+        """Return whether the frame counts rows, and how far it reaches back."""
         spec = window.args.get("spec")
         if spec is None:
             return _whole_rows(function), None
@@ -230,7 +230,7 @@ class _Planner:
 
 
 def _whole_rows(function: str) -> bool:
-    """Whether a function has no frame, but looks at rows of the whole partition."""
+    """Return whether a function looks at the whole partition instead of a frame."""
     return function in (*_NEIGHBOURS, *_RANKS)
 
 

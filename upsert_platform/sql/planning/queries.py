@@ -58,12 +58,12 @@ class SharedKey:
 
     @property
     def refusal(self) -> str:
-        """What is said where upsert-materialize is turned off."""
+        """Return the error for a target whose upsert-materialize is turned off."""
         return f"{self.reason}; rows would overwrite each other, and none could be taken back: {self.remedy}"
 
     @property
     def warning(self) -> str:
-        """What is said where it is not."""
+        """Return the warning for a target that is upsert-materialized."""
         return (
             f"{self.reason}; of the rows of a key the one that arrived last is shown, and when it is taken back the one"
             " before it (upsert-materialize): the state holds all rows of the query, and rows that arrive in one batch"
@@ -98,7 +98,7 @@ class PlannedQuery:
             )
 
     def shared_key(self, primary_key: Sequence[str], key: Mapping[str, str | None]) -> SharedKey | None:
-        """Why the key of a target does not tell the rows of the result apart; None where it does.
+        """Return why the key of a target does not identify the rows of the result, or None if it does.
 
         Args:
             primary_key: of the target.
@@ -124,7 +124,7 @@ class PlannedQuery:
         )
 
     def _why(self, given: set[str], shown: Mapping[str, str]) -> str:
-        """Which columns of the target's key tell nothing, and what does not follow from the others."""
+        """Return the columns of the target's key that add nothing, and those that do not follow from the others."""
         node = self.found.node
         computed = dict(node.columns) if isinstance(node, Project) else {}
         vague = [
@@ -169,7 +169,7 @@ class PlannedQuery:
 
 
 def crosses(node: Node) -> bool:
-    """Whether every row of one side of a join meets every row of the other."""
+    """Return whether every row of one side of a join is combined with every row of the other."""
     own = isinstance(node, Join) and not node.left_on and not _has_one_row(node.left) and not _has_one_row(node.right)
     return own or any(crosses(item) for item in node.inputs)
 
@@ -184,5 +184,5 @@ def varying(query: Query) -> tuple[str, ...]:
 
 
 def can_fail(query: Query) -> bool:
-    """Whether a computed column that a query uses has no value for some rows."""
+    """Return whether a computed column that a query uses has no value for some rows."""
     return any(item.fails is not None for item in expressions(query.plan))

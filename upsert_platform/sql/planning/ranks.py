@@ -91,7 +91,7 @@ def limit_rows(node: Node, rank: Rank, limit: int, names: Names, *, shown_as: st
 
 
 def is_event_time(node: Node, name: str, names: Names) -> bool:
-    """Whether a column is that of a table's WATERMARK, passed on as it is."""
+    """Return whether a column is that of a table's WATERMARK, passed on as it is."""
     if name in names.event_times:
         return True
     match node:
@@ -110,7 +110,7 @@ def is_event_time(node: Node, name: str, names: Names) -> bool:
 
 
 def mentions(parts: Sequence[exp.Expr], shown: str) -> bool:
-    """Whether a column is named in one of these, or all are asked for."""
+    """Return whether a column is named in one of these, or all are asked for."""
     for part in parts:
         if isinstance(part, exp.Star) or any(isinstance(item.this, exp.Star) for item in part.find_all(exp.Column)):
             return True

@@ -85,7 +85,7 @@ class Names:
 
 
 class Columns:
-    """What an expression may name.
+    """The names available to an expression.
 
     Args:
         outer: columns of the query around it, for messages.
@@ -133,7 +133,7 @@ class Columns:
         return (found[0], rest) if found else None
 
     def hides(self, node: exp.Column) -> bool:
-        """Whether the name of a table before a column is known here, and the table has no such column."""
+        """Return whether the name of a table before a column is known here, and the table has no such column."""
         qualifiers = {".".join(part.name for part in node.parts[:length]) for length in range(1, len(node.parts))}
         return self.find(node) is None and any(qualifiers & set(item.qualifiers) for item in self.named)
 
@@ -142,7 +142,7 @@ class Columns:
         return [found[0] for item in node.find_all(exp.Column) if (found := self.find(item)) is not None]
 
     def fits(self, node: exp.Expr) -> bool:
-        """Whether every column in an expression is known here."""
+        """Return whether every column in an expression is known here."""
         return all(self.find(item) is not None for item in node.find_all(exp.Column) if not _niladic(item))
 
     def expression(self, node: exp.Expr) -> Expression:

@@ -65,5 +65,5 @@ class TemporalJoin(FindsRows):
 
 
 def is_versioned(table: Table) -> bool:
-    """Whether a table has versions: a primary key, and an event time."""
+    """Return whether a table has versions: a primary key, and an event time."""
     return bool(table.primary_key) and bool(table.watermark)

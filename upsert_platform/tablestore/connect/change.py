@@ -36,7 +36,7 @@ VALUE_COLUMN, KEY_COLUMN = "value", "key"
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """What happens to a row.
+    """The operation on a row.
 
     Attributes:
         key: primary key columns in order.

@@ -9,7 +9,7 @@ from upsert_platform.tablestore.encoder import RowOperation
 
 
 def same_row(earlier: RowChange, later: RowChange) -> bool:
-    """Whether two changes are of one row. A generated key is a new row each time."""
+    """Return whether two changes are of one row. A generated key is a new row each time."""
     values = [value for _, value in later.key]
     if any(value is AUTO_INCREMENT for value in values):
         return False

@@ -43,7 +43,7 @@ MISSING, EXTRA, STALE, REFUSED, EXPIRED = "missing", "extra", "stale", "refused"
 
 
 class Expired:
-    """What may be gone by itself.
+    """The values that may have expired.
 
     Args:
         batch: of a changelog, up to which cells were written so long ago; 0 if none.
@@ -61,7 +61,7 @@ NOTHING: Final = Expired()
 
 @dataclass(slots=True)
 class Expected:
-    """What must be in a row.
+    """The expected content of a row.
 
     Attributes:
         key: primary key values; of time series name, source, tags as text and time.
@@ -82,7 +82,7 @@ class Expected:
     batches: dict[str, int] = field(default_factory=dict)
 
     def apply(self, change: RowChange, batch: int) -> None:
-        """What the service makes of a change (specification section 5.3).
+        """Apply the service's semantics of a change (specification section 5.3).
 
         Args:
             batch: of the changelog, in which the record came.
@@ -120,7 +120,7 @@ class Expected:
         return (STALE, "; ".join(differing)) if differing else (None, "")
 
     def _may_be_gone(self, name: str, expired: Expired) -> bool:
-        """Whether a cell was written so long ago that the table may have let go of it; cells expire one by one."""
+        """Return whether a cell is so old that the table may have dropped it; cells expire one by one."""
         if expired.time is not None:
             return int(str(self.key[-1])) <= expired.time
         return self.batches.get(name, expired.batch + 1) <= expired.batch

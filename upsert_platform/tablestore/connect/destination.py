@@ -58,7 +58,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
         self._reporter.prepare()
 
     def drop_refusal(self) -> str | None:
-        """Why the table is not dropped: nobody would create it again, or it is a time-series table."""
+        """Return why the table is not dropped: nothing would create it again, or it is a time-series table."""
         if self.sink.points is not None:
             return f"table '{self.name}': time-series table '{self.sink.table_name}' is dropped in the console alone"
         return super().drop_refusal()

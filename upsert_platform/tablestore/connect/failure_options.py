@@ -1,4 +1,4 @@
-"""What happens to records that cannot be written: options of the connector and of Kafka Connect."""
+"""The handling of records that cannot be written: options of the connector and of Kafka Connect."""
 
 from __future__ import annotations
 
@@ -113,22 +113,22 @@ class FailureSettings(Settings):
 
     @property
     def reports_to_topic(self) -> bool:
-        """Whether refused records are reported in a topic, with their headers."""
+        """Return whether refused records are reported in a topic, with their headers."""
         return self.dirty == "all" and self.mode == "kafka"
 
     @property
     def reports_to_table(self) -> bool:
-        """Whether refused records are reported in a table."""
+        """Return whether refused records are reported in a table."""
         return self.dirty == "all" and self.mode == "tablestore"
 
     @property
     def copies_undecodable(self) -> bool:
-        """Whether undecodable records are copied to a topic."""
+        """Return whether undecodable records are copied to a topic."""
         return self.undecodable == "all" and self.dead_letters is not None
 
     @property
     def needs_headers(self) -> bool:
-        """Whether headers of records are needed."""
+        """Return whether headers of records are needed."""
         return self.reports_to_topic or self.copies_undecodable
 
     def topics(self, *, default_servers: str) -> Iterator[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ from upsert_platform.tablestore.options import DeleteMode, InsertMode
 
 
 class KeyMode(StrEnum):
-    """Where the primary key comes from."""
+    """The origin of the primary key."""
 
     KAFKA = "kafka"
     RECORD_KEY = "record_key"
@@ -29,7 +29,7 @@ class KeyMode(StrEnum):
 
     @property
     def is_place(self) -> bool:
-        """Whether a record's place in its topic is the key, so that every record is a row."""
+        """Return whether a record's place in its topic is the key, so that every record is a row."""
         return self in (KeyMode.KAFKA, KeyMode.SEARCH)
 
 
@@ -164,12 +164,12 @@ class ConnectSettings(Settings):
 
     @property
     def key_side(self) -> SideFormat:
-        """How keys are read."""
+        """Return the format of keys."""
         return SideFormat(self.key_format, _envelope(self.key_schemas))
 
     @property
     def value_side(self) -> SideFormat:
-        """How values are read."""
+        """Return the format of values."""
         return SideFormat(self.value_format, _envelope(self.value_schemas))
 
     @property
@@ -209,7 +209,7 @@ class EveryTopic(Mapping[str, "ConnectTable"]):
 
 @dataclass(frozen=True, slots=True)
 class ConnectTable:
-    """How the records of a topic become rows of a table.
+    """The mapping of a topic's records to rows of a table.
 
     Attributes:
         primary_key: column and ``string``, ``integer``, ``binary`` or ``auto_increment``.

@@ -29,7 +29,7 @@ class MessageFormat(StrEnum):
 
 
 class Envelope(StrEnum):
-    """Whether JSON comes with its schema, as ``{"schema": ..., "payload": ...}`` (``schemas.enable``)."""
+    """The envelope of JSON: its schema, as ``{"schema": ..., "payload": ...}`` (``schemas.enable``), or without."""
 
     REQUIRED = "required"
     NEVER = "never"
@@ -39,7 +39,7 @@ class Envelope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SideFormat:
-    """How one side of a message is read.
+    """The format of one side of a message.
 
     Attributes:
         envelope: of JSON.
@@ -157,7 +157,7 @@ def read_data(data: bytes | None, side_format: SideFormat, side: str) -> Data:
 
 
 def side_of(data: Data, side: str) -> Side:
-    """What the connector makes of a key or a value.
+    """Return the connector's view of a key or a value.
 
     Raises:
         DirtyRecordError: it is neither text nor an object with fields.

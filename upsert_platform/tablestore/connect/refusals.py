@@ -36,7 +36,7 @@ class RefusedRecord:
 
 
 def place_text(record: ConnectRecord) -> str:
-    """Where a record is, as JSON: the key of its refused row."""
+    """Return the place of a record as JSON: the key of its rejected row."""
     return _json({"topic": record.topic, "partition": record.partition, "offset": record.offset})
 
 

@@ -18,7 +18,7 @@ Keys = Sequence[tuple[str, str]]
 
 
 def sink_created_at(client: Client, sink: ConnectSink) -> int | None:
-    """When the table of a sink was created; None when it does not exist, 0 where nobody knows, as of time series."""
+    """Return the creation time of a sink's table; None if it does not exist, 0 if it is unknown, as for time series."""
     if sink.points is None:
         return created_at(client, sink.table_name)
     try:

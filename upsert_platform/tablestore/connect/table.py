@@ -92,7 +92,7 @@ class ConnectSink:
 
     @property
     def rows_meet(self) -> bool:
-        """Whether two records can change one row, so that their order counts."""
+        """Return whether two records can change one row, so that their order counts."""
         return self.points is not None or not self.wide.key_mode.is_place
 
 

@@ -23,7 +23,7 @@ _MAX_ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class TimeseriesTable:
-    """How the records of a topic become rows of a time-series table.
+    """The mapping of a topic's records to rows of a time-series table.
 
     Attributes:
         measurement: name of the field with the metric's name, or `TOPIC`.

@@ -85,7 +85,7 @@ class _Gathered:
         return len(self.records) >= _BLOCK_RECORDS or self.bytes >= _BLOCK_BYTES
 
     def follows_last(self, change: RowChange) -> bool:
-        """Whether the change is one of the same row as the last one."""
+        """Return whether the change is one of the same row as the last one."""
         return bool(self.changes) and same_row(self.changes[-1][0], change)
 
     def merged(self, change: RowChange) -> RowChange | None:

@@ -1,1 +1,1 @@
-"""What tests and benchmarks ask of the server besides MaxCompute: faults, a journal of requests, metrics."""
+"""Test and benchmark controls of the server besides MaxCompute's protocol: faults, a journal of requests, metrics."""

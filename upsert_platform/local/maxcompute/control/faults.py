@@ -72,7 +72,7 @@ class Fault:
         return Fault(**raw)
 
     def matches(self, request: Request, operation: str) -> bool:
-        """Whether the rule is about this request, whatever its counts."""
+        """Return whether the rule is about this request, whatever its counts."""
         return (
             fnmatch.fnmatchcase(operation, self.operation)
             and (not self.table or self.table.lower() == table_of(request))

@@ -1,4 +1,4 @@
-"""What was asked, and what came of it; no signature, no body."""
+"""The journal of requests and their outcome, without signatures and bodies."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _PREFIX = "/control/"
 
 
 def is_page(request: Request) -> bool:
-    """Whether a request is for one of these pages."""
+    """Return whether a request is for one of these pages."""
     return request.path in ("/healthz", "/metrics") or request.path.startswith(_PREFIX)
 
 

@@ -46,7 +46,7 @@ class _Pieces:
         self.closed = True
 
     def take(self, least: int) -> bytes:
-        """What has been written since, when it is at least so much."""
+        """Return the bytes written since the last call once there are at least `least`."""
         if self._size < least:
             return b""
         piece = b"".join(self._parts)

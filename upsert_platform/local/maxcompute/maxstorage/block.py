@@ -66,7 +66,7 @@ def _described(session: Session, table: Table) -> Response:
 
 
 def description(session: Session, table: Table) -> dict[str, Any]:
-    """What a client learns of a session."""
+    """Return the description of a session for clients."""
     static = session.state["static"]
     dynamic = [key for key in table.partition_keys if key.name not in static]
     return {

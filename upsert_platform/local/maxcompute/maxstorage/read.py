@@ -190,7 +190,7 @@ def _answer(reader: Reader) -> Response:
 
 
 def description(reader: Reader) -> dict[str, Any]:
-    """What a client learns of a read session."""
+    """Return the description of a read session for clients."""
     expires = int((reader.created + _LIFETIME_HOURS * 3600) * 1000)
     described = {name: value for name, value in reader.described.items() if name != "units"}
     return {

@@ -99,7 +99,7 @@ def stream_identity(request: Request, body: dict[str, Any]) -> tuple[str, int]:
 
 
 def stream_answer(table: Table, static: dict[str, str]) -> dict[str, Any]:
-    """What a client learns of a stream: what to write, to which table, under which schema."""
+    """Return the description of a stream for clients: its table, schema and data to write."""
     return {
         "TableSchema": write_schema(table, static),
         "TableId": table.table_id,
@@ -299,7 +299,7 @@ def _stream(service: Service, session: Session, stream: str, version: int) -> tu
 
 
 def require_stream(service: Service, session: Session, stream: str, version: int) -> tuple[bool, int]:
-    """Whether the stream is closed, and how many rows it has.
+    """Return whether the stream is closed, and how many rows it has.
 
     Raises:
         ServiceError: StreamNotFound.

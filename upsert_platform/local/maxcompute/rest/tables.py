@@ -46,7 +46,7 @@ def get_project(service: Service, request: Request) -> Response:
 
 
 def _extended(service: Service) -> Response:
-    """What the project takes up, in bytes."""
+    """Return the size of the project in bytes."""
     schemas = service.catalogue.schema_names()
     size = sum(service.store.statistics(table)[0] for name in schemas for table in service.catalogue.tables(name))
     properties = {

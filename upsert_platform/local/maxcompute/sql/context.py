@@ -1,4 +1,4 @@
-"""Who runs a statement, where names are looked up, and what it answers."""
+"""The context of a statement: its user, the namespace of names, and its answer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Result:
-    """What a statement answers: rows with named and typed columns, or a text."""
+    """The answer of a statement: rows with named and typed columns, or a text."""
 
     columns: tuple[tuple[str, DataType], ...] = ()
     rows: pa.Table | None = None

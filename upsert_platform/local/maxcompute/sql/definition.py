@@ -1,4 +1,4 @@
-"""What data definition statements do (spec 2.2)."""
+"""Execution of data definition statements (spec 2.2)."""
 
 from __future__ import annotations
 

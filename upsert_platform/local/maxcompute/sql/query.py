@@ -70,7 +70,7 @@ class Scope:
         return name
 
     def _view_of_view(self, table: Table, travel: Travel | None) -> str:
-        """What a view gives now: names in its query are looked up in its own schema."""
+        """Return a view's query with names resolved in the view's own schema."""
         if travel is not None:
             raise semantic_error(f"{table.name} is a view and has no history")
         if table.table_id in self.inside:

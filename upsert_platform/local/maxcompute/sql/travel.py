@@ -23,7 +23,7 @@ _LATEST = re.compile(r"get_latest_(version|timestamp)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Travel:
-    """What of a table's history a query reads.
+    """The version of a table's history that a query reads.
 
     Attributes:
         version: rows as they were at this version, or up to it.
@@ -48,7 +48,7 @@ def mark_ranges(sql: str) -> str:
 
 
 def travel_of(context: Context, cursor: duckdb.DuckDBPyConnection, table: Table, node: exp.Table) -> Travel | None:
-    """What a table's clause asks for; None for the present.
+    """Return the version that a table's clause asks for, or None for the present.
 
     Raises:
         ServiceError: the version cannot be read, or the clause is not a constant.

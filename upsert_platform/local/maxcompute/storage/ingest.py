@@ -114,7 +114,7 @@ def _cast(values: pa.ChunkedArray, wanted: pa.DataType, name: str) -> pa.Chunked
 
 
 def _is_partial(table: Table, data: pa.Table) -> bool:
-    """Whether a row sets some columns only.
+    """Return whether a row sets some columns only.
 
     Raises:
         ServiceError: one does, and the table does not allow it.

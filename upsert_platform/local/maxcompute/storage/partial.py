@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def is_partial(files: Iterable[File]) -> bool:
-    """Whether one of the files has rows that set some columns only."""
+    """Return whether one of the files has rows that set some columns only."""
     return any(VALUE_COLUMNS_ID in file.columns for file in files)
 
 

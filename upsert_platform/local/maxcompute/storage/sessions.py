@@ -232,7 +232,7 @@ class Sessions:
             raise
 
     def staged(self, session_id: str) -> list[Staged]:
-        """What the session has staged, in the order of arrival."""
+        """Return the staged data of the session in order of arrival."""
         rows = self._catalogue.execute(
             "SELECT ordinal, stream, stream_version, spec, path, rows, bytes, columns FROM staged"
             " WHERE session_id = ? ORDER BY ordinal",
@@ -259,7 +259,7 @@ class Sessions:
 
 
 def session_conflict(session: Session) -> ServiceError:
-    """What a request on an ended session is told (spec 2.4)."""
+    """Return the error for a request on an ended session (spec 2.4)."""
     match session.status:
         case "aborted":
             return ServiceError(409, "SessionAborted", f"session {session.session_id} has been aborted")

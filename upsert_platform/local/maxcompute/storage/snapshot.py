@@ -1,4 +1,4 @@
-"""What a partition holds at a version: merge on read.
+"""The content of a partition at a version: merge on read.
 
 A row of a table with a primary key is live when it is the last one of its key, and an upsert. Which rows are live is
 worked out once per list of segments and kept; a new segment only costs a join of its keys with the older ones.
@@ -118,7 +118,7 @@ class Snapshots:
         return np.concatenate([mask, added])
 
     def _last(self, rows: pa.Table, keys: Sequence[Column]) -> np.ndarray:
-        """Of each row whether it is the last one of its key."""
+        """Return a mask of the rows that are the last of their key."""
         if _is_number(keys):
             places = last_of_each(rows.column(0).to_numpy())
         else:
@@ -126,7 +126,7 @@ class Snapshots:
         return _mask(rows.num_rows, places)
 
     def _replaced(self, older: pa.Table, newer: pa.Table, keys: Sequence[Column]) -> np.ndarray:
-        """Of each older row whether a newer one has its key."""
+        """Return a mask of the older rows whose key a newer row has."""
         if _is_number(keys):
             return np.isin(older.column(0).to_numpy(), newer.column(0).to_numpy())
         statement = f"SELECT __row AS r FROM older SEMI JOIN newer USING ({_names(keys)})"
@@ -143,7 +143,7 @@ class Snapshots:
 
 
 def _is_number(keys: Sequence[Column]) -> bool:
-    """Whether there is one key column, of integers: these need no join."""
+    """Return whether there is one key column, of integers: these need no join."""
     return len(keys) == 1 and pa.types.is_integer(keys[0].type.arrow)
 
 

@@ -31,7 +31,7 @@ _COMPACT_DEAD_ROWS = 200_000
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit does to one partition: it adds files, after emptying the partition if it resets."""
+    """The change of a commit to one partition: it adds files, after emptying the partition if it resets."""
 
     spec: str
     files: tuple[File, ...]
@@ -66,7 +66,7 @@ class Store:
     # Reading
 
     def segments(self, partition: Partition, version: int | None = None) -> list[Segment]:
-        """What makes up the partition at a version (now, when None), oldest first."""
+        """Return the segments of the partition at a version (the present if None), oldest first."""
         found = self._segments(
             "partition_id = ? AND version <= ?", partition.partition_id, 1 << 62 if version is None else version
         )

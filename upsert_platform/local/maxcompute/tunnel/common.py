@@ -1,4 +1,4 @@
-"""What sessions of the tunnel have in common."""
+"""Common parts of tunnel sessions."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _to_snappy(body: bytes) -> bytes:
 
 
 def _from_snappy(body: bytes) -> bytes:
-    """What stands in frames of Snappy's framing format.
+    """Return the data of frames in Snappy's framing format.
 
     Raises:
         OSError: they are corrupt, or the last one is cut off.

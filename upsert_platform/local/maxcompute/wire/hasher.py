@@ -1,4 +1,4 @@
-"""Which bucket a key belongs to (spec 3.9), as the Java SDK computes it."""
+"""The bucket of a key (spec 3.9), computed as the Java SDK does."""
 
 from __future__ import annotations
 

@@ -131,6 +131,6 @@ class SeriesStore:
 
 
 def key_type_matches(declared: int, value: Any) -> bool:
-    """Whether a field's value fits the declared type of a key field."""
+    """Return whether a field's value fits the declared type of a key field."""
     kinds = {pb.INTEGER: int, pb.STRING: str, pb.BINARY: bytes}
     return type(value) is kinds.get(declared)

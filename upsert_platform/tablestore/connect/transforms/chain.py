@@ -24,7 +24,7 @@ class Step:
     negate: bool = False
 
     def concerns(self, record: SinkRecord) -> bool:
-        """Whether the transform is applied to a record."""
+        """Return whether the transform is applied to a record."""
         return self.predicate is None or self.predicate.holds(record) != self.negate
 
 
@@ -50,12 +50,12 @@ class Chain:
 
     @property
     def reads_keys(self) -> bool:
-        """Whether a transform works on keys."""
+        """Return whether a transform works on keys."""
         return any(getattr(step.transform, "part", None) is Part.KEY for step in self.steps)
 
     @property
     def needs_headers(self) -> bool:
-        """Whether a predicate looks at headers."""
+        """Return whether a predicate looks at headers."""
         return any(isinstance(step.predicate, HasHeaderKey) for step in self.steps)
 
     def route(self, topic: str) -> str:
@@ -68,7 +68,7 @@ class Chain:
 
     @property
     def routes_by_topic(self) -> bool:
-        """Whether the topic alone decides where a record is routed to."""
+        """Return whether the topic alone decides where a record is routed to."""
         return all(
             step.predicate is None or isinstance(step.predicate, TopicNameMatches)
             for step in self.steps

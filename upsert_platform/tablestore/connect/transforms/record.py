@@ -41,7 +41,7 @@ class Transform(Protocol):
 
 
 class Part(StrEnum):
-    """What a transform works on: the part of its class name after ``$``."""
+    """The subject of a transform: the part of its class name after ``$``."""
 
     KEY = "Key"
     VALUE = "Value"

@@ -64,10 +64,10 @@ class Filter:
 
 
 class Predicate(Protocol):
-    """Which records a transform concerns."""
+    """The condition under which a transform applies to a record."""
 
     def holds(self, record: SinkRecord) -> bool:
-        """Whether it does, of a record as the transforms before have left it."""
+        """Return whether it does, of a record as the transforms before have left it."""
 
 
 @dataclass(frozen=True)
