@@ -118,6 +118,12 @@ def test_command_exists(command: str, project: Path, monkeypatch: pytest.MonkeyP
             assert not words[0].startswith(".venv") or (BIN / Path(words[0]).name).exists()
 
 
+def test_every_command_is_in_the_reference() -> None:
+    listed = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", _text("docs/commands.md"), re.MULTILINE)
+    names = [name for cell in listed for name in re.findall(r"`([a-z-]+)`", cell)]
+    assert sorted(names) == sorted(main.list_commands(click.Context(main)))
+
+
 @pytest.mark.parametrize("command", [item for item in COMMANDS if item.startswith(CHEAP) and "-n" not in item])
 def test_cheap_command_runs(command: str, project: Path) -> None:
     environment = {
