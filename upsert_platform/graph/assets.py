@@ -1,6 +1,7 @@
 """Assets: topics (observable), changelogs and destination tables (materialised).
 
-No pools: a run that was killed keeps its slot for ever, and pools do not hold between runs of ``dagster job execute``.
+No pools unless a project names them: a run that was killed keeps its slot for ever, and pools do not hold between runs
+of ``dagster job execute``.
 One writer per table is what the lease in the destination and the batch number in the changelog are for.
 
 Annotations are evaluated here: Dagster reads those of `context` as objects.
@@ -8,7 +9,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 
 import warnings
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -21,6 +22,7 @@ from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.steps import Steps
 from upsert_platform.graph.translator import (
     Translation,
     TranslatorData,
@@ -42,6 +44,8 @@ from upsert_platform.platform_options import platform_settings
 from upsert_platform.queries.explain import explain_plan
 from upsert_platform.queries.store import query_table
 from upsert_platform.wording import counted
+
+_STEPS: Final = Steps()
 
 
 def topic_assets(
@@ -96,13 +100,14 @@ def _observable(topic: str, table: Table, translation: Translation, looks: dg.Au
 
 
 def changelog_asset(
-    table: Table, translation: Translation, *, project: str, after: Iterable[str] = ()
+    table: Table, translation: Translation, *, project: str, after: Iterable[str] = (), steps: Steps = _STEPS
 ) -> dg.AssetsDefinition:
     """The changelog of a declared table.
 
     Args:
         project: its folder.
         after: tables of the project that write its topics; a run writes them first.
+        steps: settings of its step.
     """
     names = translation.keys
 
@@ -124,10 +129,11 @@ def changelog_asset(
             **code_references(table.location),
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key),
         },
+        **steps.arguments(table),
     )
     @names.bound
     def changelog(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        return changelog_result(context, platform, table, names)
+        return steps.result(context, lambda: changelog_result(context, platform, table, names))
 
     return translation.applied(changelog, kind="changelog", name=table.name, table=table)
 
@@ -156,13 +162,19 @@ def changelog_result(
 
 
 def query_asset(
-    query: Query, translation: Translation, *, after: Collection[str] = (), places: Collection[SourceLocation] = ()
+    query: Query,
+    translation: Translation,
+    *,
+    after: Collection[str] = (),
+    places: Collection[SourceLocation] = (),
+    steps: Steps = _STEPS,
 ) -> dg.AssetsDefinition:
     """The result of a query, kept up with the changelogs that it reads.
 
     Args:
         places: of the statements that it stands for.
         after: tables in which it finds rows, and which are written first.
+        steps: settings of its step.
     """
     table, names = query_table(query), translation.keys
     lineage = keys.column_lineage(query, names)
@@ -185,10 +197,11 @@ def query_asset(
             **code_references(*places),
             keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
         },
+        **steps.arguments(),
     )
     @names.bound
     def result(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        return query_result(context, platform, query, names)
+        return steps.result(context, lambda: query_result(context, platform, query, names))
 
     return translation.applied(result, kind="query", name=query.name.removesuffix("$query"), table=table)
 
@@ -211,13 +224,20 @@ def query_result(
 
 
 def destination_asset(
-    insert: Insert, target: Table, lineage: dg.TableColumnLineage, translation: Translation, *, project: str
+    insert: Insert,
+    target: Table,
+    lineage: dg.TableColumnLineage,
+    translation: Translation,
+    *,
+    project: str,
+    steps: Steps = _STEPS,
 ) -> dg.AssetsDefinition:
     """A destination table, kept equal to what its insert selects.
 
     Args:
         lineage: of its columns.
         project: the folder that declares them.
+        steps: settings of its step.
     """
     names = translation.keys
 
@@ -239,10 +259,11 @@ def destination_asset(
             "dagster/table_name": keys.stored_as(target),
             **code_references(target.location, insert.location),
         },
+        **steps.arguments(target),
     )
     @names.bound
     def destination(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.MaterializeResult[Any]:
-        return destination_result(context, platform, insert, lineage)
+        return steps.result(context, lambda: destination_result(context, platform, insert, lineage))
 
     return translation.applied(destination, kind="table", name=target.name, table=target, insert=insert)
 
@@ -283,6 +304,7 @@ def project_assets(
     *,
     looks: dg.AutomationCondition[Any] | None = None,
     faults: Faults | None = None,
+    steps: Steps = _STEPS,
 ) -> Iterator[Any]:
     """Every asset of a project.
 
@@ -290,25 +312,26 @@ def project_assets(
         translation: how they are called and shown; as the platform does, if left out.
         looks: when topics are observed by themselves.
         faults: table to the errors with which its assets fail.
+        steps: settings of the steps of changelogs, queries and tables.
     """
     translation, faults = translation or Translation(), faults or {}
     yield from _broken_assets(project, translation, faults)
     yield from topic_assets(project, translation, looks=looks)
     writers = topic_writers(project)
     for table in (table for table in project.sources() if table.name not in faults):
-        yield changelog_asset(table, translation, project=project.path, after=writers.get(table.name, ()))
+        yield changelog_asset(table, translation, project=project.path, after=writers.get(table.name, ()), steps=steps)
     for query in project.queries():
         places = [
             insert.location
             for insert in project.inserts
             if insert.query is not None and insert.query.name == query.name
         ]
-        yield query_asset(query, translation, after=looked_up_before(project, query), places=places)
+        yield query_asset(query, translation, after=looked_up_before(project, query), places=places, steps=steps)
     for insert, target in inserts_of(project):
         if target.name in faults:
             continue
         lineage = lineage_of(project, insert, target, translation.keys)
-        yield destination_asset(insert, target, lineage, translation, project=project.path)
+        yield destination_asset(insert, target, lineage, translation, project=project.path, steps=steps)
     yield from delta_source_assets(project, translation)
 
 

@@ -13,6 +13,7 @@ from upsert_platform.graph.alerts import declared_alerts
 from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
 from upsert_platform.graph.broken import BROKEN_TAG, Faults, broken_declarations, warn_of
 from upsert_platform.graph.compact import compact_job
+from upsert_platform.graph.component_settings import DefinitionSettings
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.drain_quarantine import drain_job
 from upsert_platform.graph.freshness_check import freshness_check
@@ -54,6 +55,7 @@ def build_definitions(
     executor: dg.ExecutorDefinition | None = dg.in_process_executor,
     alerts: bool = True,
     faults: Faults | None = None,
+    settings: DefinitionSettings | None = None,
 ) -> dg.Definitions:
     """Assets, checks, jobs, sensor and resources of a project.
 
@@ -68,10 +70,13 @@ def build_definitions(
             gives each step a process, with a JVM.
         alerts: whether the sensors of alerts are part of it; they look at every run of the code location.
         faults: table to the errors of its declaration: its assets fail with them, and the others go on.
+        settings: of steps, jobs, the sensor and schedules.
 
     Raises:
-        DeclarationError: there is no automation of that name, or a translator answers what cannot be.
+        DeclarationError: there is no automation of that name, a translator answers what cannot be, or settings name
+            what the project does not have.
     """
+    settings = settings or DefinitionSettings()
     by_conditions = automation_of(automation) is Automation.CONDITIONS
     spark = spark or SparkResource()
     platform = platform or default_platform()
@@ -81,20 +86,25 @@ def build_definitions(
     translation = assets.project_translation(project, translator_of(translator), instance=instance, faults=faults)
     names = translation.keys
     broken = list(broken_declarations(faults, names))
-    made = list(assets.project_assets(project, translation, looks=LOOKS if by_conditions else None, faults=faults))
+    made = list(
+        assets.project_assets(
+            project, translation, looks=LOOKS if by_conditions else None, faults=faults, steps=settings.steps
+        )
+    )
     wrong = [key for item in (*made, *broken) for key in _broken_keys(item)]
     sync = jobs.sync_job(project, names, broken=wrong)
     targets = [target for _, target in assets.inserts_of(project)]
-    verify, compact, watch = (
-        jobs.verify_job(project, names),
-        compact_job(project, names),
-        jobs.watch_job(project, names),
-    )
-    optional = (
-        *(jobs.ingest_job(project, names), jobs.audit_job(project, names), jobs.prove_job(project, names), watch),
+    found = (
+        *(sync, jobs.verify_job(project, names), reconcile_job(project, names), drain_job(project, names)),
+        *(compact_job(project, names), stream_job(project, names), jobs.ingest_job(project, names)),
+        *(jobs.audit_job(project, names), jobs.prove_job(project, names), jobs.watch_job(project, names)),
         *(major_compact_job(project, names), rebuild_job(project, names), replay_job(project, names)),
     )
-    upkeep = [job for job in optional if job is not None]
+    enabled = settings.adjusted_jobs(
+        (job for job in found if job is not None) if project.inserts or broken else (), names
+    )
+    asks = settings.sensor_of(sync.name, enabled, by_conditions=by_conditions) if project.inserts else None
+    by_name = {job.name: job for job in enabled}
     return dg.Definitions(
         assets=[*(with_conditions(made) if by_conditions else made), *broken],
         asset_checks=[
@@ -103,20 +113,10 @@ def build_definitions(
             *(checks.last_value_check(table, names) for table in targets),
             *declared_checks(project.sources(), targets, names),
         ],
-        jobs=[
-            sync,
-            verify,
-            reconcile_job(project, names),
-            drain_job(project, names),
-            compact,
-            stream_job(project, names),
-            *upkeep,
-        ]
-        if project.inserts or broken
-        else [],
-        schedules=jobs.schedules(verify, compact, watch, names=names) if project.inserts else [],
+        jobs=enabled,
+        schedules=settings.schedules_of(enabled, names, jobs.SCHEDULES) if project.inserts else [],
         sensors=[
-            *([sensors.new_offsets_sensor(project, sync, names)] if project.inserts and not by_conditions else []),
+            *([sensors.new_offsets_sensor(project, by_name[sync.name], names, settings=asks)] if asks else []),
             *(declared_alerts() if alerts else ()),
         ],
         resources=resources_of(platform, spark, names),

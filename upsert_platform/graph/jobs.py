@@ -20,7 +20,7 @@ INGEST = "ingest"
 AUDIT = "audit"
 PROVE = "prove"
 WATCH = "watch"
-_SCHEDULES: Final = {
+SCHEDULES: Final = {
     VERIFY: ("weekly", "0 3 * * 0"),
     "compact": ("daily", "0 2 * * *"),
     WATCH: ("hourly", "7 * * * *"),
@@ -126,22 +126,6 @@ def watch_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
         description="Looks ahead, whether or not syncs succeed: may topics delete what is unread, are tables and lake"
         " as they are declared and as fresh, what is in quarantine. Needs no JVM.",
     )
-
-
-def schedules(*jobs: Job | dg.JobDefinition | None, names: AssetKeys = AS_DECLARED) -> list[dg.ScheduleDefinition]:
-    """A schedule for each job that should run by itself now and then, stopped until somebody starts it."""
-    own = {names.named(name): times for name, times in _SCHEDULES.items()}
-    return [
-        dg.ScheduleDefinition(
-            name=f"{job.name}_{named}",
-            job=job,
-            cron_schedule=cron,
-            description=f"Starts job '{job.name}' {named}; stopped until you start it.",
-        )
-        for job in jobs
-        if job is not None
-        for named, cron in [own[job.name]]
-    ]
 
 
 def _freshness_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:

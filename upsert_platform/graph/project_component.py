@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -12,6 +12,13 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from upsert_platform.declarations.starter import write_starter
+from upsert_platform.graph.component_settings import (
+    DefinitionSettings,
+    JobSettings,
+    ScheduleSettings,
+    SensorSettings,
+)
+from upsert_platform.graph.steps import OpSettings
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
 
 
@@ -142,6 +149,22 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         " and other attributes of assets, with templates over kind, name, connector, spec and data.",
     )
 
+    op: OpSettings = Field(
+        default_factory=OpSettings,
+        description="Tags, concurrency pools and retries of the steps that materialise changelogs, queries and tables.",
+    )
+    jobs: dict[str, JobSettings] = Field(
+        default_factory=dict,
+        description="Job (`sync`, `verify` and so on, without the suffix of the instance) to the tags of its runs, and"
+        " whether it exists.",
+    )
+    sensor: SensorSettings = Field(
+        default_factory=SensorSettings, description="Name, interval and default status of the sensor `new_offsets`."
+    )
+    schedules: dict[str, ScheduleSettings] = Field(
+        default_factory=dict, description="Job to its schedule: cron, time zone, default status."
+    )
+
     _instance: str = PrivateAttr(default="")
     _tells_alerts: bool = PrivateAttr(default=True)
 
@@ -162,6 +185,16 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         express.
         """
         return self.translation(data.spec, data) if self.translation is not None else data.spec
+
+    def execute(
+        self, context: dg.AssetExecutionContext, compute: Callable[[], dg.MaterializeResult[Any]]
+    ) -> dg.MaterializeResult[Any]:
+        """Return the result of an asset's step; override it for what happens before, or for further metadata.
+
+        Args:
+            compute: plans the step, and returns its result. The asset's IO manager writes rows after this method.
+        """
+        return compute()
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
         """The definitions of a folder; the point to override for other resources or assets."""
@@ -193,6 +226,7 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             executor=dg.in_process_executor if self.executor == "in_process" else None,
             alerts=self._tells_alerts,
             translator=_ByComponent(self) if translates else None,
+            settings=DefinitionSettings(self.op, self.jobs, self.sensor, self.schedules, self.execute),
         )
 
 

@@ -14,6 +14,7 @@ import dagster as dg
 
 from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.graph.affected import Affected, following, written
+from upsert_platform.graph.component_settings import SensorSettings
 from upsert_platform.graph.drain_quarantine import DRAIN
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
@@ -47,7 +48,12 @@ _ACTIVE: Final = [
 
 
 def new_offsets_sensor(
-    project: Project, job: Job, names: AssetKeys = AS_DECLARED, *, within: Collection[dg.AssetKey] | None = None
+    project: Project,
+    job: Job,
+    names: AssetKeys = AS_DECLARED,
+    *,
+    within: Collection[dg.AssetKey] | None = None,
+    settings: SensorSettings | None = None,
 ) -> dg.SensorDefinition:
     """Requests a sync when a topic has offsets that the lake has not, and none is on its way.
 
@@ -61,7 +67,9 @@ def new_offsets_sensor(
 
     Args:
         within: assets that it may request; all of the project if left out.
+        settings: its name, its interval and its status by default.
     """
+    settings = settings or SensorSettings()
 
     def is_meant(key: dg.AssetKey) -> bool:
         return within is None or key in within
@@ -88,9 +96,10 @@ def new_offsets_sensor(
         )
 
     @dg.sensor(
-        name=names.named("new_offsets"),
+        name=settings.name or names.named("new_offsets"),
         job=job,
-        minimum_interval_seconds=30,
+        minimum_interval_seconds=settings.interval_seconds,
+        default_status=dg.DefaultSensorStatus[settings.default_status.upper()],
         description="Requests a sync when a topic has new offsets and no run of 'sync' or 'stream' is queued or"
         " running; tables that failed are left out, and asked for by themselves some minutes later.",
     )
