@@ -31,6 +31,8 @@ BIN = Path(sys.executable).parent
 DECLARED = "docs/declaring.md"
 EXTENDING = "docs/extending.md"
 """Its Python is that of a connector that the contract suite runs, and is compared with it."""
+PROJECT_OF_TESTS = "docs/testing.md"
+"""Its Python is several files of one project, which `testing/test_page.py` runs together."""
 EXECUTED = "docs/tutorial.md"
 """Its commands are executed as they are, by a test of systems."""
 SHELL_WORDS = (".", "export", "mkdir", "eval")
@@ -185,7 +187,9 @@ def test_declaration_of_a_secure_cluster_is_valid(tmp_path: Path, monkeypatch: p
     assert [str(problem) for problem in problems if "neither read nor written" not in problem.message] == []
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if "```python" in _text(name) and name != EXTENDING])
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if "```python" in _text(name) and name not in (EXTENDING, PROJECT_OF_TESTS)]
+)
 def test_python_of_a_page_runs(name: str, project: Path) -> None:
     dummies = _dummies("".join((*_blocks(DECLARED, "sql"), *_blocks(DECLARED, "yaml"))))
     places = {lake.PROJECT_VARIABLE: str(project / "shop"), lake.HOME_VARIABLE: str(project / "home")}
@@ -257,9 +261,11 @@ def _texts_of_the_code() -> tuple[str, ...]:
 
 
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", _text("docs/troubleshooting.md"), re.MULTILINE)
+OF_LIBRARIES = ("memory allocation of",)
+"""Printed by the Rust runtime of a library as the process ends."""
 
 
-@pytest.mark.parametrize("message", MESSAGES)
+@pytest.mark.parametrize("message", [message for message in MESSAGES if message not in OF_LIBRARIES])
 def test_message_of_troubleshooting_is_one_of_the_code(message: str) -> None:
     assert any(message in text for text in _texts_of_the_code())
 

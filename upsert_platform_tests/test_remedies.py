@@ -66,6 +66,7 @@ CASES = {
     "spark.kubernetes.container.image": "jvm/test_profiles.py::test_what_cannot_work_is_refused_with_its_remedy",
     "spark.master": "jvm/test_profiles.py::test_what_works_is_taken",
     "static.value": "tablestore/connect/test_transforms.py::test_insert_field",
+    "table-name": "postgres/test_declaration.py::test_a_long_name_is_given_by_an_option",
     "table.name": "declarations/test_connect.py::test_rules_and_connection_of_the_sink",
     "tablestore.access.key.id": "declarations/test_connect.py::test_1_2_credentials",
     "tablestore.auth.mode = sts": "declarations/test_connect.py::test_1_2_credentials",

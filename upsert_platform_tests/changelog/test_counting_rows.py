@@ -83,7 +83,9 @@ def test_few_keys_that_come_again_give_the_row_that_counts(
     store: ChangelogStore, monkeypatch: pytest.MonkeyPatch, after: int, upto: int
 ) -> None:
     span = reduction(store, monkeypatch, after=after, upto=upto)
-    monkeypatch.setattr(latest_in_tasks, "last_rows", None)  # which reduces where many keys come again
+    monkeypatch.setattr(
+        "upsert_platform.changelog.last_rows.last_rows", None
+    )  # which reduces where many keys come again
     records = [item for item in (*AGAIN, *ONCE) if after < item.batch <= upto]
     assert told(given(span, range(span.tasks))) == wanted(records)
     for number in range(span.tasks):

@@ -62,7 +62,7 @@ def test_another_key_is_refused_before_anything_is_read_or_written(tmp_path: Pat
         told = str(refused.value)
         assert "'s'" in told
         assert f"has PRIMARY KEY (a, b), and the table is declared with {shown}" in told
-        assert "move the changelog's folder out of the lake" in told
+        assert "'upsert-platform reset s --drop-target'" in told
     assert store.head() == head
 
 

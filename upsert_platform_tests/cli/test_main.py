@@ -95,7 +95,8 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_lines(
         "5: error: table 'users': unknown key format 'jsn'; did you mean 'json'?",
         "6: error: table 'users': unknown option 'json.ignore-parse-error'; did you mean 'json.ignore-parse-errors'?",
         "7: error: table 'other': connector 'tablestor' is not known; did you mean 'tablestore'?; known are:"
-        " upsert-kafka, kafka, kafka-changes, tablestore, tablestore-connect, maxcompute, faker, datagen, mysql-cdc",
+        " upsert-kafka, kafka, kafka-changes, tablestore, tablestore-connect, maxcompute, postgres, faker, datagen,"
+        " mysql-cdc",
     ]
 
 

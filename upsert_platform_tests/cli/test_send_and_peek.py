@@ -211,7 +211,7 @@ def test_records_that_cannot_be_read_are_shown_with_the_reason(
     assert shown[-1]["_reason"] == "key: it is null, so the record belongs to no row"
     table = run("peek", "users")
     assert "(3 partitions, 10 offsets)" in table.output.replace("\n", " ").replace("  ", " ")
-    assert "\n2@2 " in table.output, table.output
+    assert f"\n{topic}-2@2 cannot be read: " in table.output, table.output
     assert "\x1b" not in table.output
 
 

@@ -60,7 +60,7 @@ def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(
         again = stack.run()
     assert opened.call_count == 1, "one connection serves all short questions of a run"
     assert again.success
-    assert metadata_of(again, "changelogs", "users")["records"] == 0
+    assert "records" not in metadata_of(again, "changelogs", "users"), "a run without work puts no zero into the plot"
     assert checks_of(again) == checks_of(first)
     standing = {item.check_name: item.metadata for item in again.get_asset_check_evaluations()}
     for name in ("offsets_accounted", "last_value_per_key"):
@@ -92,7 +92,7 @@ def test_backlog_is_worked_through_in_bounded_batches_and_a_later_table_starts_f
     stack.declare()
     added = stack.run()
     assert added.success
-    assert metadata_of(added, "changelogs", "users")["records"] == 0
+    assert "records" not in metadata_of(added, "changelogs", "users")
     assert stack.warehouse_differences() == []
 
 

@@ -64,7 +64,7 @@ def test_a_tablestore_resource_completes_connect_configurations_in_resource_and_
 def test_every_connector_says_what_it_is(name: str) -> None:
     connector = CONNECTORS[name]
     assert connector.name == name
-    assert connector.endpoint in ("kafka", "tablestore", "maxcompute", "mysql", "none")
+    assert connector.endpoint in ("kafka", "tablestore", "maxcompute", "mysql", "postgres", "none")
     assert isinstance(connector, Readable | Writable)
 
 

@@ -44,7 +44,7 @@ def test_keys_that_move_to_new_partitions_are_counted_once(
                 producer.produce(topic, key=json.dumps({"id": key}), value=value, partition=partition)
         producer.flush()
         hop = ChangelogHop(source, changelog_of(source, Lake(str(tmp_path))), run="run")
-        run = hop.execute(OnDemand(never) if here else spark, hop.plan(), progress=told.append)
+        run = hop.execute(OnDemand(never) if here else OnDemand.dividing(spark), hop.plan(), progress=told.append)
         assert sum(item.records for item in run.ranges) == sum(len(keys) for _, keys in records)
         return run
 

@@ -58,11 +58,28 @@ class Java:
         return found
 
 
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Leaves errors of a JVM as py4j raises them.
+
+    Once a Spark session has been opened in this process, PySpark converts errors of any JVM as if they were of its own,
+    and finds some other object there under the same number.
+    """
+    import py4j.java_gateway
+    import py4j.protocol
+
+    converting = py4j.java_gateway.get_return_value
+    py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
+    try:
+        yield
+    finally:
+        py4j.java_gateway.get_return_value = converting
+
+
 def each(found: Any) -> list[Any]:
     """Items of a Java collection, asked for one by one up to its end and not past it.
 
-    Python's own loop ends with an exception of Java; PySpark takes those of any JVM for ones of its own, and finds some
-    other exception there under the same number.
+    Python's own loop ends with an exception of Java, which PySpark converts: see `own_errors`.
     """
     iterator = found.iterator()
     items = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform_tests.interop.java import Java, each
+from upsert_platform_tests.interop.java import Java, each, own_errors
 from upsert_platform_tests.interop.maxcompute_java import MaxComputeJava
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 
@@ -184,7 +184,7 @@ def test_errors_arrive_as_the_sdk_knows_them(
 ) -> None:
     from py4j.protocol import Py4JJavaError
 
-    with pytest.raises(Py4JJavaError) as caught:
+    with own_errors(), pytest.raises(Py4JJavaError) as caught:
         call(client)
     assert message in caught.value.java_exception.getMessage()
 
@@ -194,7 +194,7 @@ def test_a_wrong_key_is_refused(maxcompute_java: Java, maxcompute: ServerHandle)
 
     client = MaxComputeJava(maxcompute_java, maxcompute)
     client.odps.setAccount(client.sdk.account.AliyunAccount(maxcompute.access_id, "wrong"))
-    with pytest.raises(Py4JJavaError) as caught:
+    with own_errors(), pytest.raises(Py4JJavaError) as caught:
         client.odps.tables().exists("t")
     assert "signature" in caught.value.java_exception.getMessage().lower()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform_tests.interop.java import Java
+from upsert_platform_tests.interop.java import Java, own_errors
 from upsert_platform_tests.interop.tablestore_java import KEY, Row, TablestoreJava, plain
 from upsert_platform_tests.local.tablestore.conftest import connect
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
@@ -45,7 +45,8 @@ def by_java(java: Java, server: ServerHandle) -> list[Any]:
     change = table.put(ROWS[0])
     change.setCondition(model.Condition(model.RowExistenceExpectation.EXPECT_NOT_EXIST))
     try:
-        client.putRow(model.PutRowRequest(change))
+        with own_errors():
+            client.putRow(model.PutRowRequest(change))
     except Py4JJavaError as error:
         seen.append((error.java_exception.getErrorCode(), error.java_exception.getHttpStatus()))
     seen.append(client.computeSplitsBySize(model.ComputeSplitsBySizeRequest(JAVA, 1)).getSplits().size())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform_tests.interop.java import Java, each
+from upsert_platform_tests.interop.java import Java, each, own_errors
 from upsert_platform_tests.interop.tablestore_java import KEY, Row, TablestoreJava
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 
@@ -126,7 +126,7 @@ def test_conditions_and_increments(own: TablestoreJava) -> None:
 
     change = own.put(ROWS[0])
     change.setCondition(own.model.Condition(own.model.RowExistenceExpectation.EXPECT_NOT_EXIST))
-    with pytest.raises(Py4JJavaError) as caught:
+    with own_errors(), pytest.raises(Py4JJavaError) as caught:
         own.client.putRow(own.model.PutRowRequest(change))
     failure = caught.value.java_exception
     assert (failure.getErrorCode(), failure.getHttpStatus()) == ("OTSConditionCheckFail", 403)
@@ -148,7 +148,7 @@ def test_an_atomic_batch_is_written_whole_or_not_at_all(own: TablestoreJava) -> 
     taken = own.put({"name": "k", "number": 1, "raw": b"", "count": 1})
     taken.setCondition(own.model.Condition(own.model.RowExistenceExpectation.EXPECT_NOT_EXIST))
     request.addRowChange(taken)
-    with pytest.raises(Py4JJavaError, match="OTSConditionCheckFail"):
+    with own_errors(), pytest.raises(Py4JJavaError, match="OTSConditionCheckFail"):
         own.client.batchWriteRow(request)
     assert own.read() == before
 
@@ -190,7 +190,7 @@ def test_a_wrong_key_is_refused(tablestore_java: Java, tablestore: ServerHandle)
 
     sdk = tablestore_java.classes.com.alicloud.openservices.tablestore
     client = sdk.SyncClient(tablestore.endpoint, tablestore.access_key_id, "wrong", tablestore.instance)
-    with pytest.raises(Py4JJavaError) as caught:
+    with own_errors(), pytest.raises(Py4JJavaError) as caught:
         client.listTable()
     assert caught.value.java_exception.getErrorCode() == "OTSAuthFailed"
     client.shutdown()

@@ -55,6 +55,14 @@ def test_options_that_are_refused(option: str, value: str, told: str) -> None:
     assert "secret" not in problems[0].message
 
 
+def test_a_long_name_is_given_by_an_option() -> None:
+    table, (problem,) = declare(ID, name="é" * 32)
+    assert table is None
+    assert problem.message.endswith("PostgreSQL takes names of 63 bytes; set 'table-name'")
+    table, problems = declare(ID, name="é" * 32, **{"table-name": "é" * 31})
+    assert (problems, table is not None and table.place.table) == ([], "é" * 31)
+
+
 def test_keys_that_are_refused() -> None:
     for columns, key, told in (
         (ID, (), "a PRIMARY KEY ... NOT ENFORCED is required"),

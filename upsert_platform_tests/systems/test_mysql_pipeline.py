@@ -77,7 +77,7 @@ def test_the_documents_pipeline_makes_topic_changelog_and_both_tables_equal_the_
     assert all(checks_of(second).values())
     again = stack.run()
     assert again.success
-    assert metadata_of(again, "changelogs", source)["records"] == 0
+    assert "records" not in metadata_of(again, "changelogs", source)
     assert stack.run("verify").success
 
 
