@@ -4,7 +4,6 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 import dagster as dg
 
@@ -12,17 +11,14 @@ from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.destination import DestinationState
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.jobs import VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.hops.comparison import Comparison
 from upsert_platform.hops.verify import check_batch, check_everything, is_comparable
 from upsert_platform.model import Table
 from upsert_platform.platform_options import platform_settings
-
-_REPAIR: Final = (
-    "job 'reconcile' writes just the rows that differ, with dry_run it only shows them ('dagster job execute -m"
-    " upsert_platform.definitions -j reconcile'); job 'verify' compares every row again"
-)
 
 
 def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
@@ -116,7 +112,7 @@ def last_value_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetC
                 asset=key,
                 blocking=platform_settings(target).last_value_blocking,
                 description="The table holds the last value per key. A sync looks at the batch's keys and at a sample"
-                " of earlier ones, job `verify` and a check that is executed by itself at every row.",
+                f" of earlier ones, job `{names.named(VERIFY)}` and a check that is executed by itself at every row.",
             )
         ],
         can_subset=True,
@@ -127,7 +123,7 @@ def last_value_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetC
     ) -> Iterator[dg.AssetCheckResult]:
         with told_plainly():
             spark.refuse_wrong(platform)
-            yield from _compared(context, platform, spark, target, key)
+            yield from _compared(context, platform, spark, target, names)
 
     return check
 
@@ -137,8 +133,9 @@ def _compared(
     platform: PlatformResource,
     spark: SparkResource,
     target: Table,
-    key: dg.AssetKey,
+    names: AssetKeys,
 ) -> Iterator[dg.AssetCheckResult]:
+    key = names.destination_key(target.name)
     hop = platform.destination_hop(target.name, run=context.run.run_id)
     try:
         state = hop.plan().state
@@ -167,7 +164,7 @@ def _compared(
                 asset_key=key,
                 passed=False,
                 metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
-                description=f"the last check failed ({state.verdict.detail}); {_REPAIR}",
+                description=f"the last check failed ({state.verdict.detail}); {repair_remedy(names)}",
             )
             return
         elif checked >= state.applied_batch:
@@ -191,7 +188,7 @@ def _compared(
             # The verdict that the destination keeps is that of the comparison, whatever is kept aside.
             severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
             metadata={**metadata.of_comparison(found), "refused_rows": kept, "new": True, **shown_work},
-            description=_description(found, kept, target.name),
+            description=_description(found, kept, target.name, names),
         )
     finally:
         hop.destination.close()
@@ -232,11 +229,19 @@ def is_asked_for(run: dg.DagsterRun) -> bool:
     return run.tags.get(keys.COMPLETE_TAG) == "true" or bool(run.asset_check_selection and not run.asset_selection)
 
 
-def _description(found: Comparison, kept: int, table: str) -> str | None:
+def _description(found: Comparison, kept: int, table: str, names: AssetKeys) -> str | None:
     """Return what differs and its remedy, or None if nothing differs."""
     if not found.passed:
-        return f"{_example(found)}; {_REPAIR}"
+        return f"{_example(found)}; {repair_remedy(names)}"
     return _refusals(kept, table) if kept else None
+
+
+def repair_remedy(names: AssetKeys) -> str:
+    """Return what to do about rows that differ: jobs of the code location, and a command."""
+    return (
+        f"job '{names.named(RECONCILE)}' writes just the rows that differ, with dry_run it only shows them"
+        f" ('{names.command(RECONCILE)}'); job '{names.named(VERIFY)}' compares every row again"
+    )
 
 
 def _refusals(kept: int, table: str) -> str:

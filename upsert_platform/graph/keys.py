@@ -87,6 +87,10 @@ class AssetKeys:
         """A name of a resource, a job, a schedule, a sensor or an op, in this code location."""
         return f"{name}_{self.instance}" if self.instance else name
 
+    def command(self, job: str) -> str:
+        """Return the command that runs a job, typed in the folder whose pyproject.toml names the code location."""
+        return f"upsert-platform run {self.named(job)}"
+
     def op_name(self, kind: str, table: str) -> str:
         """A name that Dagster takes for an op, one per table."""
         return op_name(self.named(kind), table)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.jobs import SYNC
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.model import Table
@@ -40,20 +41,21 @@ def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDe
             head = platform.changelog(source).head()
             if head is None or not head.batch or not isinstance(source, ForeseesLoss):
                 context.log.info("nothing was read yet, or the source does not tell how long it keeps records")
-                yield judged(key, [], at_most=platform_settings(table).no_unread_loss)
+                yield judged(key, [], names, at_most=platform_settings(table).no_unread_loss)
                 return
             settings = platform_settings(table)
             found = source.unread(head.positions, warn=settings.unread_warn, fail=settings.unread_fail)
-        yield judged(key, found, at_most=settings.no_unread_loss)
+        yield judged(key, found, names, at_most=settings.no_unread_loss)
 
     return check
 
 
-def judged(key: dg.AssetKey, found: Sequence[Unread], *, at_most: Severity) -> dg.AssetCheckResult:
+def judged(key: dg.AssetKey, found: Sequence[Unread], names: AssetKeys, *, at_most: Severity) -> dg.AssetCheckResult:
     """The check's result.
 
     Args:
         key: of the changelog.
+        names: of the jobs of the code location.
         at_most: what it may say.
     """
     bad = [item for item in found if item.lost or item.failing or item.warned]
@@ -68,8 +70,8 @@ def judged(key: dg.AssetKey, found: Sequence[Unread], *, at_most: Severity) -> d
             "fails_soon": sum(item.failing for item in found),
             "warned": sum(item.warned for item in found),
         },
-        description=f"{'; '.join(_words(item) for item in bad[:10])}. Job 'sync' reads them ('dagster job execute -m"
-        " upsert_platform.definitions -j sync'); if it fails, raise the topic's retention.ms (compacted:"
+        description=f"{'; '.join(_words(item) for item in bad[:10])}. Job '{names.named(SYNC)}' reads them"
+        f" ('{names.command(SYNC)}'); if it fails, raise the topic's retention.ms (compacted:"
         " delete.retention.ms) until it does not"
         if bad
         else None,

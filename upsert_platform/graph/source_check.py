@@ -12,6 +12,7 @@ from pydantic import Field
 from upsert_platform.graph import keys
 from upsert_platform.graph.checks import is_asked_for
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.jobs import PROVE, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.model import Table
@@ -21,7 +22,7 @@ from upsert_platform.proofs.inputs import NotProvableError
 from upsert_platform.proofs.proof import SETTLE_SECONDS, Proof, prove
 
 _REMEDY: Final = (
-    "job 'verify' says whether the lake agrees with the topic: if it finds these rows too, 'upsert-platform reconcile"
+    "job '{verify}' says whether the lake agrees with the topic: if it finds these rows too, 'upsert-platform reconcile"
     " {table}' writes just those; if it does not, 'upsert-platform replay {source}' reads the topic again"
 )
 
@@ -51,7 +52,7 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
                 keys.CHECK_SOURCE,
                 asset=key,
                 description="The table holds what its topics say, whoever wrote it. Its metadata has the offsets up to"
-                " which that is proven. Job `prove` executes it, and who executes it by itself.",
+                f" which that is proven. Job `{names.named(PROVE)}` executes it, and who executes it by itself.",
             )
         ],
         can_subset=True,
@@ -61,7 +62,9 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
         context: dg.AssetCheckExecutionContext, config: ProveConfig, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield _not_proven(key, "job 'prove' proves the table, and who executes this check by itself")
+            yield _not_proven(
+                key, f"job '{names.named(PROVE)}' proves the table, and who executes this check by itself"
+            )
             return
         with told_plainly():
             spark.refuse_wrong(platform)
@@ -80,7 +83,7 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
             except NotProvableError as error:
                 yield _not_proven(key, str(error))
                 return
-        yield _proven(target, bound.source.table.name, found, key)
+        yield _proven(target, bound.source.table.name, found, names)
 
     return check
 
@@ -96,15 +99,16 @@ def _not_proven(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
     )
 
 
-def _proven(target: Table, source: str, proof: Proof, key: dg.AssetKey) -> dg.AssetCheckResult:
+def _proven(target: Table, source: str, proof: Proof, names: AssetKeys) -> dg.AssetCheckResult:
+    remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, source=source)
     fails = platform_settings(target).equals_source is Severity.ERROR
     return dg.AssetCheckResult(
         check_name=keys.CHECK_SOURCE,
-        asset_key=key,
+        asset_key=names.destination_key(target.name),
         passed=proof.equal,
         severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
         metadata=_metadata(proof),
-        description=None if proof.equal else f"{_example(proof)}; {_REMEDY.format(table=target.name, source=source)}",
+        description=None if proof.equal else f"{_example(proof)}; {remedy}",
     )
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 from upsert_platform.graph import keys
 from upsert_platform.graph.checks import is_asked_for
 from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.jobs import AUDIT, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.hops.audit import Audit, audit_or_reason
@@ -17,7 +18,7 @@ from upsert_platform.model import Table
 from upsert_platform.platform_options import Severity, platform_settings
 
 _REMEDY = (
-    "job 'verify' tells whether the lake says the same as the topic: if it finds these rows too, 'upsert-platform"
+    "job '{verify}' tells whether the lake says the same as the topic: if it finds these rows too, 'upsert-platform"
     " reconcile {table}' writes just those; if it does not, 'upsert-platform replay {source}' reads the topic again"
 )
 
@@ -33,7 +34,8 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
                 keys.CHECK_TOPIC,
                 asset=key,
                 description="The table holds what its topic says, up to the batch that it has applied, as a reader sees"
-                " it that shares no code with the platform. Job `audit` executes it, and who executes it by itself.",
+                f" it that shares no code with the platform. Job `{names.named(AUDIT)}` executes it, and who"
+                " executes it by itself.",
             )
         ],
         can_subset=True,
@@ -41,7 +43,9 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
     @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield _not_judged(key, "job 'audit' judges the table, and who executes this check by itself")
+            yield _not_judged(
+                key, f"job '{names.named(AUDIT)}' judges the table, and who executes this check by itself"
+            )
             return
         with told_plainly():
             bound = platform.sound().targets[target.name]
@@ -49,7 +53,7 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
         if isinstance(found, str):
             yield _not_judged(key, found)
             return
-        yield _judged(target, bound.source.table.name, found, key)
+        yield _judged(target, bound.source.table.name, found, names)
 
     return check
 
@@ -65,14 +69,15 @@ def _not_judged(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
     )
 
 
-def _judged(target: Table, source: str, found: Audit, key: dg.AssetKey) -> dg.AssetCheckResult:
+def _judged(target: Table, source: str, found: Audit, names: AssetKeys) -> dg.AssetCheckResult:
+    remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, source=source.removesuffix("$query"))
     verdict = found.verdict
     only_refused = verdict.differing == verdict.refused
     fails = platform_settings(target).equals_topic is Severity.ERROR and not only_refused
     shown = "; ".join(f"{item.key} is {item.status} {item.detail}".rstrip() for item in verdict.differences[:3])
     return dg.AssetCheckResult(
         check_name=keys.CHECK_TOPIC,
-        asset_key=key,
+        asset_key=names.destination_key(target.name),
         passed=verdict.equal,
         severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
         metadata={
@@ -86,7 +91,5 @@ def _judged(target: Table, source: str, found: Audit, key: dg.AssetKey) -> dg.As
             "refused": verdict.refused,
             "not_judged": verdict.open_keys + verdict.unknown,
         },
-        description=None
-        if verdict.equal
-        else f"{shown}; {_REMEDY.format(table=target.name, source=source.removesuffix('$query'))}",
+        description=None if verdict.equal else f"{shown}; {remedy}",
     )
