@@ -1,0 +1,44 @@
+"""Configurations of the page on backfills fit the job that it names, in whatever project."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+import upsert_platform
+from upsert_platform.graph.build import build_definitions
+from upsert_platform.hops.binding import load
+from upsert_platform_tests.graph.test_instances import project
+
+PAGE = Path(upsert_platform.__file__).parent.parent / "docs" / "partitions.md"
+LAUNCHES = re.findall(r"```yml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> dg.JobDefinition:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "tables.sql").write_text(project("orders"))
+    return build_definitions(load(folder)[0]).resolve_job_def("replay")
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_a_launch_of_the_page_fits_the_job(replay: dg.JobDefinition, launch: str) -> None:
+    config: dict[str, Any] = yaml.safe_load(launch)
+    assert dg.validate_run_config(replay, config)
+
+
+def test_no_asset_has_partitions(tmp_path: Path) -> None:
+    (tmp_path / "tables.sql").write_text(project("orders"))
+    definitions = build_definitions(load(tmp_path)[0])
+    graph = definitions.resolve_asset_graph()
+    keys = graph.get_all_asset_keys()
+    assert len(LAUNCHES) == 3
+    assert {dg.AssetKey(["changelogs", "orders"]), dg.AssetKey(["tables", "orders_copy"])} <= keys
+    assert not [key for key in keys if graph.get(key).is_partitioned]
+    jobs = {job.name for job in definitions.get_repository_def().get_all_jobs()}
+    assert {"sync", "replay", "reconcile"} <= jobs
