@@ -10,8 +10,8 @@ from typing import Final
 from upsert_platform.errors import ChangelogError
 
 RESTORE: Final = (
-    "restore it from a copy of the lake; without one, move the table's folder out of the lake and drop the tables that"
-    " were written from it: the next sync builds both anew"
+    "restore it from a copy of the lake; without one, 'upsert-platform reset TABLE --drop-target' of its table and the"
+    " next sync build both anew"
 )
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_TEXTS: Final = ("No space left on device", "os error 28", "Disk quota exceeded", "File too large", "os error 27")

@@ -153,7 +153,7 @@ def read_head(delta: DeltaTable, *, name: str, uri: str, mode: str) -> Head:
     if declared != mode:
         raise ChangelogError(
             f"the changelog of '{name}' at {uri} was made in mode '{declared}', and its consumers now need mode"
-            f" '{mode}'; move it away to have it built anew from the topic"
+            f" '{mode}'; to have it built anew from the topic: 'upsert-platform reset {name} --drop-target'"
         )
     batch = delta.transaction_version(changelog_id) or 0
     floor = int(properties.get(FLOOR_PROPERTY, 0))

@@ -30,7 +30,7 @@ from upsert_platform.types import quote_name
 
 @dataclass
 class Followed:
-    """A table that is read into a changelog."""
+    """A table that is read into a changelog: by tasks of a session, unless it is given where work is done."""
 
     spark: SparkSession
     server: Server
@@ -38,6 +38,7 @@ class Followed:
     name: str
     lake: Path
     more: dict[str, str]
+    work: OnDemand | None = None
 
     def source(self) -> MySqlTableSource:
         with Connection(self.server) as connection:
@@ -70,7 +71,7 @@ class Followed:
 
     def sync(self, hop: ChangelogHop | None = None) -> ChangelogRun:
         hop = hop or self.hop()
-        return hop.execute(OnDemand.dividing(self.spark), hop.plan())
+        return hop.execute(self.work or OnDemand.dividing(self.spark), hop.plan())
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What the changelog says that the table holds."""

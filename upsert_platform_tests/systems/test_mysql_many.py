@@ -15,6 +15,7 @@ from upsert_platform.local.database import Database
 from upsert_platform.mysql.connection import Connection
 from upsert_platform_tests.systems.followed import Followed
 from upsert_platform_tests.systems.servers import ONLY_MYSQL, Kind, server_of
+from upsert_platform_tests.systems.test_mysql_silences import NOBODY
 from upsert_platform_tests.systems.test_mysql_spool import _bytes_sent
 
 pytestmark = [pytest.mark.systems, pytest.mark.timeout(300)]
@@ -59,7 +60,8 @@ def test_three_hundred_tables(tmp_path: Path, kind: Kind, start: Callable[..., D
             print(f"{TABLES} tables are found in {seconds:.1f} s")  # noqa: T201
 
             local = OnDemand(unneeded, rows=10_000)
-            followed = [Followed(local, server, "shop", name, tmp_path, {}) for name in names[:: TABLES // READ]]  # type: ignore[arg-type]
+            read = names[:: TABLES // READ]
+            followed = [Followed(NOBODY, server, "shop", name, tmp_path, {}, local) for name in read]
             hops = [item.hop() for item in followed]
             for item, hop in zip(followed, hops, strict=True):
                 assert item.sync(hop).account.rows == 3

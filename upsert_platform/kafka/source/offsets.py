@@ -24,10 +24,7 @@ from upsert_platform.kafka.table import KafkaTable
 ASSUMED_RECORD_BYTES: Final = 1024.0
 """Size of a record while no batch has told it, for `batch.max-bytes`."""
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-_REBUILD: Final = (
-    "to have all built anew, move the folder of the table's changelog out of the lake and drop the tables that were"
-    " written from it"
-)
+_REBUILD: Final = "to have all built anew: 'upsert-platform reset {} --drop-target'"
 _log = logging.getLogger(__name__)
 
 
@@ -185,14 +182,14 @@ def _check_same_topics(table: KafkaTable, topics: Sequence[TopicOffsets], positi
         if before and topic.topic_id and before != topic.topic_id:
             raise TopicError(
                 f"table '{table.name}': topic '{topic.name}' was deleted and created anew (its id was {before}, now"
-                f" {topic.topic_id}), so the committed offsets mean nothing in it; {_REBUILD}"
+                f" {topic.topic_id}), so the committed offsets mean nothing in it; {_REBUILD.format(table.name)}"
             )
         partitions = {item.partition for item in topic.partitions}
         gone = sorted(set(positions.offsets.get(topic.name, {})) - partitions)
         if gone:
             raise TopicError(
                 f"table '{table.name}': topic '{topic.name}' has {len(partitions)} partitions, but partition {gone[0]}"
-                f" was read before: it was recreated; {_REBUILD}"
+                f" was read before: it was recreated; {_REBUILD.format(table.name)}"
             )
 
 
@@ -208,7 +205,7 @@ def _check_not_truncated(table: KafkaTable, topic: TopicOffsets, item: Partition
     if high < start:
         raise TopicError(
             f"table '{table.name}': {topic.name}-{item.partition} ends at offset {high}, but was read up to {start}:"
-            f" the topic was truncated or recreated; {_REBUILD}"
+            f" the topic was truncated or recreated; {_REBUILD.format(table.name)}"
         )
 
 
@@ -219,7 +216,8 @@ def _report_loss(table: KafkaTable, topic: TopicOffsets, item: PartitionOffsets,
     )
     if table.settings.on_data_loss is OnDataLoss.FAIL:
         raise TopicError(
-            f"{lost}; {_REBUILD}, or set 'on-data-loss' = 'continue' to go on at offset {item.low}, the gap counted"
+            f"{lost}; {_REBUILD.format(table.name)}, or set 'on-data-loss' = 'continue' to go on at offset {item.low},"
+            " the gap counted"
         )
     _log.warning("%s; going on, as 'on-data-loss' is 'continue'", lost)
 
