@@ -65,7 +65,7 @@ class ScheduleSettings(dg.Model, dg.Resolvable):
 
 @dataclass(frozen=True)
 class DefinitionSettings:
-    """What a component sets of the definitions of its project.
+    """The settings that a component gives the definitions of its project.
 
     Attributes:
         jobs: name of a job, without the suffix of an instance, to its settings.

@@ -16,7 +16,7 @@ Execute = Callable[[dg.AssetExecutionContext, Callable[[], "dg.MaterializeResult
 
 
 class RetrySettings(dg.Model, dg.Resolvable):
-    """How often and when a step that failed is tried again."""
+    """The number and times of retries of a failed step."""
 
     max_retries: int = Field(default=1, ge=1, description="How often a step is tried again.")
     delay: float | None = Field(default=None, ge=0, description="Seconds before it is tried again.")

@@ -162,7 +162,7 @@ class _Repairable:
 
     @property
     def moves(self) -> bool:
-        """Whether the table takes over the position of the changelog."""
+        """Return whether the table takes over the position of the changelog."""
         return bool(self.restored) or self.adopted
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adoption:
-    """What an adoption found and did.
+    """The findings and effects of an adoption.
 
     Attributes:
         proof: of the table at the offset at which its writer stopped.
@@ -45,7 +45,7 @@ class Adoption:
 
     @property
     def equal(self) -> bool:
-        """Whether the table is equal at last."""
+        """Return whether the table is equal at the end."""
         return self.proof.equal if self.done is None else self.done.last.passed and not self.duplicates
 
 

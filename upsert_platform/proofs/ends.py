@@ -43,7 +43,7 @@ class At:
 
     @property
     def form(self) -> str:
-        """How the end is stated: ``applied``, ``latest``, ``group``, ``offsets`` or ``time``."""
+        """Return the form of the stated end: ``applied``, ``latest``, ``group``, ``offsets`` or ``time``."""
         return self.word or ("group" if self.group else "offsets" if self.offsets else "time")
 
     @staticmethod
