@@ -53,4 +53,4 @@ def problems() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems()))
+    sys.exit("\n".join(problems()) or 0)

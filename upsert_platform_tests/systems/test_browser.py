@@ -115,11 +115,17 @@ def test_a_user_sees_the_graph_a_failed_check_and_the_repair(ui: Ui, stack: Stac
     ui.open("asset-groups")
     for group in ("topics", "changelogs", "tables"):
         expect(page.get_by_text(group, exact=True).first).to_be_visible()
-    ui.keep("graph")
     page.get_by_role("button", name="Materialize all").click()
     page.wait_for_timeout(3 * SECONDS)
     ui.ended(successes=1, failures=0)
     assert stack.serving_differences() == []
+
+    ui.open("asset-groups")
+    expect(page.get_by_text("changelogs", exact=True).first).to_be_visible()
+    page.keyboard.press("Alt+KeyE")  # expands all groups
+    expect(page.get_by_text("users_serving", exact=True).first).to_be_visible()
+    page.wait_for_timeout(10 * SECONDS)  # the states of assets are asked for after the graph is drawn
+    ui.keep("graph")
 
     ui.open("assets/tables/users_serving")
     for text in ("PRIMARY KEY (user_id)", "DECIMAL(12, 2)", "from users.balance", "upserts"):
