@@ -90,7 +90,7 @@ def test_records_that_the_topic_may_delete_are_told_before_and_after(stack: Stac
     item = found(stack, "watch", "no_unread_loss")["users"]
     assert (item.passed, item.severity.value, item.metadata["lost"].value) == (False, "ERROR", 1)
     assert "1 offsets were deleted before they were read" in str(item.description)
-    assert "-j sync" in str(item.description)
+    assert "upsert-platform run sync" in str(item.description)
 
 
 def _latest() -> Any:

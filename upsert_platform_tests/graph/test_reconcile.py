@@ -77,7 +77,7 @@ def test_a_hundred_spoiled_rows_of_each_kind_are_found_and_exactly_those_are_wri
         assert not verified.success
         for check in verified.get_asset_check_evaluations():
             assert {name: check.metadata[name].value for name in found} == found
-            assert "-j reconcile" in str(check.description)
+            assert "upsert-platform run reconcile" in str(check.description)
         code, told = command(stack, "verify")
         assert code == 3
         assert {row["table"]: {name: row[name] for name in found} for row in told} == {
