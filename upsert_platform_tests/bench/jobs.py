@@ -107,7 +107,7 @@ def _many(folder: Path, servers: str, tablestore: ServerHandle, tables: int, rec
         rows=tables * records,
         seconds=seconds,
         memory=peak,
-        goal="<= 75 s",
+        goal="<= 60 s",
         tables=tables,
         cpu_seconds=round(cpu, 1),
         first_seconds=round(first, 1),
@@ -143,7 +143,7 @@ def _copied(folder: Path, servers: str, records: int, keys: int) -> dict[str, An
         rows=records,
         seconds=seconds,
         memory=peak,
-        goal="<= 15 s",
+        goal="<= 14.6 s",
         keys=len(found),
         cpu_seconds=round(cpu, 1),
     )

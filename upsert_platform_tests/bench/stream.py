@@ -81,7 +81,7 @@ def _small(folder: Path, variables: Mapping[str, str], records: int) -> dict[str
         rows=records,
         seconds=statistics.median(times),
         memory=peak,
-        goal="<= 12 s",
+        goal="<= 10 s",
         cpu_seconds=round(statistics.median(cpu), 1),
     )
 
